@@ -1,0 +1,1 @@
+"""What a conversation is, each kind of it, and how one is run: the public API."""

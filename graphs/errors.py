@@ -1,0 +1,21 @@
+"""The errors a user can meet. Each message is one sentence that names the thing and what to do."""
+
+
+class DuologueError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class SpecError(DuologueError, ValueError):
+    """A conversation, or a file that should hold one, is not valid. Names the field or file."""
+
+
+class ModelError(DuologueError):
+    """A model can't be had or did not answer. Names the model or its address."""
+
+
+class StoreError(DuologueError):
+    """The place where sessions are kept can't be opened, read or written. Names it."""
+
+
+class SessionError(DuologueError):
+    """A session is unknown, busy, or belongs to another conversation. Names the session."""
