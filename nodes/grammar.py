@@ -1,0 +1,62 @@
+"""The shape of a reply as a GBNF grammar, for models too weak to keep a format when asked to.
+
+Pure text in, text out. What the format means and the check of a finished reply are elsewhere.
+"""
+
+from collections.abc import Sequence
+
+# Bounds that let a reply end by itself within 200 tokens; a bound that is hit cuts a sentence.
+_WORDS = 32
+_SENTENCES = 3
+
+# Without colons, angle brackets and markup no mark, token or list can start inside the text; the
+# one full stop a word may hold is followed by a letter or digit, as in 2.5.
+_TEXT = rf"""
+text ::= sentence (" " sentence){{0,{_SENTENCES - 1}}}
+sentence ::= word (" " word){{2,{_WORDS - 1}}} "."
+word ::= character{{1,20}} ("." [a-z0-9] character{{0,5}})?
+character ::= [^\x00-\x20\x7F.!?:<>*#`|_{{}}\[\]\\~=]
+"""
+
+
+def grammar(lines: Sequence[str], end: str | None, token: str | None = None) -> str:
+    r"""Builds the grammar that holds a reply to its marks.
+
+    Every mark starts a line and is followed by a space and text: sentences of plain words, bounded
+    so that a reply is complete within 200 tokens. The lines after the first may say `None`.
+
+    Args:
+        lines: The marks in order, at least one: `("Instruction:", "Input:")`.
+        end: What follows the last line's text after a space, such as `"Next request."`, or None.
+        token: What the whole reply may be instead, such as a done token, or None.
+
+    Returns:
+        The grammar in llama.cpp's notation, for the request's `grammar` field.
+
+    Raises:
+        ValueError: There are no lines, or a mark is empty or holds a character that can't be
+            printed, such as a line break.
+    """
+    if not lines:
+        raise ValueError("A format needs at least one mark; give lines=('Solution:',) or more.")
+    parts = [f'{_literal(lines[0])} " " text']
+    parts += [rf'"\n" {_literal(mark)} " " ("None" | sentence)' for mark in lines[1:]]
+    if end is not None:
+        parts.append(f'" " {_literal(end)}')
+    reply = " ".join(parts)
+    if token is not None:
+        reply += f" | {_literal(token)}"
+    return f"root ::= {reply}{_TEXT}"
+
+
+def _literal(text: str) -> str:
+    """Quotes a string; beyond printable ASCII it is escaped by code point."""
+    if not text or not text.isprintable():
+        raise ValueError(f"{text!r} can't be a mark; give one line of printable characters.")
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isascii() else f"\\U{ord(character):08X}"
