@@ -17,6 +17,8 @@ from pathlib import Path
 
 from duologue.graphs.errors import ModelError
 
+DEFAULTS: dict[str, object] = {"max_tokens": 200}
+SAMPLING: dict[str, object] = {"dry_multiplier": 0.8}
 N_CTX = 8192
 """Tokens of context, shared by the two requests that are served at once."""
 

@@ -1,0 +1,71 @@
+"""One event loop in a thread of its own, for the synchronous entry points.
+
+It lives as long as the process, so that connections are kept between calls, and it makes the
+synchronous functions work where a loop is already running, as in a notebook.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_END = object()
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="duologue", daemon=True).start()
+    return loop
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end.
+
+    Args:
+        work: The coroutine.
+
+    Returns:
+        What it returns. An interrupt of the calling thread (Ctrl-C) cancels it, waits until it has
+        put its things in order, and is raised again.
+    """
+    ended = threading.Event()
+
+    async def watched() -> T:
+        try:
+            return await work
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(watched(), _loop())
+    try:
+        return future.result()
+    except BaseException:
+        if not future.done():
+            future.cancel()
+            # The future is cancelled at once, the work only when the loop gets to it.
+            ended.wait()
+        raise
+
+
+def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
+    """Iterate over an asynchronous generator from synchronous code.
+
+    Args:
+        source: The generator; it is closed when the iteration ends, however it does.
+
+    Yields:
+        What it yields.
+    """
+    try:
+        while (item := run(_next(source))) is not _END:
+            yield item  # type: ignore[misc]  # anything but the end is an item
+    finally:
+        run(source.aclose())
+
+
+async def _next(source: AsyncGenerator[T, None]) -> T | object:
+    return await anext(source, _END)

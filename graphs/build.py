@@ -1,0 +1,128 @@
+"""The compiled graph: five nodes and the conditional edges between them, for every conversation."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Annotated, Any, Required, cast
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from pydantic import Field
+from typing_extensions import TypedDict, get_type_hints
+
+from duologue.graphs.end_chat import Node, Position, decide
+from duologue.graphs.migrations import restored
+from duologue.graphs.spec import Form
+from duologue.graphs.state import Input, Kept, Output, State
+from duologue.nodes.agents import speak
+from duologue.nodes.completion_judge import completion_judge
+from duologue.nodes.models import Models
+from duologue.nodes.resources import Resources
+from duologue.nodes.task_specification import task_specification
+from duologue.nodes.tool_executor import tool_executor
+from duologue.tools.registry import Tools
+
+Graph = CompiledStateGraph[State, None, Input, Output]
+"""A compiled conversation."""
+
+_SPEAKERS = [Node.USER_AGENT, Node.ASSISTANT_AGENT]
+_AFTER: Mapping[Node, list[Node]] = {
+    Node.TASK_SPECIFICATION: [Node.TASK_SPECIFICATION, *_SPEAKERS, Node.END],
+    Node.USER_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
+    Node.ASSISTANT_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
+    Node.TOOL_EXECUTOR: _SPEAKERS,
+    Node.COMPLETION_JUDGE: [Node.COMPLETION_JUDGE, *_SPEAKERS, Node.END],
+}
+
+
+def build_graph(
+    *,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    model: BaseChatModel | str | None = None,
+    models: Models | Mapping[str, BaseChatModel] | None = None,
+    tools: Iterable[BaseTool] = (),
+    form: type[Form] | None = None,
+) -> Graph:
+    """Build the graph that runs any conversation.
+
+    Args:
+        checkpointer: What keeps sessions. None for LangGraph's own servers, which bring theirs.
+        model: What speaks where a conversation names no model: a LangChain chat model or a name.
+        models: LangChain chat models by the names that conversations use, or a `Models`.
+        tools: LangChain tools that conversations may name.
+        form: A kind's short form, whose fields a run may be started with.
+
+    Returns:
+        The compiled graph. A run is started with ``{"conversation": …}``, or the form's fields.
+
+    Raises:
+        SpecError: Two tools share a name.
+
+    Example:
+        >>> graph = build_graph()
+        >>> sorted(graph.nodes)[:3]
+        ['__start__', 'assistant_agent', 'completion_judge']
+    """
+    found = models if isinstance(models, Models) else Models(model, models or {})
+    resources = Resources(found, Tools(tools))
+    schema = Input if form is None else form_input(form)
+    builder = StateGraph(State, input_schema=schema, output_schema=Output)
+    first = partial(task_specification, resources=resources, form=form)
+    # The first node reads the form's fields and the state.
+    taken = cast("type[State]", _typed_dict("Taken", _annotations(schema) | _annotations(State)))
+    builder.add_node(Node.TASK_SPECIFICATION.value, first, input_schema=taken)
+    builder.add_node(Node.USER_AGENT.value, partial(speak, resources=resources))
+    builder.add_node(Node.ASSISTANT_AGENT.value, partial(speak, resources=resources))
+    builder.add_node(Node.TOOL_EXECUTOR.value, partial(tool_executor, resources=resources))
+    builder.add_node(Node.COMPLETION_JUDGE.value, partial(completion_judge, resources=resources))
+    builder.add_edge(START, Node.TASK_SPECIFICATION.value)
+    for node, following in _AFTER.items():
+        builder.add_conditional_edges(node.value, route, [after.value for after in following])
+    return builder.compile(checkpointer=checkpointer, name="duologue")
+
+
+def route(state: State) -> str:
+    """Say which node comes next: what the rules say of the position, and nothing else.
+
+    Args:
+        state: The session's state, after a node has written to it.
+
+    Returns:
+        The node's name. The task specification once more while the task does not stand.
+    """
+    if "position" not in state:
+        return Node.TASK_SPECIFICATION.value
+    position = Position.model_validate(state["position"])
+    return decide(restored(state["spec"]), position).node.value
+
+
+def form_input(form: type[Form]) -> type[Input]:
+    """Make the input of a graph that takes a short form.
+
+    Args:
+        form: The short form.
+
+    Returns:
+        A TypedDict with the form's fields, described for Studio, and the whole conversation.
+    """
+    fields: dict[str, Any] = {}
+    for name, info in form.model_fields.items():
+        described = Field(description=info.description, default=info.default)
+        if info.is_required():
+            fields[name] = Required[Annotated[info.annotation, Field(description=info.description)]]
+        else:
+            fields[name] = Annotated[info.annotation, described]
+    fields["conversation"] = Kept
+    return _typed_dict(f"{form.__name__}Input", fields)
+
+
+def _annotations(schema: type[Input]) -> dict[str, Any]:
+    return get_type_hints(schema, include_extras=True)
+
+
+def _typed_dict(name: str, fields: dict[str, Any]) -> type[Input]:
+    # mypy knows the functional form of TypedDict only with literal fields.
+    make = cast("Any", TypedDict)
+    return cast("type[Input]", make(name, fields, total=False))

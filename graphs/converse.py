@@ -1,0 +1,353 @@
+"""Running conversations from Python: from a spec, or a session's id, to an outcome.
+
+Each function comes twice: ``converse`` runs ``aconverse`` on one long-lived background loop, and so
+on. What sessions there are, and what they hold, is in `duologue.graphs.sessions`.
+"""
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from typing_extensions import TypedDict
+
+from duologue.graphs.background import iterate, run
+from duologue.graphs.build import Graph, build_graph
+from duologue.graphs.end_chat import max_steps
+from duologue.graphs.errors import SessionError
+from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, events_of
+from duologue.graphs.load import load_conversation
+from duologue.graphs.migrations import restored
+from duologue.graphs.result import Result
+from duologue.graphs.sessions import unknown
+from duologue.graphs.settings import load_settings
+from duologue.graphs.spec import Conversation
+from duologue.graphs.store import SessionRow, Store, check_session_id, open_store, store_errors
+from duologue.nodes.models import Models
+from duologue.nodes.task_specification import first_difference
+from duologue.tools.registry import Tools
+
+Source = Conversation | Mapping[str, Any] | str | Path
+"""A conversation, or a dict or file that holds one."""
+
+
+class Options(TypedDict, total=False):
+    """What `converse`, `resume` and `stream` take beside the conversation, all by name."""
+
+    store: str | Path | None
+    """Where sessions are kept: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None:
+    the setting, else one SQLite file in the user's data folder."""
+    model: BaseChatModel | str | None
+    """What speaks where the conversation names no model: a LangChain chat model or a name."""
+    models: Mapping[str, BaseChatModel]
+    """LangChain chat models by the names that the conversation uses."""
+    tools: Iterable[BaseTool]
+    """LangChain tools that the conversation names."""
+    durability: Literal["sync", "async"]
+    """``sync`` (the default) writes each step before the next begins; ``async`` beside it."""
+
+
+def converse(
+    conversation: Source,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    **options: Unpack[Options],
+) -> Result:
+    """Run a conversation to its outcome.
+
+    A session that is known is not run twice: with the same conversation an unfinished one goes on
+    where it was, and a finished one gives its stored result without any model call.
+
+    Args:
+        conversation: The spec, or a dict or file (``.toml``, ``.json``) that holds one.
+        session: The session's id, 1 to 128 of letters, digits, ``.``, ``_`` and ``-``. None: a new
+            one is made up from the task.
+        reset: Whether to delete what is stored of that session first.
+        **options: See `Options`.
+
+    Returns:
+        The result, with the outcome.
+
+    Raises:
+        SpecError: The conversation, its file or a setting is not valid.
+        ModelError: A model can't be had or did not answer. The session can be resumed.
+        SessionError: The id is odd, another run has the session, or it belongs to another
+            conversation; names the first field that differs.
+        StoreError: The store can't be opened or written.
+
+    Example:
+        >>> from duologue.graphs import converse, role_play
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> model = ScriptedChatModel(script=["Plant beans.", "<CAMEL_TASK_DONE>"])
+        >>> garden = role_play("Plan a garden", "Owner", "Gardener")
+        >>> converse(garden, model=model, store="memory:docs").outcome.reason.value
+        'done_token'
+    """
+    return run(aconverse(conversation, session=session, reset=reset, **options))
+
+
+async def aconverse(
+    conversation: Source,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    **options: Unpack[Options],
+) -> Result:
+    """Run a conversation to its outcome; `converse` says how."""
+    events = _run(conversation, session, reset=reset, tokens=False, **options)
+    return await _last(events)
+
+
+def resume(session: str, **options: Unpack[Options]) -> Result:
+    """Go on with a session, from its id alone.
+
+    Args:
+        session: The session's id.
+        **options: See `Options`.
+
+    Returns:
+        The result, with the outcome.
+
+    Raises:
+        SessionError: There is no such session, or another run has it.
+        ModelError: A model can't be had or did not answer. The session can be resumed.
+        StoreError: The store can't be opened or written.
+    """
+    return run(aresume(session, **options))
+
+
+async def aresume(session: str, **options: Unpack[Options]) -> Result:
+    """Go on with a session, from its id alone; `resume` says how."""
+    return await _last(_run(None, session, reset=False, tokens=False, **options))
+
+
+def stream(
+    conversation: Source | None,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    **options: Unpack[Options],
+) -> Iterator[Event]:
+    """Run a conversation and follow what happens, token by token.
+
+    Args:
+        conversation: The spec, or a dict or file that holds one. None: go on with the session.
+        session: The session's id.
+        reset: Whether to delete what is stored of that session first.
+        **options: See `Options`.
+
+    Yields:
+        Events, the last of which is the outcome. A finished session yields its messages again.
+
+    Raises:
+        DuologueError: As in `converse`.
+    """
+    events = astream(conversation, session=session, reset=reset, **options)
+    return iterate(events)
+
+
+async def astream(
+    conversation: Source | None,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    **options: Unpack[Options],
+) -> AsyncGenerator[Event, None]:
+    """Run a conversation and follow what happens; `stream` says how."""
+    run_of_it = _run(conversation, session, reset=reset, tokens=True, **options)
+    async with aclosing(run_of_it) as events:
+        async for event in events:
+            if not isinstance(event, Result):
+                yield event
+
+
+async def _last(events: AsyncGenerator[Event | Result, None]) -> Result:
+    result: Result | None = None
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Result):
+                result = event
+    assert result is not None  # noqa: S101  # a run ends with its result or an error
+    return result
+
+
+async def _run(
+    source: Source | None,
+    session: str | None,
+    *,
+    reset: bool,
+    tokens: bool,
+    **options: Unpack[Options],
+) -> AsyncGenerator[Event | Result, None]:
+    """Run a session: its events, then its result."""
+    given = None if source is None else await asyncio.to_thread(_loaded, source)
+    if session is not None:
+        check_session_id(session)
+    settings = await asyncio.to_thread(load_settings)
+    models = Models(options.get("model"), options.get("models") or {}, settings)
+    tools = list(options.get("tools") or ())
+    async with open_store(options.get("store") or settings.store) as store:
+        with store_errors(store.url):
+            if session is None:
+                session = _new_id(_title(given))
+            if reset and await store.get(session) is not None:
+                await store.delete(session)
+            async with store.lock(session):
+                row = await store.get(session)
+                conversation = _agreed(session, given, row)
+                started = SessionStarted(
+                    session=session,
+                    store=store.url,
+                    title=_title(conversation),
+                    resumed=row is not None,
+                )
+                yield started
+                if row is not None and row.status == "finished":
+                    graph = build_graph(checkpointer=store.checkpointer)
+                    result = await _read(session, conversation, graph)
+                    for event in _replayed(result):
+                        yield event
+                    yield result
+                    return
+                Tools(tools).check(conversation)
+                async for event in _prepared(models, conversation):
+                    yield event
+                if row is None:
+                    spec = conversation.model_dump_json(exclude_defaults=True)
+                    await store.add(session, title=_title(conversation), spec=spec)
+                graph = build_graph(checkpointer=store.checkpointer, models=models, tools=tools)
+                async with aclosing(
+                    _steps(graph, session, conversation, options.get("durability"), tokens=tokens)
+                ) as steps:
+                    async for event in steps:
+                        yield event
+                result = await _finished(store, session, conversation, graph)
+                if result.outcome is not None:
+                    yield Ended.of(session, result.outcome)
+                yield result
+
+
+def _loaded(source: Source) -> Conversation:
+    return source if isinstance(source, Conversation) else load_conversation(source)
+
+
+def _title(conversation: Conversation | None) -> str:
+    if conversation is None:
+        return "session"
+    own = next((speaker.task for speaker in conversation.speakers if speaker.task), None)
+    return conversation.title or conversation.task or own or "session"
+
+
+def _new_id(title: str) -> str:
+    words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
+    return "-".join([*words, secrets.token_hex(3)])[-128:]
+
+
+def _agreed(session: str, given: Conversation | None, row: SessionRow | None) -> Conversation:
+    """The conversation to run: the stored one, which a given one must not contradict."""
+    if row is None:
+        if given is None:
+            raise unknown(session)
+        return given
+    stored = restored(json.loads(row.spec), f"session {session!r}: ")
+    if given is not None and given != stored:
+        raise SessionError(
+            f"session {session!r} belongs to another conversation: "
+            f"{first_difference(stored, given)} differs; choose another id, or reset it"
+        )
+    return stored
+
+
+async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerator[Event, None]:
+    """Find the models before anything is stored, and tell what takes a moment as it happens."""
+    notices: asyncio.Queue[str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def notify(text: str) -> None:
+        loop.call_soon_threadsafe(notices.put_nowait, text)
+
+    async def prepare() -> None:
+        try:
+            await models.prepare(conversation, notify)
+        finally:
+            loop.call_soon(notices.put_nowait, None)
+
+    preparing = asyncio.create_task(prepare())
+    try:
+        while (text := await notices.get()) is not None:
+            yield Notice(text=text)
+        await preparing
+    finally:
+        preparing.cancel()
+
+
+async def _steps(
+    graph: Graph,
+    session: str,
+    conversation: Conversation,
+    durability: Literal["sync", "async"] | None,
+    *,
+    tokens: bool,
+) -> AsyncGenerator[Event, None]:
+    """Run the graph from where the session is, and tell what happens."""
+    config: RunnableConfig = {
+        "configurable": {"thread_id": session},
+        "recursion_limit": max_steps(conversation),
+    }
+    checkpointer = graph.checkpointer
+    assert isinstance(checkpointer, BaseCheckpointSaver)  # noqa: S101  # built with the store's
+    known = await checkpointer.aget_tuple(config) is not None
+    spec = conversation.model_dump(mode="json", exclude_defaults=True)
+    stream = graph.astream(
+        None if known else {"conversation": spec},
+        config,
+        stream_mode=["updates", "custom", "messages"] if tokens else ["updates", "custom"],
+        durability=durability or "sync",
+    )
+    async for mode, found in stream:
+        for event in _events(mode, found):
+            yield event
+
+
+def _events(mode: str, found: Any) -> Iterator[Event]:  # noqa: ANN401
+    """Turn what LangGraph streams into events."""
+    if mode == "custom" and "notice" in found:
+        yield Notice(text=found["notice"])
+    elif mode == "messages":
+        chunk, metadata = found
+        # Whole messages that a node writes come without a purpose; a model's tokens have one.
+        if metadata.get("purpose") == "speech" and chunk.text:
+            yield Token(speaker=metadata["speaker"], text=chunk.text)
+    elif mode == "updates":
+        for update in found.values():
+            for message in (update or {}).get("messages", ()):
+                yield from events_of(message)
+
+
+def _replayed(result: Result) -> Iterator[Event]:
+    for message in result.messages:
+        yield from events_of(message)
+    if result.outcome is not None:
+        yield Ended.of(result.session, result.outcome)
+
+
+async def _finished(store: Store, session: str, conversation: Conversation, graph: Graph) -> Result:
+    """Read a session whose run is over, and note its outcome where sessions are listed."""
+    result = await _read(session, conversation, graph)
+    if result.outcome is not None:
+        await store.finish(session, result.outcome.reason.value)
+    return result
+
+
+async def _read(session: str, conversation: Conversation, graph: Graph) -> Result:
+    state = await graph.aget_state({"configurable": {"thread_id": session}})
+    return Result.of(session, conversation, state.values)

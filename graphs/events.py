@@ -1,0 +1,191 @@
+"""What happens in a conversation, one event at a time."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from pydantic import Field, TypeAdapter
+
+from duologue.graphs.end_chat import Reason
+from duologue.graphs.log import Kind, line
+from duologue.graphs.outcome import Outcome, Usage, Verdict
+from duologue.graphs.spec import Data
+
+
+class SessionStarted(Data):
+    """The first event: which session runs, and where it is kept."""
+
+    event: Literal["session"] = "session"
+    session: str
+    """The session's id."""
+    store: str
+    """Where it is kept."""
+    title: str
+    """What it is about."""
+    resumed: bool
+    """Whether it goes on from an earlier run."""
+
+
+class Notice(Data):
+    """Something takes a moment, or is worth knowing."""
+
+    event: Literal["notice"] = "notice"
+    text: str
+
+
+class TaskSpecified(Data):
+    """The task that the speakers are given."""
+
+    event: Literal["task"] = "task"
+    text: str
+
+
+class Token(Data):
+    """A piece of what a speaker is saying."""
+
+    event: Literal["token"] = "token"
+    speaker: str
+    text: str
+
+
+class MessageSaid(Data):
+    """A speaker's message, whole, as it stands in the log."""
+
+    event: Literal["message"] = "message"
+    id: str
+    speaker: str
+    text: str
+    problem: str | None = None
+    """What is wrong with it, where it was accepted all the same."""
+
+
+class ReplyRejected(Data):
+    """A reply that broke a rule and is asked for once more. Its tokens do not count."""
+
+    event: Literal["rejected"] = "rejected"
+    id: str
+    speaker: str | None
+    """Who replied. None: the task's rewriting."""
+    text: str
+    problem: str
+
+
+class ToolCalled(Data):
+    """A speaker's call of a tool."""
+
+    event: Literal["tool_call"] = "tool_call"
+    speaker: str
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolAnswered(Data):
+    """A tool's answer."""
+
+    event: Literal["tool_result"] = "tool_result"
+    speaker: str
+    call_id: str
+    text: str
+    failed: bool
+
+
+class VerdictGiven(Data):
+    """A judge's answer."""
+
+    event: Literal["verdict"] = "verdict"
+    verdict: Verdict
+
+
+class Ended(Data):
+    """The last event: why, when and by whom the conversation ended, and what it used."""
+
+    event: Literal["outcome"] = "outcome"
+    session: str
+    reason: Reason
+    reasons: tuple[Reason, ...]
+    by: str | None
+    message: str | None
+    rounds: int
+    messages: int
+    completed: tuple[str, ...]
+    usage: dict[str, Usage]
+
+    @classmethod
+    def of(cls, session: str, outcome: Outcome) -> "Ended":
+        """Make the event of a session's outcome."""
+        return cls(
+            session=session,
+            reason=outcome.reason,
+            reasons=outcome.reasons,
+            by=outcome.by,
+            message=outcome.message,
+            rounds=outcome.rounds,
+            messages=outcome.messages,
+            completed=outcome.completed,
+            usage=outcome.usage,
+        )
+
+
+Event = (
+    SessionStarted
+    | Notice
+    | TaskSpecified
+    | Token
+    | MessageSaid
+    | ReplyRejected
+    | ToolCalled
+    | ToolAnswered
+    | VerdictGiven
+    | Ended
+)
+"""Anything that happens."""
+
+EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+"""Reads an event from JSON."""
+
+
+def events_of(message: BaseMessage) -> Iterator[Event]:
+    """Give the events that a new message of the log stands for.
+
+    Args:
+        message: A message of the log.
+
+    Yields:
+        Its events; none for what the conversation itself tells a speaker.
+    """
+    about = line(message)
+    speaker = about.speaker or ""
+    match about.kind:
+        case Kind.SPEECH:
+            yield MessageSaid(
+                id=str(message.id), speaker=speaker, text=message.text, problem=about.problem
+            )
+        case Kind.DRAFT:
+            yield ReplyRejected(
+                id=str(message.id),
+                speaker=about.speaker,
+                text=message.text,
+                problem=about.problem or "",
+            )
+        case Kind.SPECIFIED_TASK:
+            yield TaskSpecified(text=message.text)
+        case Kind.TOOL_CALLS if isinstance(message, AIMessage):
+            for call in message.tool_calls:
+                yield ToolCalled(
+                    speaker=speaker,
+                    call_id=call["id"] or "",
+                    name=call["name"],
+                    arguments=call["args"],
+                )
+        case Kind.TOOL_RESULT if isinstance(message, ToolMessage):
+            yield ToolAnswered(
+                speaker=speaker,
+                call_id=message.tool_call_id,
+                text=message.text,
+                failed=message.status == "error",
+            )
+        case Kind.REFLECTION if about.verdict is not None:
+            yield VerdictGiven(verdict=about.verdict)
+        case _:
+            return

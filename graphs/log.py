@@ -1,0 +1,178 @@
+"""The log: everything ever said, append-only, as LangChain messages.
+
+What the library must know about a message beside its text stands under one key of the message's
+``additional_kwargs``: who said it, who may hear it, and what kind of line it is. How one speaker
+sees the log is in `duologue.graphs.viewpoint`.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolMessage,
+    convert_to_messages,
+)
+from langchain_core.messages.tool import ToolCall
+
+from duologue.graphs.outcome import Verdict
+from duologue.graphs.spec import Data
+
+KEY = "duologue"
+"""Where a message's `Line` stands in its ``additional_kwargs``."""
+
+
+class Kind(StrEnum):
+    """What kind of line a message is."""
+
+    SPECIFIED_TASK = "specified_task"
+    """The task as rewritten by the task specification."""
+    INSTRUCTION = "instruction"
+    """What a speaker is told by the conversation itself: its own task, or to begin."""
+    SPEECH = "speech"
+    """What a speaker said."""
+    SHIFT = "shift"
+    """An opening answer handed to the one who speaks first in the rounds."""
+    DRAFT = "draft"
+    """A reply that broke a rule and was asked for again."""
+    TOOL_CALLS = "tool_calls"
+    """A speaker's call of tools, with what it said beside it."""
+    TOOL_RESULT = "tool_result"
+    """What a tool answered."""
+    QUESTION = "question"
+    """The judge's question."""
+    REFLECTION = "reflection"
+    """A speaker's answer to the judge."""
+
+
+class Line(Data):
+    """What stands beside a message in the log."""
+
+    kind: Kind
+    """What kind of line it is."""
+    speaker: str | None = None
+    """Who said it. None: the conversation itself."""
+    audience: tuple[str, ...] | None = None
+    """Who may hear it beside the speaker. None: everyone."""
+    problem: str | None = None
+    """What was wrong with it, where it was not as asked."""
+    verdict: Verdict | None = None
+    """The verdict it holds."""
+
+    def heard_by(self, name: str) -> bool:
+        """Whether this speaker hears the line."""
+        return self.audience is None or name in self.audience
+
+
+NOBODY: tuple[str, ...] = ()
+"""The audience of what is kept for the record only."""
+
+
+def line(message: BaseMessage) -> Line:
+    """Read what stands beside a message of the log.
+
+    Args:
+        message: A message of the log.
+
+    Returns:
+        Its line. A message that came from elsewhere is an instruction to all.
+    """
+    found = message.additional_kwargs.get(KEY)
+    return Line(kind=Kind.INSTRUCTION) if found is None else Line.model_validate(found)
+
+
+def said(
+    number: int,
+    text: str,
+    about: Line,
+    *,
+    tool_calls: Sequence[ToolCall] = (),
+    invalid_tool_calls: Sequence[InvalidToolCall] = (),
+) -> AnyMessage:
+    """Make a message of the log.
+
+    Args:
+        number: Its place in the log, which gives it its id.
+        text: What is said.
+        about: Who said it, who hears it, and what it is.
+        tool_calls: The tools it calls.
+        invalid_tool_calls: Calls whose arguments are not JSON.
+
+    Returns:
+        A human message for what the conversation itself says, else an AI message.
+    """
+    extra: dict[str, Any] = {KEY: about.model_dump(mode="json", exclude_defaults=True)}
+    if about.speaker is None:
+        return HumanMessage(text, id=message_id(number), additional_kwargs=extra)
+    return AIMessage(
+        text,
+        id=message_id(number),
+        name=about.speaker,
+        additional_kwargs=extra,
+        tool_calls=list(tool_calls),
+        invalid_tool_calls=list(invalid_tool_calls),
+    )
+
+
+def result(number: int, text: str, *, speaker: str, call_id: str, failed: bool) -> ToolMessage:
+    """Make the message of a tool's answer, heard by the speaker who called it.
+
+    Args:
+        number: Its place in the log.
+        text: The answer.
+        speaker: Who called the tool.
+        call_id: The id of the call.
+        failed: Whether the call failed.
+
+    Returns:
+        A tool message.
+    """
+    about = Line(kind=Kind.TOOL_RESULT, speaker=speaker, audience=(speaker,))
+    return ToolMessage(
+        text,
+        id=message_id(number),
+        tool_call_id=call_id,
+        status="error" if failed else "success",
+        additional_kwargs={KEY: about.model_dump(mode="json", exclude_defaults=True)},
+    )
+
+
+def message_id(number: int) -> str:
+    """Give the id of the message at this place in the log, counted from 0."""
+    return f"m{number:04d}"
+
+
+def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Give what the speakers said in their turns, oldest first."""
+    return [message for message in log if line(message).kind is Kind.SPEECH]
+
+
+def append(log: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
+    """Reduce writes to the log: append, or replace the message of the same id.
+
+    Applying two batches one after the other gives the same log as applying them at once, which
+    LangGraph's delta channel needs.
+
+    Args:
+        log: The log so far.
+        writes: What was written: messages or lists of them, in any form LangChain reads.
+
+    Returns:
+        The new log.
+    """
+    new = list(log)
+    places = {message.id: place for place, message in enumerate(new) if message.id is not None}
+    for write in writes:
+        for message in convert_to_messages(write if isinstance(write, list) else [write]):
+            if message.id is not None and message.id in places:
+                new[places[message.id]] = message
+            else:
+                if message.id is not None:
+                    places[message.id] = len(new)
+                new.append(message)
+    return new

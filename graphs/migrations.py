@@ -1,0 +1,56 @@
+"""Specs of older releases, brought to the shape of this one.
+
+Sessions store their spec, so every change of its shape comes with a step here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from duologue.graphs.errors import SpecError
+from duologue.graphs.spec import SPEC_VERSION, Conversation
+from duologue.graphs.validation import validated
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""For each older version the function that makes a spec of the next one out of it."""
+
+
+def migrated(data: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """Bring a spec to the version of this release.
+
+    Args:
+        data: A spec as a dict.
+        where: What to put in front of an error.
+
+    Returns:
+        The spec in the newest version.
+
+    Raises:
+        SpecError: It was written by a newer release, or its version is not a number.
+    """
+    version = data.get("version", SPEC_VERSION)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise SpecError(f"{where}version: must be a whole number from 1 on, not {version!r}")
+    if version > SPEC_VERSION:
+        raise SpecError(
+            f"{where}version: {version} is newer than this release understands "
+            f"({SPEC_VERSION}); upgrade duologue"
+        )
+    for step in range(version, SPEC_VERSION):
+        data = MIGRATIONS[step](data) | {"version": step + 1}
+    return data
+
+
+def restored(data: dict[str, Any], where: str = "") -> Conversation:
+    """Make a conversation out of a stored spec, of this or an older version.
+
+    Args:
+        data: A spec as a dict.
+        where: What to put in front of an error.
+
+    Returns:
+        The conversation.
+
+    Raises:
+        SpecError: The spec is not valid, or was written by a newer release.
+    """
+    return validated(Conversation, migrated(data, where), where)

@@ -1,0 +1,72 @@
+"""What a session holds: its messages, each speaker's view of them, and its outcome."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AnyMessage, BaseMessage
+
+from duologue.graphs.log import line, speeches
+from duologue.graphs.outcome import Outcome
+from duologue.graphs.spec import Conversation
+from duologue.graphs.viewpoint import viewpoint
+from duologue.nodes.prompts import system_prompt
+
+
+@dataclass(frozen=True)
+class Result:
+    """A session as it stands: finished, or waiting to be resumed."""
+
+    session: str
+    """Its id."""
+    conversation: Conversation
+    """Its spec."""
+    messages: list[AnyMessage]
+    """The log: everything ever said, oldest first, for the record only included."""
+    specified_task: str | None
+    """The task that the speakers were given; None while there is none."""
+    outcome: Outcome | None
+    """Why, when and by whom it ended; None while it has not."""
+
+    @classmethod
+    def of(cls, session: str, conversation: Conversation, state: dict[str, Any]) -> "Result":
+        """Read a session's state.
+
+        Args:
+            session: Its id.
+            conversation: Its spec.
+            state: The values of the graph's state.
+
+        Returns:
+            The result.
+        """
+        ended = state.get("outcome")
+        return cls(
+            session,
+            conversation,
+            list(state.get("messages", [])),
+            state.get("specified_task") or None,
+            Outcome.model_validate(ended) if ended else None,
+        )
+
+    @property
+    def speeches(self) -> list[tuple[str, str]]:
+        """Who said what, oldest first: the conversation without what stands around it."""
+        return [(line(message).speaker or "", message.text) for message in speeches(self.messages)]
+
+    def viewpoint(self, speaker: str) -> list[BaseMessage]:
+        """Show the session as one speaker sees it.
+
+        Args:
+            speaker: The speaker's name.
+
+        Returns:
+            LangChain messages, the system prompt first: the speaker's own lines are the
+            assistant's, the others' the user's.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        system = system_prompt(
+            self.conversation, self.conversation.speaker(speaker), self.specified_task
+        )
+        return viewpoint(self.conversation, self.messages, speaker, system=system)

@@ -1,0 +1,58 @@
+"""Settings from the environment and a ``.env`` file. What a conversation says itself wins."""
+
+from pydantic import AliasChoices, Field, NonNegativeInt, PositiveFloat, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from duologue.graphs.errors import SpecError
+from duologue.graphs.validation import explained
+
+
+class Settings(BaseSettings):
+    """Where models and sessions are found.
+
+    Each field is read from ``DUOLOGUE_`` and its name in capitals, in the environment or in a
+    ``.env`` file of the working folder; the key and the address also from OpenAI's own names.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="DUOLOGUE_",
+        env_file=".env",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("DUOLOGUE_API_KEY", "OPENAI_API_KEY")
+    )
+    """The key of the model server."""
+    base_url: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("DUOLOGUE_BASE_URL", "OPENAI_BASE_URL"),
+        pattern=r"^https?://",
+    )
+    """The address of a server that speaks OpenAI's API. None: OpenAI."""
+    model: str | None = None
+    """The model for all that name none: a name, ``embedded`` or the path of a ``.gguf`` file."""
+    store: str | None = None
+    """Where sessions are kept: a path or an URL. None: one file in the user's data folder."""
+    timeout: PositiveFloat = 120.0
+    """How long one model call may take, in seconds."""
+    max_retries: NonNegativeInt = 4
+    """How often a call is tried again when the server is busy, fails or can't be reached."""
+
+
+def load_settings() -> Settings:
+    """Read the settings.
+
+    Returns:
+        The settings.
+
+    Raises:
+        SpecError: A variable is wrong; names it.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise SpecError(f"settings: {explained(error, Settings)}") from error

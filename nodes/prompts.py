@@ -1,0 +1,156 @@
+"""Every sentence that duologue itself says to a model.
+
+Templates hold ``{task}`` and the like; `filled` puts the values in. What speakers say to each other
+is not here.
+"""
+
+from collections.abc import Sequence
+
+from duologue.graphs.spec import Conversation, Marks, Speaker
+
+DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
+"""CAMEL's word for a task that is done."""
+
+INSTRUCTOR = """You are {me}. You lead {other}, who has the expertise to do what you ask for.
+Stay in your part: you give instructions and never carry one out.
+
+The task you two work on: {task}
+
+Every message of yours is one instruction, in exactly this form and with nothing around it:
+Instruction: <what {other} does next>
+Input: <what is needed for it, or None>
+
+Give one step at a time, fitted to what {other} can do and what you need, and none that was \
+done already. Instruct, do not ask questions. Go on until {other}'s answers have solved the task; then \
+reply with nothing but this:
+{done}
+Never write it while anything is missing."""
+
+SOLVER = """You are {me}. {other} leads you, one instruction at a time; you carry each out.
+Stay in your part: you never give instructions and never ask questions.
+
+The task you two work on: {task}
+
+Every message of yours has this form, with nothing around it:
+Solution: <your solution>
+Next request.
+
+The solution does what the last instruction asks for. It is specific and complete, explained in \
+plain statements in the present tense, with an implementation or an example where that helps. If \
+you cannot or should not do it, because it is impossible, wrong, against the law or beyond you, \
+say so and why. Keep ending with "Next request." until {other} says that the task is done."""
+
+BEGIN_INSTRUCTING = "Begin: give your first instruction, in the form you were told."
+
+PARTICIPANT = """You are {me}, in a conversation with {others}. Speak only for yourself."""
+
+BEGIN = "Please begin."
+
+SPECIFY_TASK = """Here is a task: {task}
+
+Rewrite it as one that is more specific and concrete, with imagination. Use at most {limit} words. \
+Reply with the rewritten task and nothing else."""
+
+SPECIFY_TASK_FOR = """{helper} is going to help {asker} with this task: {task}
+
+Rewrite it as one that is more specific and concrete, with imagination. Use at most {limit} words. \
+Reply with the rewritten task and nothing else."""
+
+TASK_TOO_LONG = "That has {count} words. Say it in at most {limit} words, and nothing else."
+
+WHAT_IS_LEFT = """Step back from the conversation for a moment. Which objectives of your task are \
+not met yet? Name each one that is left, or say that none is."""
+
+IS_COMPLETE = "Then is your task complete? Reply with one word: yes or no."
+
+JUDGE_YOURSELF = """Step back from the conversation for a moment. Which objectives of your task are \
+not met yet, and is the task complete?"""
+
+NOTHING_LEFT = "Nothing is left to do."
+STILL_LEFT = "Still to do: {objectives}."
+
+MEND = "{problem} Please say it again as it should be, and nothing else."
+"""How a speaker is asked for a reply once more."""
+
+
+def filled(template: str, **values: object) -> str:
+    """Put values into a template.
+
+    Only the given names are replaced, so that braces in a user's own prompt stay as they are.
+
+    Args:
+        template: Text with ``{name}`` in it.
+        **values: What stands for each name.
+
+    Returns:
+        The text.
+    """
+    # One pass over the template: a value that itself holds "{task}" is left alone.
+    parts = [template]
+    for name, value in values.items():
+        parts = [
+            piece
+            for index, part in enumerate(parts)
+            for piece in (_split(part, name, str(value)) if index % 2 == 0 else [part])
+        ]
+    return "".join(parts)
+
+
+def _split(part: str, name: str, value: str) -> list[str]:
+    """Split text at a placeholder, with the value at the odd places."""
+    pieces = part.split("{" + name + "}")
+    return [text for piece in pieces for text in (piece, value)][:-1]
+
+
+def system_prompt(conversation: Conversation, speaker: Speaker, task: str | None) -> str:
+    """Give the system prompt of one speaker.
+
+    Args:
+        conversation: The spec.
+        speaker: Who is to speak.
+        task: The task of all, as specified; None where each has its own.
+
+    Returns:
+        The role prompt with the task in it, and the speaker's own task where it has not been
+        asked for an opening answer to it.
+    """
+    if speaker.role_prompt is None:
+        others = [name for name in conversation.names if name != speaker.name]
+        prompt = filled(PARTICIPANT, me=speaker.name, others=" and ".join(others))
+    else:
+        prompt = speaker.role_prompt
+    parts = [prompt]
+    if task is not None:
+        if "{task}" in prompt:
+            parts = [filled(prompt, task=task)]
+        else:
+            parts.append(f"The task: {task}")
+    if speaker.task is not None and not conversation.opening.answers:
+        parts.append(f"Your own task: {speaker.task}")
+    return "\n\n".join(parts)
+
+
+def task_request(task: str, names: Sequence[str], limit: int) -> str:
+    """Ask for a more specific task.
+
+    Args:
+        task: The task as given.
+        names: The speakers' names. Of two the second helps the first.
+        limit: The longest rewrite, in words.
+
+    Returns:
+        The request.
+    """
+    if len(names) == 2:
+        asker, helper = names
+        return filled(SPECIFY_TASK_FOR, task=task, limit=limit, asker=asker, helper=helper)
+    return filled(SPECIFY_TASK, task=task, limit=limit)
+
+
+def form_of(marks: Marks) -> str:
+    """Describe the marks a reply must carry, for the request to mend one."""
+    parts = [f"begin with {marks.lines[0]!r}"]
+    parts += [f"have a line that begins with {mark!r}" for mark in marks.lines[1:]]
+    if marks.end is not None:
+        parts.append(f"end with {marks.end!r}")
+    return f"Your message must {', '.join(parts)}."

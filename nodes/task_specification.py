@@ -1,0 +1,179 @@
+"""The first node: takes the conversation or a kind's short form, and makes the task specific.
+
+A rewrite over the word limit is asked for once more, then cut at a sentence (CAMEL's task
+specification has no such check).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+
+from duologue.graphs.end_chat import Position
+from duologue.graphs.errors import SessionError, SpecError
+from duologue.graphs.log import NOBODY, Kind, Line, line, message_id, said
+from duologue.graphs.migrations import restored
+from duologue.graphs.spec import TASK_TEMPERATURE, Conversation, Form, TaskSpecification
+from duologue.graphs.state import State
+from duologue.graphs.validation import validated
+from duologue.nodes import prompts
+from duologue.nodes.agents import first_lines
+from duologue.nodes.resources import Resources, dumped, notify, used_so_far, with_call
+
+
+async def task_specification(
+    state: State, resources: Resources, form: type[Form] | None
+) -> dict[str, Any]:
+    """Take what a run was started with, and make the task specific.
+
+    Args:
+        state: The session's state; a new one holds the conversation, or the fields of the form.
+        resources: Models and tools.
+        form: The short form that this graph takes beside whole conversations.
+
+    Returns:
+        The update of the state; nothing for a session that knows its task already.
+
+    Raises:
+        SpecError: The input is not valid; names the field.
+        SessionError: The session belongs to another conversation.
+        ModelError: The model did not answer; the session can be resumed.
+    """
+    known = state.get("spec")
+    if known:
+        conversation = restored(known)
+        _refuse_another(_given(state, form), conversation)
+        if "position" in state:
+            return {}
+    else:
+        given = _given(state, form)
+        if given is None:
+            raise SpecError("conversation: is missing")
+        conversation = given
+        resources.tools.check(conversation)
+    spec = {} if known else {"spec": conversation.model_dump(mode="json", exclude_defaults=True)}
+    if conversation.task_specification is None:
+        return spec | _begin(conversation, conversation.task, [])
+    return spec | await _rewrite(
+        state, resources, conversation, conversation.task_specification, conversation.task or ""
+    )
+
+
+def _given(state: State, form: type[Form] | None) -> Conversation | None:
+    """The conversation that a run was started with."""
+    if state.get("conversation"):
+        return restored(state["conversation"])
+    if form is None:
+        return None
+    fields: Mapping[str, Any] = state
+    data = {name: fields[name] for name in form.model_fields if fields.get(name) is not None}
+    return validated(form, data).conversation()
+
+
+def _refuse_another(given: Conversation | None, known: Conversation) -> None:
+    if given is None or given == known:
+        return
+    raise SessionError(
+        f"this session belongs to another conversation: {first_difference(known, given)} differs; "
+        "start a new one"
+    )
+
+
+def first_difference(known: Conversation, given: Conversation) -> str:
+    """Name the first field in which two conversations differ.
+
+    Args:
+        known: One.
+        given: The other.
+
+    Returns:
+        The field's path, such as ``end_chat.max_iterations``; empty when they are equal.
+    """
+    return _difference(known.model_dump(mode="json"), given.model_dump(mode="json"))
+
+
+def _difference(one: Any, other: Any) -> str:  # noqa: ANN401
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return ""
+    for key in [*one, *(key for key in other if key not in one)]:
+        if one.get(key) != other.get(key):
+            inner = _difference(one.get(key), other.get(key))
+            return f"{key}.{inner}" if inner else str(key)
+    return ""
+
+
+async def _rewrite(
+    state: State,
+    resources: Resources,
+    conversation: Conversation,
+    specification: TaskSpecification,
+    task: str,
+) -> dict[str, Any]:
+    limit = specification.word_limit
+    prompt: list[AnyMessage] = [HumanMessage(prompts.task_request(task, conversation.names, limit))]
+    drafts = state.get("messages", [])
+    if drafts:
+        prompt += [
+            AIMessage(drafts[-1].text),
+            HumanMessage(line(drafts[-1]).problem or ""),
+        ]
+    model = await resources.models.get(specification.model or conversation.model, notify)
+    answer = await model.answer(
+        prompt,
+        specification.generation.parameters(TASK_TEMPERATURE),
+        metadata={"purpose": Kind.SPECIFIED_TASK.value},
+    )
+    usage = {"usage": dumped(with_call(used_so_far(state), model.label, answer))}
+    text = unquoted(answer.text)
+    count = len(text.split())
+    if count > limit and not drafts:
+        problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
+        about = Line(kind=Kind.DRAFT, audience=NOBODY, problem=problem)
+        return usage | {"messages": [said(0, text, about)]}
+    # A blank rewrite leaves the task as it was given.
+    specified = cut(text, limit) or task
+    record = said(len(drafts), specified, Line(kind=Kind.SPECIFIED_TASK, audience=NOBODY))
+    return usage | _begin(conversation, specified, [*drafts, record])
+
+
+def _begin(conversation: Conversation, task: str | None, log: list[AnyMessage]) -> dict[str, Any]:
+    """The update with which the speakers can begin."""
+    begun = [
+        told.model_copy(update={"id": message_id(len(log) + place)})
+        for place, told in enumerate(first_lines(conversation))
+    ]
+    new = [*log[-1:], *begun]
+    return {
+        "specified_task": task or "",
+        "messages": new,
+        "position": Position().model_dump(mode="json"),
+    }
+
+
+def unquoted(text: str) -> str:
+    """Take white space and the quotes around a whole answer away."""
+    text = text.strip()
+    for opening, closing in ('""', "''", "“”", "``"):
+        if len(text) > 1 and text[0] == opening and text[-1] == closing:
+            return text[1:-1].strip()
+    return text
+
+
+def cut(text: str, limit: int) -> str:
+    """Cut text to a number of words, at the end of a sentence where there is one.
+
+    Args:
+        text: The text.
+        limit: The most words.
+
+    Returns:
+        The text itself when it is short enough, else its beginning.
+    """
+    if len(text.split()) <= limit:
+        return text
+    kept = " ".join(text.split()[:limit])
+    ends = [found.end() for found in re.finditer(r"[.!?。！？](?=\s|$)", kept)]  # noqa: RUF001
+    return kept[: ends[-1]] if ends else kept
