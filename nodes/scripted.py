@@ -1,0 +1,309 @@
+"""A chat model that says what a script tells it, for testing conversations without a real model.
+
+The script itself is in `script.py` and can be imported from here; the same over HTTP is
+`scripted_server.py`.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from duologue.nodes.script import (
+    Line,
+    Prompt,
+    Reply,
+    Script,
+    ScriptedToolCall,
+    ScriptExhaustedError,
+    Tape,
+    as_prompt,
+)
+from duologue.nodes.script_wire import call_deltas, client_error, usage
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+from pydantic import BaseModel, PrivateAttr, SkipValidation, ValidationError
+
+__all__ = [
+    "Call",
+    "Line",
+    "Prompt",
+    "Reply",
+    "Script",
+    "ScriptExhaustedError",
+    "ScriptedChatModel",
+    "ScriptedToolCall",
+]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that a `ScriptedChatModel` received.
+
+    Attributes:
+        messages: The LangChain messages, as received.
+        kwargs: The call's other parameters, such as `temperature` or `stop`.
+        tools: The tools on offer, in OpenAI's form: `{"type": "function", "function": {…}}`.
+        response_format: What the answer must look like, in OpenAI's form, or None.
+    """
+
+    messages: tuple[BaseMessage, ...]
+    kwargs: dict[str, Any]
+    tools: tuple[dict[str, Any], ...] = ()
+    response_format: dict[str, Any] | None = None
+
+    @property
+    def prompt(self) -> Prompt:
+        """The messages as a script's function sees them."""
+        return as_prompt(self.messages)
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema the answer was asked to follow, or None."""
+        wanted = (self.response_format or {}).get("json_schema", {})
+        schema: dict[str, Any] | None = wanted.get("schema")
+        return schema
+
+
+class ScriptedChatModel(BaseChatModel):
+    """A LangChain chat model that answers from a script and records what it was asked.
+
+    Bound and copied models (`bind`, `bind_tools`, `with_structured_output`, `copy.deepcopy`)
+    play on in the same script and record into the same `calls`. Usage counts words as tokens.
+    `stop` and the other parameters are recorded, not obeyed.
+
+    Args:
+        script: Replies in the order of the calls, or a function from the messages to a reply.
+
+    Example:
+        >>> model = ScriptedChatModel(script=["Hello.", "CAMEL_TASK_DONE"])
+        >>> model.invoke("Hi").content
+        'Hello.'
+        >>> model.calls[0].messages[0].content
+        'Hi'
+
+    Calls raise:
+        ScriptExhaustedError: The script has no reply left; names the calls and the last prompt.
+        openai.APIError: The reply is an error: the class the real client raises for that status
+            once its retries are used up; `openai.APIConnectionError` for `"drop"`.
+        Exception: An exception in the script is raised as it is.
+    """
+
+    script: SkipValidation[Script]
+
+    _tape: Tape[Call] = PrivateAttr()
+
+    def __init__(self, script: Script, **kwargs: object) -> None:
+        super().__init__(script=script, **kwargs)
+        self._tape = Tape(script)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "ScriptedChatModel":
+        # A copy with a tape of its own would record where no test looks.
+        return self.__copy__()
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every call so far, in order, also those made through bound or copied models."""
+        return self._tape.calls
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: object,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Offers tools to the model.
+
+        Args:
+            tools: Functions, LangChain tools, pydantic classes or OpenAI's dicts.
+            tool_choice: Recorded in the call's `kwargs`.
+            **kwargs: Further parameters, recorded likewise.
+
+        Returns:
+            The model with the tools, which each call records.
+        """
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: object
+    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
+        """Asks for answers of a given shape; the reply's text is read as JSON.
+
+        Args:
+            schema: A pydantic class, a typed dict, or a JSON schema with a `title`.
+            include_raw: Return `{"raw", "parsed", "parsing_error"}` and don't raise on bad JSON.
+            **kwargs: `method`, `strict` and `tools` as for `ChatOpenAI`; recorded.
+
+        Returns:
+            A runnable that gives an object of the pydantic class, else a dict. It raises
+            `langchain_core.exceptions.OutputParserException` where the text does not fit and
+            `include_raw` is off.
+        """
+        described = convert_to_json_schema(schema)
+        wanted = {"name": described.get("title", "answer"), "schema": described}
+        bound = self.bind(response_format={"type": "json_schema", "json_schema": wanted}, **kwargs)
+        model = schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
+        parse = RunnableLambda[AIMessage, Any](lambda message: _parsed(message, model))
+        if not include_raw:
+            return bound | parse
+        safe = RunnablePassthrough.assign(
+            parsed=lambda found: parse.invoke(found["raw"]), parsing_error=lambda _: None
+        ).with_fallbacks(
+            [RunnablePassthrough.assign(parsed=lambda _: None)],
+            exceptions_to_handle=(OutputParserException,),
+            exception_key="parsing_error",
+        )
+        return {"raw": bound} | safe
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> ChatResult:
+        prompt, reply = self._play(messages, stop, kwargs)
+        time.sleep(reply.delay)
+        return _result(reply, prompt)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> ChatResult:
+        prompt, reply = self._play(messages, stop, kwargs)
+        await asyncio.sleep(reply.delay)
+        return _result(reply, prompt)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> Iterator[ChatGenerationChunk]:
+        prompt, reply = self._play(messages, stop, kwargs)
+        time.sleep(reply.delay)
+        yield from _chunks(reply, prompt)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        prompt, reply = self._play(messages, stop, kwargs)
+        await asyncio.sleep(reply.delay)
+        for chunk in _chunks(reply, prompt):
+            yield chunk
+
+    def _play(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    ) -> tuple[Prompt, Reply]:
+        rest = dict(kwargs)
+        tools = tuple(rest.pop("tools", None) or ())
+        response_format = rest.pop("response_format", None)
+        if stop is not None:
+            rest["stop"] = stop
+        prompt = as_prompt(messages)
+        number = self._tape.record(Call(tuple(messages), rest, tools, response_format))
+        return prompt, self._tape.answer(number, prompt)
+
+
+def _parsed(message: AIMessage, model: type[BaseModel] | None) -> object:
+    text = message.text
+    if refusal := message.additional_kwargs.get("refusal"):
+        raise OutputParserException(f"The model refused: {refusal}", llm_output=text)
+    try:
+        return model.model_validate_json(text) if model else json.loads(text)
+    except (ValidationError, json.JSONDecodeError) as error:
+        raise OutputParserException(f"Not the JSON asked for: {error}", llm_output=text) from error
+
+
+def _metadata(reply: Reply) -> dict[str, Any]:
+    return {"finish_reason": reply.ending, "model_name": "scripted"}
+
+
+def _usage(reply: Reply, prompt: Prompt) -> UsageMetadata:
+    used = usage(reply, prompt)
+    return UsageMetadata(
+        input_tokens=used["prompt_tokens"],
+        output_tokens=used["completion_tokens"],
+        total_tokens=used["total_tokens"],
+    )
+
+
+def _extra(reply: Reply) -> dict[str, Any]:
+    return {} if reply.refusal is None else {"refusal": reply.refusal}
+
+
+def _result(reply: Reply, prompt: Prompt) -> ChatResult:
+    if reply.error is not None:
+        raise client_error(reply)
+    good, bad = [], []
+    for call in reply.tool_calls:
+        raw = {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+        try:
+            # The client's own reading, so that broken arguments look the same here.
+            good.append(parse_tool_call(raw, return_id=True))
+        except OutputParserException as error:
+            bad.append(make_invalid_tool_call(raw, str(error)))
+    message = AIMessage(
+        content=reply.text,
+        tool_calls=good,
+        invalid_tool_calls=bad,
+        additional_kwargs=_extra(reply),
+        response_metadata=_metadata(reply),
+        usage_metadata=_usage(reply, prompt),
+    )
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _chunks(reply: Reply, prompt: Prompt) -> Iterator[ChatGenerationChunk]:
+    if isinstance(reply.error, int):
+        raise client_error(reply)
+    pieces = reply.pieces
+    if reply.error == "drop":
+        pieces = pieces[: len(pieces) // 2]
+    for piece in pieces:
+        yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
+    if reply.error == "drop":
+        raise client_error(reply)
+    for index, call in enumerate(reply.tool_calls):
+        for delta in call_deltas(call):
+            part = tool_call_chunk(
+                name=delta["name"], args=delta["args"], id=delta["id"], index=index
+            )
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
+    last = AIMessageChunk(
+        content="",
+        additional_kwargs=_extra(reply),
+        response_metadata=_metadata(reply),
+        usage_metadata=_usage(reply, prompt),
+        chunk_position="last",
+    )
+    yield ChatGenerationChunk(message=last)
