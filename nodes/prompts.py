@@ -21,8 +21,8 @@ Instruction: <what {other} does next>
 Input: <what is needed for it, or None>
 
 Give one step at a time, fitted to what {other} can do and what you need, and none that was \
-done already. Instruct, do not ask questions. Go on until {other}'s answers have solved the task; then \
-reply with nothing but this:
+done already. Instruct, do not ask questions. Go on until {other}'s answers have solved the \
+task; then reply with nothing but this:
 {done}
 Never write it while anything is missing."""
 
@@ -63,8 +63,8 @@ not met yet? Name each one that is left, or say that none is."""
 
 IS_COMPLETE = "Then is your task complete? Reply with one word: yes or no."
 
-JUDGE_YOURSELF = """Step back from the conversation for a moment. Which objectives of your task are \
-not met yet, and is the task complete?"""
+JUDGE_YOURSELF = """Step back from the conversation for a moment. Which objectives of your task \
+are not met yet, and is the task complete?"""
 
 NOTHING_LEFT = "Nothing is left to do."
 STILL_LEFT = "Still to do: {objectives}."
