@@ -1,8 +1,11 @@
 """The errors a user can meet. Each message is one sentence that names the thing and what to do."""
 
 
-class DuologueError(Exception):
-    """Base of every error this library raises on purpose."""
+class DuologueError(RuntimeError):
+    """Base of every error this library raises on purpose.
+
+    LangGraph's servers pass the text of a RuntimeError on to clients and hide that of others.
+    """
 
 
 class SpecError(DuologueError, ValueError):

@@ -18,6 +18,7 @@ class Settings(BaseSettings):
         env_prefix="DUOLOGUE_",
         env_file=".env",
         env_ignore_empty=True,
+        populate_by_name=True,
         extra="ignore",
         frozen=True,
         use_attribute_docstrings=True,

@@ -5,10 +5,10 @@ The model that needs no key lives in `duologue.nodes.embedded`.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import openai
@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from duologue.graphs.errors import ModelError
 from duologue.graphs.settings import Settings, load_settings
@@ -39,7 +40,13 @@ NO_MODEL = (
 Notify = Callable[[str], None]
 """Takes one line that tells the user what is going on."""
 
+
+def _ignore(text: str) -> None:
+    """Listens to nobody."""
+
+
 S = TypeVar("S", bound=BaseModel)
+T = TypeVar("T")
 
 
 class ChatModel(ChatOpenAI):
@@ -77,6 +84,8 @@ class Model:
     """Where its server is."""
     is_embedded: bool = False
     """Whether it is the embedded one, whose replies are held to their form by a grammar."""
+    notify: Notify = _ignore
+    """Is told when an answer takes longer than it should."""
 
     async def answer(
         self,
@@ -110,10 +119,7 @@ class Model:
                 extra["grammar"] = grammar(marks.lines, marks.end)
             options["extra_body"] = extra
         chat = self.chat.bind_tools(list(tools)) if tools else self.chat
-        with _Explaining(self):
-            answer = await chat.ainvoke(
-                list(messages), config={"metadata": dict(metadata)}, **options
-            )
+        answer = await self._asked(chat.ainvoke, messages, metadata, options)
         if not isinstance(answer, AIMessage):
             raise ModelError(f"{self.label} answered with a {type(answer).__name__}, not a message")
         return answer
@@ -150,29 +156,51 @@ class Model:
             raise ModelError(
                 f'{self.label} has no structured output: set judge.form = "two_questions"'
             ) from error
-        with _Explaining(self):
-            try:
-                found = await asked.ainvoke(list(messages), config={"metadata": dict(metadata)})
-            except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError) as error:
-                return AIMessage(str(error)), None
+        try:
+            found = await self._asked(asked.ainvoke, messages, metadata, {})
+        except _UNREADABLE as error:
+            return AIMessage(str(error)), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
         parsed = found["parsed"]
         return found["raw"], parsed if isinstance(parsed, schema) else None
 
+    async def _asked(
+        self,
+        ask: Callable[..., Awaitable[T]],
+        messages: Sequence[BaseMessage],
+        metadata: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> T:
+        config = {"metadata": dict(metadata)}
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception(_broke_off), stop=stop_after_attempt(3), reraise=True
+            ):
+                with attempt:
+                    if attempt.retry_state.attempt_number > 1:
+                        self.notify(f"{self.label} broke off in mid-answer: asking once more")
+                    return await ask(list(messages), config=config, **options)
+        except _UNREADABLE:
+            raise
+        except openai.OpenAIError as error:
+            raise ModelError(_sentence(error, self)) from error
+        raise AssertionError("the last attempt returns or raises")
 
-class _Explaining:
-    """Turns a client's exceptions into one sentence each."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+def _broke_off(error: BaseException) -> bool:
+    """Whether a connection broke in mid-answer, which the client itself does not mend."""
+    causes: list[BaseException | None] = [error]
+    while causes[-1] is not None:
+        causes.append(causes[-1].__cause__)
+    # By name: the client's HTTP library is its own affair, and has changed before.
+    broken = {"RemoteProtocolError", "ReadError"}
+    return isinstance(error, openai.APIConnectionError) and any(
+        type(cause).__name__ in broken for cause in causes
+    )
 
-    def __enter__(self) -> None:
-        pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> Literal[False]:
-        if isinstance(error, openai.OpenAIError):
-            raise ModelError(_sentence(error, self.model)) from error
-        return False
+_UNREADABLE = (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError)
+"""What the client raises for an answer that can't be read as the schema it was asked for."""
 
 
 def _sentence(error: openai.OpenAIError, model: Model) -> str:
@@ -185,6 +213,8 @@ def _sentence(error: openai.OpenAIError, model: Model) -> str:
             return f"{at} has no model {model.label!r}: `duologue models` lists what it has"
         case openai.APITimeoutError():
             return f"{at} did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+        case openai.APIConnectionError() if _broke_off(error):
+            return f"{at} keeps breaking off in mid-answer: try again"
         case openai.APIConnectionError():
             return f"{at} can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
         case openai.RateLimitError():
@@ -230,6 +260,9 @@ class Models:
             ModelError: There is none by that name, or it can't be started.
             SpecError: A setting is wrong.
         """
+        return replace(await self._found(name, notify), notify=notify)
+
+    async def _found(self, name: str | None, notify: Notify) -> Model:
         if name is not None and name in self.named:
             return Model(name, self.named[name])
         if name is None and isinstance(self.default, BaseChatModel):
