@@ -1,0 +1,86 @@
+"""Where sessions live, by address. Each kind of store is in a module of its own, `store_*`."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from duologue.graphs.errors import StoreError
+from duologue.graphs.store_base import (
+    SessionRow,
+    Store,
+    check_session_id,
+    redacted,
+    store_errors,
+)
+from duologue.graphs.store_memory import open_memory
+from duologue.graphs.store_sqlite import open_sqlite
+from platformdirs import user_data_path
+
+__all__ = [
+    "SessionRow",
+    "Store",
+    "check_session_id",
+    "default_store_url",
+    "open_store",
+    "store_errors",
+]
+
+# Two characters at least, so that a drive (C:) still begins a path.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def default_store_url() -> str:
+    """Return the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
+    return f"sqlite:///{(user_data_path('duologue') / 'sessions.db').as_posix()}"
+
+
+@asynccontextmanager
+async def open_store(target: str | Path | None = None) -> AsyncIterator[Store]:
+    """Open the place where sessions live, made if it is missing.
+
+    Args:
+        target: None for the user's data folder; a path, `sqlite:///relative.db` or
+            `sqlite:////absolute.db` for a SQLite file, readable by its owner only if it is made
+            here; `postgresql://…` or `postgres://…`; `memory:` or `memory:name` for this
+            process's memory, where the same address is the same store.
+
+    Yields:
+        The store, usable in this event loop until the block ends.
+
+    Raises:
+        StoreError: The target is none of these, or can't be used.
+    """
+    # In a thread, like all that touches files: the dev server refuses it in a coroutine.
+    opening = await asyncio.to_thread(_opening, target)
+    async with opening as store:
+        yield store
+
+
+def _opening(target: str | Path | None) -> AbstractAsyncContextManager[Store]:
+    if target is None:
+        target = default_store_url()
+    if isinstance(target, Path):
+        return open_sqlite(target)
+    if target.startswith(("postgresql://", "postgres://")):
+        return _postgres()(target)
+    if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
+        return open_memory(target)
+    path = target.removeprefix("sqlite:///")
+    if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
+        raise StoreError(
+            f"Sessions can't be kept in {redacted(target)!r}: use a file's path, "
+            "sqlite:///file.db, postgresql://…, memory: or memory:name."
+        )
+    return open_sqlite(Path(path))
+
+
+def _postgres() -> Callable[[str], AbstractAsyncContextManager[Store]]:
+    try:
+        from duologue.graphs.store_postgres import open_postgres
+    except ImportError as error:
+        raise StoreError(
+            "Sessions in PostgreSQL need more packages: install duologue[postgres]."
+        ) from error
+    return open_postgres
