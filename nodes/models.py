@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from duologue.graphs.errors import ModelError
@@ -150,8 +150,13 @@ class Model:
         chat = self.chat.model_copy(
             update={name: value for name, value in parameters.items() if name in fields}
         )
+        # OpenAI holds an answer to the schema only when asked to; others may not know the word.
+        strict = {"strict": True} if isinstance(chat, ChatOpenAI) else {}
         try:
-            asked = chat.with_structured_output(schema, include_raw=True)
+            # As a dict: given the class, the client raises what it can't read, and the text with it.
+            asked = chat.with_structured_output(
+                schema.model_json_schema(), include_raw=True, **strict
+            )
         except NotImplementedError as error:
             raise ModelError(
                 f'{self.label} has no structured output: set judge.form = "two_questions"'
@@ -161,8 +166,10 @@ class Model:
         except _UNREADABLE as error:
             return AIMessage(str(error)), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
-        parsed = found["parsed"]
-        return found["raw"], parsed if isinstance(parsed, schema) else None
+        try:
+            return found["raw"], schema.model_validate(found["parsed"])
+        except ValidationError:
+            return found["raw"], None
 
     async def _asked(
         self,

@@ -186,9 +186,9 @@ class HttpServer(ThreadingTCPServer):
         with self._lock:
             threads = list(self._open.values())
             for connection in self._open:
-                assert isinstance(connection, socket.socket)
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                if isinstance(connection, socket.socket):
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             thread.join(_JOIN_SECONDS)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, TypedDict
 
 import openai
+
 from duologue.nodes.script import Prompt, Reply, ScriptedToolCall, count_words
 
 # What the real client raises by status; from 500 on it is always InternalServerError.
@@ -86,7 +87,7 @@ def client_error(reply: Reply) -> openai.APIError:
     response = httpx2.Response(reply.error, headers=headers, json=body, request=request)
     default = openai.InternalServerError if reply.error >= 500 else openai.APIStatusError
     made = _ERRORS.get(reply.error, default)
-    text = f"Error code: {reply.error} - {body}"
+    text = f"Error code: {reply.error} - {body['error']['message']}"
     return made(text, response=response, body=body["error"])
 
 

@@ -11,21 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duologue.nodes.script import (
-    Line,
-    Prompt,
-    Reply,
-    Script,
-    ScriptedToolCall,
-    ScriptExhaustedError,
-    Tape,
-    as_prompt,
-)
-from duologue.nodes.script_wire import call_deltas, client_error, usage
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForLLMRun,
-    CallbackManagerForLLMRun,
-)
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -37,6 +23,18 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrou
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel, PrivateAttr, SkipValidation, ValidationError
+
+from duologue.nodes.script import (
+    Line,
+    Prompt,
+    Reply,
+    Script,
+    ScriptedToolCall,
+    ScriptExhaustedError,
+    Tape,
+    as_prompt,
+)
+from duologue.nodes.script_wire import call_deltas, client_error, usage
 
 __all__ = [
     "Call",
@@ -74,9 +72,8 @@ class Call:
     @property
     def schema(self) -> dict[str, Any] | None:
         """The JSON schema the answer was asked to follow, or None."""
-        wanted = (self.response_format or {}).get("json_schema", {})
-        schema: dict[str, Any] | None = wanted.get("schema")
-        return schema
+        wanted: dict[str, Any] = (self.response_format or {}).get("json_schema", {})
+        return wanted.get("schema")
 
 
 class ScriptedChatModel(BaseChatModel):
@@ -90,7 +87,7 @@ class ScriptedChatModel(BaseChatModel):
         script: Replies in the order of the calls, or a function from the messages to a reply.
 
     Example:
-        >>> model = ScriptedChatModel(script=["Hello.", "CAMEL_TASK_DONE"])
+        >>> model = ScriptedChatModel(script=["Hello.", "Bye."])
         >>> model.invoke("Hi").content
         'Hello.'
         >>> model.calls[0].messages[0].content
@@ -235,7 +232,7 @@ class ScriptedChatModel(BaseChatModel):
 
 
 def _parsed(message: AIMessage, model: type[BaseModel] | None) -> object:
-    text = message.text
+    text = str(message.text)
     if refusal := message.additional_kwargs.get("refusal"):
         raise OutputParserException(f"The model refused: {refusal}", llm_output=text)
     try:
@@ -244,21 +241,16 @@ def _parsed(message: AIMessage, model: type[BaseModel] | None) -> object:
         raise OutputParserException(f"Not the JSON asked for: {error}", llm_output=text) from error
 
 
-def _metadata(reply: Reply) -> dict[str, Any]:
-    return {"finish_reason": reply.ending, "model_name": "scripted"}
+def _described(reply: Reply) -> dict[str, Any]:
+    return {
+        "additional_kwargs": {} if reply.refusal is None else {"refusal": reply.refusal},
+        "response_metadata": {"finish_reason": reply.ending, "model_name": "scripted"},
+    }
 
 
 def _usage(reply: Reply, prompt: Prompt) -> UsageMetadata:
-    used = usage(reply, prompt)
-    return UsageMetadata(
-        input_tokens=used["prompt_tokens"],
-        output_tokens=used["completion_tokens"],
-        total_tokens=used["total_tokens"],
-    )
-
-
-def _extra(reply: Reply) -> dict[str, Any]:
-    return {} if reply.refusal is None else {"refusal": reply.refusal}
+    asked, said, total = usage(reply, prompt).values()
+    return UsageMetadata(input_tokens=asked, output_tokens=said, total_tokens=total)
 
 
 def _result(reply: Reply, prompt: Prompt) -> ChatResult:
@@ -276,8 +268,7 @@ def _result(reply: Reply, prompt: Prompt) -> ChatResult:
         content=reply.text,
         tool_calls=good,
         invalid_tool_calls=bad,
-        additional_kwargs=_extra(reply),
-        response_metadata=_metadata(reply),
+        **_described(reply),
         usage_metadata=_usage(reply, prompt),
     )
     return ChatResult(generations=[ChatGeneration(message=message)])
@@ -301,8 +292,7 @@ def _chunks(reply: Reply, prompt: Prompt) -> Iterator[ChatGenerationChunk]:
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
     last = AIMessageChunk(
         content="",
-        additional_kwargs=_extra(reply),
-        response_metadata=_metadata(reply),
+        **_described(reply),
         usage_metadata=_usage(reply, prompt),
         chunk_position="last",
     )

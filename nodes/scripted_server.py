@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import openai
+
 from duologue.nodes.script import Script, ScriptExhaustedError, Tape
 from duologue.nodes.script_http import Connection, Gone, HttpServer, Request
 from duologue.nodes.script_wire import completion, error_body, events, reply_error
