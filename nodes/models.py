@@ -153,7 +153,7 @@ class Model:
         # OpenAI holds an answer to the schema only when asked to; others may not know the word.
         strict = {"strict": True} if isinstance(chat, ChatOpenAI) else {}
         try:
-            # As a dict: given the class, the client raises what it can't read, and the text with it.
+            # A dict: given the class, the client raises on what it can't read and hides the text.
             asked = chat.with_structured_output(
                 schema.model_json_schema(), include_raw=True, **strict
             )
