@@ -66,22 +66,29 @@ class RolePlay(Form):
         Raises:
             SpecError: Both have the same role.
         """
-        roles = {"done": self.done_token}
+        names_for_user = {"me": self.user_role, "other": self.assistant_role}
+        names_for_assistant = {"me": self.assistant_role, "other": self.user_role}
         generation = {"temperature": self.temperature, "seed": self.seed}
         user = {
             "name": self.user_role,
             "role_prompt": prompts.filled(
-                prompts.INSTRUCTOR, me=self.user_role, other=self.assistant_role, **roles
+                prompts.INSTRUCTOR, done=self.done_token, **names_for_user
             ),
+            "brief": {
+                "role_prompt": prompts.filled(prompts.INSTRUCTOR_BRIEF, **names_for_user),
+                "reminder": prompts.INSTRUCTOR_REMINDER,
+            },
             "format": INSTRUCTION,
             "stops_chat": self.mode is not EndChatMode.MAX_ITERATIONS_ONLY,
             "generation": generation,
         }
         assistant = {
             "name": self.assistant_role,
-            "role_prompt": prompts.filled(
-                prompts.SOLVER, me=self.assistant_role, other=self.user_role
-            ),
+            "role_prompt": prompts.filled(prompts.SOLVER, **names_for_assistant),
+            "brief": {
+                "role_prompt": prompts.filled(prompts.SOLVER_BRIEF, **names_for_assistant),
+                "reminder": prompts.SOLVER_REMINDER,
+            },
             "format": SOLUTION,
             "generation": generation,
         }

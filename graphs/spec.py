@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -28,8 +29,18 @@ SPEAKER_TEMPERATURE = 0.2
 TASK_TEMPERATURE = 1.0
 """What the task's rewriting uses unless told otherwise (LazyLLM's high temperature)."""
 
+MARK_LENGTH = 200
+"""The longest mark, in characters."""
+
 VERDICT_TEMPERATURE = 0.3
 """What a verdict uses unless told otherwise (Yacana's yes/no question)."""
+
+
+def _shown(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable characters on one line")
+    return text
+
 
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
 """Text that holds more than white space."""
@@ -39,6 +50,14 @@ Name = Annotated[
     StringConstraints(min_length=1, max_length=80, strip_whitespace=True, pattern=r"^[^\r\n]+$"),
 ]
 """A name on one line, up to 80 characters."""
+
+
+Mark = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=MARK_LENGTH, strip_whitespace=True),
+    AfterValidator(_shown),
+]
+"""A mark on one line, of printable characters."""
 
 
 class Data(BaseModel):
@@ -83,10 +102,22 @@ class Generation(Data):
 class Marks(Data):
     """The marks that a reply must carry, such as CAMEL's ``Instruction:`` and ``Input:``."""
 
-    lines: tuple[Text, ...] = Field(min_length=1)
+    lines: tuple[Mark, ...] = Field(min_length=1)
     """What begins a line each, in this order; the first one begins the reply."""
-    end: Text | None = None
+    end: Mark | None = None
     """What the reply ends with."""
+
+
+class Brief(Data):
+    """What a speaker is told instead where a very small model speaks for it, as the embedded one.
+
+    Its form is held by a grammar, so it need not be told; what it is told must be short.
+    """
+
+    role_prompt: Text
+    """The system prompt; ``{task}`` in it stands for the task."""
+    reminder: Text
+    """What stands behind each line the speaker hears; ``{task}`` in it stands for the task."""
 
 
 class Speaker(Data):
@@ -99,6 +130,8 @@ class Speaker(Data):
     appear, the task follows the prompt. None: a neutral prompt that names the participants."""
     task: Text | None = None
     """The speaker's own task, which the others do not see."""
+    brief: Brief | None = None
+    """What it is told instead where the embedded model speaks for it."""
     stops_chat: bool = False
     """Whether the speaker is asked, after its turns, if its task is complete."""
     keep_reflection: bool = False

@@ -38,9 +38,10 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     model = await resources.models.get(speaker.model or conversation.model, notify)
     may_call = position.tool_rounds < conversation.max_tool_rounds
     answer = await model.answer(
-        prompt_of(moment, speaker),
+        prompt_of(moment, speaker, small=model.is_embedded),
         speaker.generation.parameters(SPEAKER_TEMPERATURE),
-        metadata={"speaker": speaker.name, "purpose": Kind.SPEECH.value},
+        purpose=Kind.SPEECH,
+        speaker=speaker.name,
         marks=speaker.format,
         tools=resources.tools.of(speaker) if may_call else (),
     )
@@ -84,12 +85,13 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     return moment.step(after, lines, usage)
 
 
-def prompt_of(moment: Moment, speaker: Speaker) -> list[BaseMessage]:
+def prompt_of(moment: Moment, speaker: Speaker, *, small: bool) -> list[BaseMessage]:
     """Give what is sent to the model for a speaker's turn.
 
     Args:
         moment: The session's state.
         speaker: Whose turn it is.
+        small: Whether a very small model speaks.
 
     Returns:
         The speaker's viewpoint; behind it the rejected draft and what was wrong with it, where the
@@ -98,6 +100,8 @@ def prompt_of(moment: Moment, speaker: Speaker) -> list[BaseMessage]:
     conversation = moment.conversation
     system = prompts.system_prompt(conversation, speaker, moment.task)
     view = viewpoint(conversation, moment.log, speaker.name, system=system)
+    if small and speaker.brief is not None:
+        view = prompts.briefly(view, speaker.brief, moment.task or speaker.task or "")
     if moment.position.event is not Event.REJECTED:
         return view
     draft = moment.log[-1]

@@ -71,10 +71,6 @@ def _parameters(speaker: Speaker, temperature: float) -> dict[str, object]:
     return chosen.parameters(temperature)
 
 
-def _metadata(speaker: Speaker) -> dict[str, str]:
-    return {"speaker": speaker.name, "purpose": Kind.REFLECTION.value}
-
-
 def _kept(speaker: Speaker) -> tuple[str, ...]:
     return (speaker.name,) if speaker.keep_reflection else NOBODY
 
@@ -85,7 +81,8 @@ async def _structured(moment: Moment, speaker: Speaker, model: Model) -> dict[st
         _view(moment, speaker, question),
         Judgement,
         _parameters(speaker, moment.conversation.judge.temperature),
-        metadata=_metadata(speaker),
+        purpose=Kind.REFLECTION,
+        speaker=speaker.name,
     )
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
@@ -114,7 +111,8 @@ async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[
     answer = await model.answer(
         _view(moment, speaker, question),
         speaker.generation.parameters(SPEAKER_TEMPERATURE),
-        metadata=_metadata(speaker),
+        purpose=Kind.REFLECTION,
+        speaker=speaker.name,
     )
     number = len(moment.log)
     lines = [
@@ -132,7 +130,8 @@ async def _is_complete(moment: Moment, speaker: Speaker, model: Model) -> dict[s
     answer = await model.answer(
         _view(moment, speaker, *before, question),
         _parameters(speaker, moment.conversation.judge.temperature),
-        metadata=_metadata(speaker),
+        purpose=Kind.REFLECTION,
+        speaker=speaker.name,
     )
     complete = yes_or_no(answer.text)
     verdict = Verdict(

@@ -6,16 +6,14 @@ Pure text in, text out. What the format means and the check of a finished reply 
 from collections.abc import Sequence
 
 # Bounds that let a reply end by itself within 200 tokens; a bound that is hit cuts a sentence.
-_WORDS = 32
-_SENTENCES = 3
+_WORDS = 30
 
-# Without colons, angle brackets and markup no mark, token or list can start inside the text; the
-# one full stop a word may hold is followed by a letter or digit, as in 2.5.
+# Plain English: a sentence starts with a capital, and full stops stand only at its end or within a
+# number. Nothing else is let in, so that no mark, token, list or emoji can start inside the text.
 _TEXT = rf"""
-text ::= sentence (" " sentence){{0,{_SENTENCES - 1}}}
-sentence ::= word (" " word){{2,{_WORDS - 1}}} "."
-word ::= character{{1,20}} ("." [a-z0-9] character{{0,5}})?
-character ::= [^\x00-\x20\x7F.!?:<>*#`|_{{}}\[\]\\~=]
+sentence ::= [A-Z] letter{{0,19}} (","? " " word){{2,{_WORDS - 1}}} "."
+word ::= letter{{1,20}} | "$"? [0-9]{{1,6}} ("." [0-9]{{1,3}})? "%"?
+letter ::= [A-Za-z'\-]
 """
 
 
@@ -39,7 +37,9 @@ def grammar(lines: Sequence[str], end: str | None, token: str | None = None) -> 
     """
     if not lines:
         raise ValueError("A format needs at least one mark; give lines=('Solution:',) or more.")
-    parts = [f'{_literal(lines[0])} " " text']
+    first = f"{_literal(lines[0])} "
+    # One line says all there is to say; one of several only its part.
+    parts = [first + ('" " sentence' if lines[1:] else '(" " sentence){1,2}')]
     parts += [rf'"\n" {_literal(mark)} " " ("None" | sentence)' for mark in lines[1:]]
     if end is not None:
         parts.append(f'" " {_literal(end)}')

@@ -20,6 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from duologue.graphs.errors import ModelError
+from duologue.graphs.log import Kind
 from duologue.graphs.settings import Settings, load_settings
 from duologue.graphs.spec import Conversation, Marks
 from duologue.nodes import embedded
@@ -92,7 +93,8 @@ class Model:
         messages: Sequence[BaseMessage],
         parameters: Mapping[str, Any],
         *,
-        metadata: Mapping[str, Any],
+        purpose: Kind,
+        speaker: str | None = None,
         marks: Marks | None = None,
         tools: Sequence[BaseTool] = (),
     ) -> AIMessage:
@@ -101,7 +103,8 @@ class Model:
         Args:
             messages: The prompt.
             parameters: Generation parameters in OpenAI's names.
-            metadata: What LangGraph's message stream shows beside the tokens.
+            purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
+            speaker: Who speaks; shown there too.
             marks: The form of the answer, for a model that can be held to one.
             tools: What it may call.
 
@@ -113,13 +116,13 @@ class Model:
         """
         options = dict(parameters)
         if self.is_embedded:
-            options = embedded.DEFAULTS | options
-            extra = dict(embedded.SAMPLING)
+            talks = purpose is not Kind.SPECIFIED_TASK
+            extra = dict(embedded.SAMPLING if talks else embedded.REWRITING)
             if marks is not None and not tools:
                 extra["grammar"] = grammar(marks.lines, marks.end)
-            options["extra_body"] = extra
+            options = {"max_tokens": embedded.MAX_TOKENS, **options, "extra_body": extra}
         chat = self.chat.bind_tools(list(tools)) if tools else self.chat
-        answer = await self._asked(chat.ainvoke, messages, metadata, options)
+        answer = await self._asked(chat.ainvoke, messages, purpose, speaker, options)
         if not isinstance(answer, AIMessage):
             raise ModelError(f"{self.label} answered with a {type(answer).__name__}, not a message")
         return answer
@@ -130,7 +133,8 @@ class Model:
         schema: type[S],
         parameters: Mapping[str, Any],
         *,
-        metadata: Mapping[str, Any],
+        purpose: Kind,
+        speaker: str | None = None,
     ) -> tuple[AIMessage, S | None]:
         """Ask for an answer that fits a schema.
 
@@ -138,7 +142,8 @@ class Model:
             messages: The prompt.
             schema: The pydantic model of the answer.
             parameters: Generation parameters in OpenAI's names.
-            metadata: What LangGraph's message stream shows beside the tokens.
+            purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
+            speaker: Who speaks; shown there too.
 
         Returns:
             The answer as it came, and as the schema; None where it does not fit.
@@ -162,7 +167,7 @@ class Model:
                 f'{self.label} has no structured output: set judge.form = "two_questions"'
             ) from error
         try:
-            found = await self._asked(asked.ainvoke, messages, metadata, {})
+            found = await self._asked(asked.ainvoke, messages, purpose, speaker, {})
         except _UNREADABLE as error:
             return AIMessage(str(error)), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
@@ -175,10 +180,11 @@ class Model:
         self,
         ask: Callable[..., Awaitable[T]],
         messages: Sequence[BaseMessage],
-        metadata: Mapping[str, Any],
+        purpose: Kind,
+        speaker: str | None,
         options: Mapping[str, Any],
     ) -> T:
-        config = {"metadata": dict(metadata)}
+        config = {"metadata": {"purpose": purpose.value, "speaker": speaker}}
         try:
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception(_broke_off), stop=stop_after_attempt(3), reraise=True

@@ -6,7 +6,9 @@ is not here.
 
 from collections.abc import Sequence
 
-from duologue.graphs.spec import Conversation, Marks, Speaker
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+
+from duologue.graphs.spec import Brief, Conversation, Marks, Speaker
 
 DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
 """CAMEL's word for a task that is done."""
@@ -39,6 +41,18 @@ The solution does what the last instruction asks for. It is specific and complet
 plain statements in the present tense, with an implementation or an example where that helps. If \
 you cannot or should not do it, because it is impossible, wrong, against the law or beyond you, \
 say so and why. Keep ending with "Next request." until {other} says that the task is done."""
+
+INSTRUCTOR_BRIEF = """Task: {task}
+You are a {me}. Tell the {other} what to do next for the task: one small, concrete step at a time, \
+never the same twice. You only instruct, you never do it yourself."""
+
+INSTRUCTOR_REMINDER = "What is the next step of the task: {task}?"
+
+SOLVER_BRIEF = """Task: {task}
+You are a {me}. Do each step that the {other} gives you, and say in two or three sentences what you \
+did and how. You never ask and never instruct."""
+
+SOLVER_REMINDER = "Do this for the task: {task}."
 
 BEGIN_INSTRUCTING = "Begin: give your first instruction, in the form you were told."
 
@@ -128,6 +142,31 @@ def system_prompt(conversation: Conversation, speaker: Speaker, task: str | None
     if speaker.task is not None and not conversation.opening.answers:
         parts.append(f"Your own task: {speaker.task}")
     return "\n\n".join(parts)
+
+
+def briefly(view: Sequence[BaseMessage], brief: Brief, task: str) -> list[BaseMessage]:
+    """Say what a speaker is told in the few words that a very small model can take.
+
+    Args:
+        view: The speaker's viewpoint, the system prompt first.
+        brief: The few words.
+        task: The task of all.
+
+    Returns:
+        The view with the short prompt in front, and the reminder behind each line that is heard.
+        The reminder is always the same, so that a prompt stays the beginning of the next one.
+    """
+    task = task.rstrip(" .?!")
+    reminder = filled(brief.reminder, task=task)
+    return [
+        SystemMessage(filled(brief.role_prompt, task=task)),
+        *(
+            HumanMessage(f"{message.text}\n\n{reminder}", name=message.name)
+            if isinstance(message, HumanMessage)
+            else message
+            for message in view[1:]
+        ),
+    ]
 
 
 def task_request(task: str, names: Sequence[str], limit: int) -> str:

@@ -14,7 +14,14 @@ from duologue.graphs.end_chat import Position
 from duologue.graphs.errors import SessionError, SpecError
 from duologue.graphs.log import NOBODY, Kind, Line, line, message_id, said
 from duologue.graphs.migrations import restored
-from duologue.graphs.spec import TASK_TEMPERATURE, Conversation, Form, TaskSpecification
+from duologue.graphs.spec import (
+    MARK_LENGTH,
+    TASK_TEMPERATURE,
+    Conversation,
+    Form,
+    Marks,
+    TaskSpecification,
+)
 from duologue.graphs.state import State
 from duologue.graphs.validation import validated
 from duologue.nodes import prompts
@@ -124,7 +131,9 @@ async def _rewrite(
     answer = await model.answer(
         prompt,
         specification.generation.parameters(TASK_TEMPERATURE),
-        metadata={"purpose": Kind.SPECIFIED_TASK.value},
+        purpose=Kind.SPECIFIED_TASK,
+        # A model that is held to its form keeps the task, and adds to it.
+        marks=Marks(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
     )
     usage = {"usage": dumped(with_call(used_so_far(state), model.label, answer))}
     text = unquoted(answer.text)
@@ -151,6 +160,11 @@ def _begin(conversation: Conversation, task: str | None, log: list[AnyMessage]) 
         "messages": new,
         "position": Position().model_dump(mode="json"),
     }
+
+
+def _fits(task: str, limit: int) -> bool:
+    """Whether a task can begin its own rewriting."""
+    return task.isprintable() and len(task) < MARK_LENGTH and len(task.split()) <= limit // 2
 
 
 def unquoted(text: str) -> str:

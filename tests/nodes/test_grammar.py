@@ -1,0 +1,126 @@
+"""The grammar's text, read back by a small translator of our own into a regular expression."""
+
+import re
+
+import pytest
+from duologue.nodes.grammar import grammar
+from hypothesis import given
+from hypothesis import strategies as st
+
+_TOKEN = re.compile(
+    r"""(?P<literal>"(?:\\.|[^"\\])*")|(?P<set>\[(?:\\.|[^\]\\])*\])|(?P<name>[a-z]+)"""
+    r"""|(?P<operator>\{\d+,\d+\}|[()|?*+])|(?P<space>\s+)"""
+)
+_ESCAPE = re.compile(r"\\(U[0-9A-F]{8}|x[0-9A-F]{2}|.)")
+
+marks = st.text(min_size=1, max_size=20).filter(str.isprintable)
+
+
+def unescaped(text: str) -> str:
+    """Decodes a GBNF literal's body."""
+
+    def one(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code[1:], 16)) if code[0] in "Ux" else {"n": "\n"}.get(code, code)
+
+    return _ESCAPE.sub(one, text)
+
+
+def as_regex(gbnf: str) -> re.Pattern[str]:
+    """Translates a grammar without recursion, substituting rules by name."""
+    rules = dict(line.split(" ::= ", 1) for line in gbnf.splitlines() if line)
+
+    def body(rule: str) -> str:
+        out, position = "", 0
+        while position < len(rule):
+            match = _TOKEN.match(rule, position)
+            assert match is not None, rule[position:]
+            position = match.end()
+            kind, text = match.lastgroup, match[0]
+            if kind == "literal":
+                out += f"(?:{re.escape(unescaped(text[1:-1]))})"
+            elif kind == "name":
+                out += f"(?:{body(rules[text])})"
+            elif kind != "space":
+                out += text
+        return out
+
+    return re.compile(body(rules["root"]))
+
+
+USER = as_regex(grammar(("Instruction:", "Input:"), None, "<DONE>"))
+ASSISTANT = as_regex(grammar(("Solution:",), "Next request."))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Instruction: Write the first page.\nInput: None",
+        "Instruction: Set Bob's limit to 2.5%, then re-run it.\nInput: A list of prices.",
+        "<DONE>",
+    ],
+)
+def test_a_users_well_formed_reply_is_in_the_grammar(reply: str) -> None:
+    assert USER.fullmatch(reply)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "Write the first page.",
+        "Instruction: Write the first page.",
+        "Instruction: Write the first page\nInput: None",
+        "Instruction: Write the first page,.\nInput: None",
+        "Instruction: Write the\nfirst page.\nInput: None",
+        "Instruction: Write the first page. Write the second page.\nInput: None",
+        "Instruction: Do it. Input: Do it again now.\nInput: None",
+        "Instruction: Say <DONE> to them.\nInput: None",
+        "<DONE> <DONE>",
+        "Instruction: Write the first page.\nInput: None\n",
+    ],
+)
+def test_a_users_broken_reply_is_not(reply: str) -> None:
+    assert not USER.fullmatch(reply)
+
+
+def test_an_assistants_reply_ends_with_the_closing_words() -> None:
+    assert ASSISTANT.fullmatch("Solution: It is written now. Next request.")
+    assert not ASSISTANT.fullmatch("Solution: It is written now.")
+    assert not ASSISTANT.fullmatch("Solution: Next request.")
+    assert not ASSISTANT.fullmatch("Solution: What should it be about? Next request.")
+
+
+def test_a_reply_is_bounded() -> None:
+    sentence = "Word" + " word" * 29 + "."
+    assert ASSISTANT.fullmatch(f"Solution: {sentence} {sentence} Next request.")
+    assert not ASSISTANT.fullmatch(f"Solution: Word{' word' * 30}. Next request.")
+    assert not ASSISTANT.fullmatch(f"Solution: {sentence} {sentence} {sentence} Next request.")
+    assert not ASSISTANT.fullmatch(f"Solution: It is {'o' * 200} now. Next request.")
+
+
+@given(st.lists(marks, min_size=1, max_size=3), st.none() | marks, st.none() | marks)
+def test_any_printable_mark_is_held_literally(
+    lines: list[str], end: str | None, token: str | None
+) -> None:
+    gbnf = grammar(lines, end, token)
+    assert gbnf.isascii()
+    held = as_regex(gbnf)
+    first, *rest = lines
+    reply = f"{first} Some plain text." + "".join(f"\n{mark} None" for mark in rest)
+    reply += "" if end is None else f" {end}"
+    assert held.fullmatch(reply)
+    assert not held.fullmatch(f"{reply}\n{first}")
+    if token is not None:
+        assert held.fullmatch(token)
+
+
+@given(st.text().filter(lambda text: not text or not text.isprintable()))
+def test_other_marks_are_refused(mark: str) -> None:
+    with pytest.raises(ValueError, match="can't be a mark"):
+        grammar((mark,), None)
+
+
+def test_a_format_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one mark"):
+        grammar((), None)
