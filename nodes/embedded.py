@@ -28,7 +28,7 @@ MAX_TOKENS = 200
 
 SAMPLING: Mapping[str, Any] = MappingProxyType(
     {
-        # Repeating whole phrases is what a model this small does first: 0.8 was not enough.
+        # Repeating whole phrases is what a model this small does first.
         "dry_multiplier": 1.2,
         "dry_base": 1.75,
         # A pair of tokens said before already counts, or sentences come back with one word changed.

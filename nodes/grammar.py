@@ -5,7 +5,7 @@ Pure text in, text out. What the format means and the check of a finished reply 
 
 from collections.abc import Sequence
 
-# Bounds that let a reply end by itself within 200 tokens; a bound that is hit cuts a sentence.
+# Bounds in words, so that a reply ends by itself; a bound that is hit cuts a sentence short.
 _WORDS = 30
 
 # Plain English: a sentence starts with a capital, and full stops stand only at its end or within a
@@ -17,16 +17,16 @@ letter ::= [A-Za-z'\-]
 """
 
 
-def grammar(lines: Sequence[str], end: str | None, token: str | None = None) -> str:
+def grammar(lines: Sequence[str], end: str | None) -> str:
     r"""Builds the grammar that holds a reply to its marks.
 
-    Every mark starts a line and is followed by a space and text: sentences of plain words, bounded
-    so that a reply is complete within 200 tokens. The lines after the first may say `None`.
+    Every mark starts a line and is followed by a space and text: one sentence of plain words, or up
+    to two when there is only one line. The lines after the first may say `None`. The bounds count
+    words, not tokens: a reply that rambles in figures can still reach `max_tokens`.
 
     Args:
         lines: The marks in order, at least one: `("Instruction:", "Input:")`.
         end: What follows the last line's text after a space, such as `"Next request."`, or None.
-        token: What the whole reply may be instead, such as a done token, or None.
 
     Returns:
         The grammar in llama.cpp's notation, for the request's `grammar` field.
@@ -44,8 +44,6 @@ def grammar(lines: Sequence[str], end: str | None, token: str | None = None) -> 
     if end is not None:
         parts.append(f'" " {_literal(end)}')
     reply = " ".join(parts)
-    if token is not None:
-        reply += f" | {_literal(token)}"
     return f"root ::= {reply}{_TEXT}"
 
 
