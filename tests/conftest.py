@@ -1,0 +1,36 @@
+"""Fixtures for all tests."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+_SPEC = importlib.util.spec_from_file_location(
+    "duologue_tests_postgres", Path(__file__).with_name("postgres.py")
+)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+_POSTGRES = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_POSTGRES)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The address of a PostgreSQL server, stopped after the last test."""
+    with _POSTGRES.server() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """The address of an empty schema of its own, dropped after the test."""
+    import psycopg
+
+    schema = f"t{uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+        sign = "&" if "?" in postgres_server else "?"
+        yield f"{postgres_server}{sign}options=-csearch_path%3D{schema}"
+        connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())

@@ -1,0 +1,418 @@
+"""One suite over every store."""
+
+import asyncio
+import operator
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from duologue.graphs.errors import SessionError, StoreError
+from duologue.graphs.store import SessionRow, Store, check_session_id, open_store, store_errors
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from typing_extensions import TypedDict
+
+KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
+SHARED = KINDS[1:]
+
+
+@pytest.fixture(params=KINDS)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return target_of(request, tmp_path)
+
+
+@pytest.fixture(params=SHARED)
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A target that other processes can open too."""
+    return target_of(request, tmp_path)
+
+
+def target_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "memory":
+        return f"memory:{tmp_path.name}"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'folder' / 'sessions.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def store(target: str) -> AsyncIterator[Store]:
+    async with open_store(target) as opened:
+        yield opened
+
+
+class State(TypedDict):
+    log: Annotated[list[AnyMessage], operator.add]
+    plain: dict[str, Any]
+
+
+def graph_on(store: Store) -> CompiledStateGraph[State, None, State, State]:
+    async def speak(state: State) -> dict[str, Any]:
+        said = [AIMessage(f"reply {len(state['log'])}", id=f"m{len(state['log'])}")]
+        return {"log": said, "plain": {"n": len(state["log"]), "none": None, "x": [1, 2.5, "ü"]}}
+
+    builder = StateGraph(State)
+    builder.add_node("speak", speak)
+    builder.add_edge(START, "speak")
+    builder.add_edge("speak", END)
+    return builder.compile(checkpointer=store.checkpointer)
+
+
+async def say(store: Store, session: str, text: str) -> State:
+    given: State = {"log": [HumanMessage(text)], "plain": {}}
+    said = await graph_on(store).ainvoke(given, {"configurable": {"thread_id": session}})
+    return State(log=said["log"], plain=said["plain"])
+
+
+async def texts(store: Store, session: str) -> list[str]:
+    found = await graph_on(store).aget_state({"configurable": {"thread_id": session}})
+    return [message.text for message in found.values.get("log", [])]
+
+
+async def test_a_row_is_added_once_and_read_back(store: Store) -> None:
+    row = await store.add("s-1", title="A talk", spec='{"task": "ü"}')
+    assert row.digest == sha256('{"task": "ü"}'.encode()).hexdigest()
+    assert (row.status, row.reason, row.stop_requested) == ("unfinished", None, False)
+    assert row.created_at == row.updated_at
+    assert row.created_at.utcoffset() == timedelta(0)
+    assert await store.get("s-1") == row
+    assert await store.get("other") is None
+    with pytest.raises(SessionError, match="'s-1' exists already"):
+        await store.add("s-1", title="again", spec="{}")
+    assert await store.list() == [row]
+
+
+async def test_finishing_and_stopping_change_only_their_session(store: Store) -> None:
+    one, two = [await store.add(name, title=name, spec="{}") for name in ("one", "two")]
+    await store.request_stop("one")
+    assert await store.stop_requested("one")
+    assert not await store.stop_requested("two")
+    await store.finish("one", "stopped")
+    changed = await store.get("one")
+    assert changed is not None
+    assert (changed.status, changed.reason) == ("finished", "stopped")
+    assert changed.stop_requested
+    assert changed.updated_at >= one.updated_at
+    assert changed.created_at == one.created_at
+    assert await store.get("two") == two
+
+
+async def test_a_listing_is_newest_first(store: Store) -> None:
+    for name in ("b", "a", "c"):
+        await store.add(name, title=name, spec="{}")
+    assert [row.session for row in await store.list()] == ["c", "a", "b"]
+
+
+async def test_an_unknown_session_is_named(store: Store) -> None:
+    for call in (
+        store.finish("gone", "x"),
+        store.request_stop("gone"),
+        store.stop_requested("gone"),
+        store.delete("gone"),
+    ):
+        with pytest.raises(SessionError, match="no session 'gone'"):
+            await call
+    assert not await store.is_locked("gone")
+
+
+async def test_a_graph_goes_on_after_reopening(target: str) -> None:
+    async with open_store(target) as store:
+        await store.add("s", title="s", spec="{}")
+        await say(store, "s", "hello")
+    async with open_store(target) as store:
+        assert await texts(store, "s") == ["hello", "reply 1"]
+        state = await say(store, "s", "and?")
+        assert [m.text for m in state["log"]] == ["hello", "reply 1", "and?", "reply 3"]
+        assert state["plain"] == {"n": 3, "none": None, "x": [1, 2.5, "ü"]}
+        graph = graph_on(store)
+        history = [c async for c in graph.aget_state_history({"configurable": {"thread_id": "s"}})]
+        assert len(history) == 6
+
+
+async def test_deleting_takes_the_checkpoints_of_that_session_only(store: Store) -> None:
+    for name in ("one", "two"):
+        await store.add(name, title=name, spec="{}")
+        await say(store, name, f"I am {name}")
+    await store.delete("one")
+    assert await store.get("one") is None
+    assert await texts(store, "one") == []
+    everything = [found async for found in store.checkpointer.alist(None)]
+    assert {found.config["configurable"]["thread_id"] for found in everything} == {"two"}
+    assert await texts(store, "two") == ["I am two", "reply 1"]
+
+
+async def test_a_lock_is_refused_to_others_until_it_is_free(store: Store, target: str) -> None:
+    await store.add("s", title="s", spec="{}")
+    async with open_store(target) as other:
+        async with store.lock("s"):
+            for one in (store, other):
+                assert await one.is_locked("s")
+                assert not await one.is_locked("S")
+                with pytest.raises(SessionError, match="'s' is busy"):
+                    async with one.lock("s"):
+                        pytest.fail("locked twice")
+                with pytest.raises(SessionError, match="'s' is busy"):
+                    await one.delete("s")
+            async with other.lock("S"):
+                pass
+        assert not await store.is_locked("s")
+        async with other.lock("s"):
+            assert await store.is_locked("s")
+        await other.delete("s")
+
+
+async def test_a_lock_is_freed_by_an_error_and_by_cancelling(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with store.lock("s"):
+            _ = 1 // 0
+    held = asyncio.Event()
+
+    async def hold() -> None:
+        async with store.lock("s"):
+            held.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(hold())
+    await held.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    async with store.lock("s"):
+        pass
+
+
+async def test_one_of_many_tasks_gets_the_lock(store: Store) -> None:
+    done = asyncio.Event()
+    waiting = 8
+
+    async def contend() -> bool:
+        nonlocal waiting
+        try:
+            async with store.lock("s"):
+                await done.wait()
+                return True
+        except SessionError:
+            return False
+        finally:
+            waiting -= 1
+            if waiting == 1:
+                done.set()
+
+    assert sum(await asyncio.gather(*(contend() for _ in range(8)))) == 1
+
+
+HOLDER = """
+import asyncio, sys
+from duologue.graphs.store import open_store
+async def main():
+    async with open_store(sys.argv[1]) as store, store.lock("s"):
+        print("held", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["kill -9", "leaving"])
+async def test_another_process_holds_a_lock_until_it_dies(shared: str, how: str) -> None:
+    async with open_store(shared) as store:
+        with subprocess.Popen(  # noqa: ASYNC220 - nothing else runs in this loop
+            [sys.executable, "-c", HOLDER, shared], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as holder:
+            assert holder.stdout is not None
+            assert await asyncio.to_thread(holder.stdout.readline) == b"held\n"
+            assert await store.is_locked("s")
+            with pytest.raises(SessionError, match="busy"):
+                async with store.lock("s"):
+                    pytest.fail("locked twice")
+            if how == "kill -9":
+                holder.kill()
+            else:
+                assert holder.stdin is not None
+                holder.stdin.close()
+            await asyncio.to_thread(holder.wait)
+        while await store.is_locked("s"):  # noqa: ASYNC110 - the server sees a death a bit later
+            await asyncio.sleep(0.01)
+        async with store.lock("s"):
+            pass
+
+
+async def test_a_looker_does_not_make_a_session_busy(store: Store) -> None:
+    done = False
+
+    async def look() -> None:
+        while not done:
+            await store.is_locked("s")
+            await asyncio.sleep(0)
+
+    lookers = [asyncio.create_task(look()) for _ in range(3)]
+    for _ in range(20):
+        async with store.lock("s"):
+            pass
+    done = True
+    await asyncio.gather(*lookers)
+
+
+async def test_many_sessions_at_once_do_not_mix(store: Store) -> None:
+    names = [f"s{i}" for i in range(8)]
+
+    async def live(name: str) -> None:
+        async with store.lock(name):
+            await store.add(name, title=name, spec="{}")
+            for turn in range(3):
+                await say(store, name, f"{name} {turn}")
+                assert not await store.stop_requested(name)
+            await store.finish(name, "done")
+
+    await asyncio.gather(*map(live, names))
+    assert {row.session for row in await store.list() if row.status == "finished"} == set(names)
+    for name in names:
+        assert [text for text in await texts(store, name) if "reply" not in text] == [
+            f"{name} {turn}" for turn in range(3)
+        ]
+
+
+# Imported once and forked, since importing takes far longer than what is tried here.
+WRITERS = """
+import asyncio, os, sys
+sys.path.insert(0, sys.argv[2])
+from test_store import say
+from duologue.graphs.store import open_store
+async def live(store, name):
+    async with store.lock(name):
+        await store.add(name, title=name, spec="{}")
+        for turn in range(3):
+            await say(store, name, f"{name} {turn}")
+        await store.finish(name, "done")
+async def main(process):
+    async with open_store(sys.argv[1]) as store:
+        await asyncio.gather(*(live(store, f"p{process}-{i}") for i in range(4)))
+children = []
+for process in range(8):
+    if not (child := os.fork()):
+        try:
+            asyncio.run(main(process))
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    children.append(child)
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
+"""
+
+
+async def test_eight_processes_write_at_once(shared: str) -> None:
+    here = str(Path(__file__).parent)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITERS, shared, here)
+    assert await process.wait() == 0
+    async with open_store(shared) as store:
+        rows = await store.list()
+        assert len(rows) == 32
+        assert all(row.status == "finished" for row in rows)
+        for row in rows:
+            assert len(await texts(store, row.session)) == 6
+
+
+KILLED = """
+import asyncio, os, signal, sys
+sys.path.insert(0, sys.argv[2])
+from test_store import say
+from duologue.graphs.store import open_store
+async def main():
+    async with open_store(sys.argv[1]) as store, store.lock("s"):
+        await store.add("s", title="s", spec="{}")
+        await say(store, "s", "hello")
+        os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+
+
+async def test_what_was_committed_survives_kill_9(shared: str) -> None:
+    here = str(Path(__file__).parent)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, shared, here)
+    assert await process.wait() == -signal.SIGKILL
+    async with open_store(shared) as store:
+        assert [row.session for row in await store.list()] == ["s"]
+        assert await texts(store, "s") == ["hello", "reply 1"]
+
+
+STRICT = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[2])
+from test_store import say, texts
+from duologue.graphs.store import open_store
+async def main():
+    async with open_store(sys.argv[1]) as store:
+        await say(store, "s", "hello")
+        state = await say(store, "s", "again")
+        print([type(m).__name__ for m in state["log"]])
+asyncio.run(main())
+"""
+
+
+async def test_strict_deserialising_is_silent(target: str) -> None:
+    here = str(Path(__file__).parent)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", STRICT, target, here),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
+    )
+    out, err = await process.communicate()
+    assert err == b""
+    assert out == b"['HumanMessage', 'AIMessage', 'HumanMessage', 'AIMessage']\n"
+
+
+async def test_cancelled_writes_block_nobody(shared: str) -> None:
+    async with AsyncExitStack() as stack:
+        store, other = [await stack.enter_async_context(open_store(shared)) for _ in range(2)]
+        for steps in range(40):
+            task = asyncio.create_task(say(store, f"s{steps}", "hello"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.0002 * steps)
+            task.cancel()
+            await asyncio.wait([task])
+            # A transaction left open would make this wait for 30 seconds and fail.
+            await asyncio.wait_for(other.add(f"s{steps}", title="", spec=""), 20)
+
+
+async def test_a_newer_format_is_refused(shared: str) -> None:
+    async with open_store(shared) as store:
+        connection = store.checkpointer.conn  # type: ignore[attr-defined]
+        await connection.execute("UPDATE duologue_schema SET version = 99")
+        await connection.commit()
+    with pytest.raises(StoreError, match=r"have format 99 .* upgrade duologue"):
+        async with open_store(shared):
+            pytest.fail("opened")
+
+
+@pytest.mark.parametrize("session", ["a", "A.b_c-9", "...", "x" * 128])
+def test_good_ids(session: str) -> None:
+    assert check_session_id(session) == session
+
+
+@pytest.mark.parametrize("session", ["", ".", "..", "a/b", "a b", "x" * 129, "ü", "a\n", "٣"])
+async def test_bad_ids_are_named(session: str) -> None:
+    async with open_store("memory:bad-ids") as store:
+        for call in (store.add(session, title="", spec=""), store.lock(session).__aenter__()):
+            with pytest.raises(SessionError) as caught:
+                await call
+            assert repr(session) in str(caught.value)
+
+
+def test_a_row_is_frozen_and_closed() -> None:
+    assert SessionRow.model_config["frozen"]
+    assert SessionRow.model_config["extra"] == "forbid"
+
+
+def test_other_errors_pass_through() -> None:
+    with pytest.raises(KeyError), store_errors("memory:"):
+        raise KeyError

@@ -1,0 +1,217 @@
+"""What can be wrong with a store's address, file or server, and what is said of it."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from duologue.graphs.errors import StoreError
+from duologue.graphs.store import default_store_url, open_store, store_errors
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+
+
+async def refused(target: str | Path | None) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        async with open_store(target):
+            pytest.fail("opened")
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("", "sqlite:///", "sqlite://x.db", "sqlite:x.db", ":memory:", "sqlite:///:memory:"),
+        *("mysql://me:s3cret@host/db", "memory:a/b", "postgresql:x", "http://host/x.db"),
+    ],
+)
+async def test_other_addresses_are_refused(target: str) -> None:
+    said = str(await refused(target))
+    assert repr(target.replace("s3cret", "***")) in said
+    assert "sqlite:///file.db, postgresql://…, memory:" in said
+
+
+async def test_the_default_is_in_the_users_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "duologue" / "sessions.db"
+    assert default_store_url() == f"sqlite:///{file}"
+    async with open_store() as store:
+        assert store.url == default_store_url()
+        await store.add("s", title="", spec="")
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        private = [f for f in file.parent.rglob("*") if f.is_file()]
+        assert {stat.S_IMODE(f.stat().st_mode) for f in private} == {0o600}
+        assert {f.name for f in private} >= {"sessions.db", "sessions.db-wal"}
+
+
+async def test_a_path_and_its_address_are_one_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_store(tmp_path / "x.db") as store:
+        await store.add("s", title="", spec="")
+    for target in ("x.db", "sqlite:///x.db", f"sqlite:///{tmp_path}/x.db", Path("x.db")):
+        async with open_store(target) as store:
+            assert store.url == f"sqlite:///{tmp_path}/x.db"
+            assert await store.get("s") is not None
+
+
+async def test_locks_leave_no_files(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "x.db") as store:
+        async with store.lock("s"):
+            assert len(list((tmp_path / "x.db.locks").iterdir())) == 1
+        assert not await store.is_locked("s")
+    assert list((tmp_path / "x.db.locks").iterdir()) == []
+
+
+async def test_not_a_database(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("dear diary, " * 100)
+    error = await refused(file)
+    assert str(error) == f"The sessions in sqlite:///{file} can't be used: file is not a database."
+    assert isinstance(error.__cause__, sqlite3.Error)
+
+
+async def test_a_folder(tmp_path: Path) -> None:
+    error = await refused(tmp_path)
+    assert str(error) == f"The sessions in sqlite:///{tmp_path} can't be used: Is a directory."
+
+
+@pytest.fixture
+def powerless() -> Iterator[Path]:
+    """A folder of somebody's who is not root, as whom the test runs."""
+    with TemporaryDirectory() as name:
+        root = os.geteuid() == 0
+        if root:
+            os.chown(name, 65534, 65534)
+            os.seteuid(65534)
+        yield Path(name)
+        if root:
+            os.seteuid(0)
+        Path(name).chmod(0o700)
+
+
+async def test_a_folder_that_is_read_only(powerless: Path) -> None:
+    os.chmod(powerless, 0o500)  # noqa: PTH101 - a test may block
+    assert "x.db can't be used: Permission denied" in str(await refused(powerless / "x.db"))
+    assert "x.db can't be used: Permission denied" in str(await refused(powerless / "y" / "x.db"))
+
+
+async def test_a_file_that_is_read_only(powerless: Path) -> None:
+    file = powerless / "x.db"
+    async with open_store(file):
+        pass
+    file.chmod(0o400)
+    assert "x.db can't be used: Permission denied" in str(await refused(file))
+
+
+async def put(saver: BaseCheckpointSaver[str], size: int) -> None:
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_values"]["text"] = "x" * size
+    config = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+    await saver.aput(config, checkpoint, {}, {})  # type: ignore[arg-type]
+
+
+async def test_a_full_disk_is_named_and_leaves_the_file_usable(tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+    async with open_store(file) as store, open_store(file) as other:
+        connection = store.checkpointer.conn  # type: ignore[attr-defined]
+        await connection.execute("PRAGMA max_page_count = 20")
+        for call in (
+            put(store.checkpointer, 500_000),
+            store.checkpointer.aput_writes(
+                {"configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "1"}},
+                [("small", "x"), ("large", "x" * 500_000)],
+                "task",
+            ),
+            store.add("s", title="", spec="x" * 500_000),
+        ):
+            with pytest.raises(StoreError, match=r"x\.db can't be used: database or disk is full"):
+                await call
+            assert not connection.in_transaction
+        await other.add("s", title="", spec="")
+        found = await connection.execute_fetchall("SELECT count(*) FROM writes")
+        assert list(found) == [(0,)]
+
+
+async def test_a_limit_on_file_sizes_is_named(tmp_path: Path) -> None:
+    script = """
+import asyncio, resource, sys
+from duologue.graphs.errors import StoreError
+from duologue.graphs.store import open_store
+async def main():
+    async with open_store(sys.argv[1]) as store:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        try:
+            await store.add("s", title="", spec="x" * 500_000)
+        except StoreError as error:
+            print(error)
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script, str(tmp_path / "x.db")), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert "x.db can't be used: disk I/O error" in out.decode()
+
+
+async def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "duologue.graphs.store_postgres", raising=False)
+    assert "install duologue[postgres]" in str(await refused("postgresql://me:s3cret@host/db"))
+
+
+async def test_an_unreachable_server_is_named_without_its_password() -> None:
+    for address in ("me:s3cret@127.0.0.1:1/db", "127.0.0.1:1/db?user=me&password=s3cret"):
+        error = await refused(f"postgresql://{address}")
+        assert address.replace("s3cret", "***") in str(error)
+        assert "onnection refused" in str(error)
+        assert type(error.__cause__).__module__.startswith("psycopg")
+
+
+@pytest.mark.parametrize(
+    "address", ["me:s3c@ret/x@host/db", "me:s3cret@host/db?nonsense=1", "me:s3cret%@host/db"]
+)
+async def test_a_malformed_address_does_not_show_its_password(address: str) -> None:
+    error = await refused(f"postgresql://{address}")
+    assert "s3c" not in str(error)
+    assert "s3c" not in repr(error.__cause__)
+
+
+@pytest.mark.live
+async def test_a_wrong_password_is_not_shown(postgres_url: str) -> None:
+    if "s3cret" not in postgres_url:
+        pytest.skip("this server's password is not ours to get wrong")
+    error = await refused(postgres_url.replace("s3cret", "wr0ng"))
+    assert "password authentication failed" in str(error)
+    assert "wr0ng" not in str(error)
+    assert "tester:***@" in str(error)
+
+
+@pytest.mark.live
+async def test_a_server_that_goes_away_in_mid_run_is_named(postgres_url: str) -> None:
+    import psycopg
+
+    async with open_store(postgres_url) as store:
+        pid = store.checkpointer.conn.info.backend_pid  # type: ignore[attr-defined]
+        with psycopg.connect(postgres_url) as killer:
+            killer.execute("SELECT pg_terminate_backend(%s)", [pid])
+        with pytest.raises(StoreError, match="can't be used"):
+            await put(store.checkpointer, 10)
+        with pytest.raises(StoreError, match="can't be used"):
+            await store.list()
+
+
+async def test_errors_in_a_block_name_the_store_without_its_password() -> None:
+    with (
+        pytest.raises(StoreError, match=r"postgres://me:\*\*\*@host/db can't be used: why not\.$"),
+        store_errors("postgres://me:s3cret@host/db"),
+    ):
+        raise sqlite3.OperationalError("why\nnot.")
