@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from hashlib import sha256
@@ -17,6 +17,8 @@ import pytest
 from duologue.graphs.errors import SessionError, StoreError
 from duologue.graphs.store import SessionRow, Store, check_session_id, open_store, store_errors
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
@@ -373,15 +375,25 @@ async def test_strict_deserialising_is_silent(target: str) -> None:
 async def test_cancelled_writes_block_nobody(shared: str) -> None:
     async with AsyncExitStack() as stack:
         store, other = [await stack.enter_async_context(open_store(shared)) for _ in range(2)]
-        for steps in range(40):
-            task = asyncio.create_task(say(store, f"s{steps}", "hello"))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            await asyncio.sleep(0.0002 * steps)
-            task.cancel()
-            await asyncio.wait([task])
-            # A transaction left open would make this wait for 30 seconds and fail.
-            await asyncio.wait_for(other.add(f"s{steps}", title="", spec=""), 20)
+        for steps in range(12):
+            name = f"s{steps}"
+            config: RunnableConfig = {
+                "configurable": {"thread_id": name, "checkpoint_ns": "", "checkpoint_id": "1"}
+            }
+            writes: list[Coroutine[Any, Any, Any]] = [
+                store.checkpointer.aput(config, empty_checkpoint(), {}, {}),
+                store.checkpointer.aput_writes(config, [("a", 1), ("b", 2)], "task"),
+                store.add(name, title="", spec=""),
+                say(store, name, "hello"),
+            ]
+            for number, write in enumerate(writes):
+                task = asyncio.create_task(write)
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+                # A transaction left open would make this wait for 30 seconds and fail.
+                await other.add(f"{steps}-{number}", title="", spec="")
 
 
 async def test_a_newer_format_is_refused(shared: str) -> None:
