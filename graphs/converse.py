@@ -27,10 +27,15 @@ from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, 
 from duologue.graphs.load import load_conversation
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
-from duologue.graphs.sessions import unknown
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
-from duologue.graphs.store import SessionRow, Store, check_session_id, open_store, store_errors
+from duologue.graphs.store import (
+    SessionRow,
+    Store,
+    check_session_id,
+    open_store,
+    unknown_session,
+)
 from duologue.nodes.models import Models
 from duologue.nodes.task_specification import first_difference
 from duologue.tools.registry import Tools
@@ -196,44 +201,43 @@ async def _run(
     models = Models(options.get("model"), options.get("models") or {}, settings)
     tools = list(options.get("tools") or ())
     async with open_store(options.get("store") or settings.store) as store:
-        with store_errors(store.url):
-            if session is None:
-                session = _new_id(_title(given))
-            if reset and await store.get(session) is not None:
-                await store.delete(session)
-            async with store.lock(session):
-                row = await store.get(session)
-                conversation = _agreed(session, given, row)
-                started = SessionStarted(
-                    session=session,
-                    store=store.url,
-                    title=_title(conversation),
-                    resumed=row is not None,
-                )
-                yield started
-                if row is not None and row.status == "finished":
-                    graph = build_graph(checkpointer=store.checkpointer)
-                    result = await _read(session, conversation, graph)
-                    for event in _replayed(result):
-                        yield event
-                    yield result
-                    return
-                Tools(tools).check(conversation)
-                async for event in _prepared(models, conversation):
+        if session is None:
+            session = _new_id(_title(given))
+        if reset and await store.get(session) is not None:
+            await store.delete(session)
+        async with store.lock(session):
+            row = await store.get(session)
+            conversation = _agreed(session, given, row, store.url)
+            started = SessionStarted(
+                session=session,
+                store=store.url,
+                title=_title(conversation),
+                resumed=row is not None,
+            )
+            yield started
+            if row is not None and row.status == "finished":
+                graph = build_graph(checkpointer=store.checkpointer)
+                result = await _read(session, conversation, graph)
+                for event in _replayed(result):
                     yield event
-                if row is None:
-                    spec = conversation.model_dump_json(exclude_defaults=True)
-                    await store.add(session, title=_title(conversation), spec=spec)
-                graph = build_graph(checkpointer=store.checkpointer, models=models, tools=tools)
-                async with aclosing(
-                    _steps(graph, session, conversation, options.get("durability"), tokens=tokens)
-                ) as steps:
-                    async for event in steps:
-                        yield event
-                result = await _finished(store, session, conversation, graph)
-                if result.outcome is not None:
-                    yield Ended.of(session, result.outcome)
                 yield result
+                return
+            Tools(tools).check(conversation)
+            async for event in _prepared(models, conversation):
+                yield event
+            if row is None:
+                spec = conversation.model_dump_json(exclude_defaults=True)
+                await store.add(session, title=_title(conversation), spec=spec)
+            graph = build_graph(checkpointer=store.checkpointer, models=models, tools=tools)
+            async with aclosing(
+                _steps(graph, session, conversation, options.get("durability"), tokens=tokens)
+            ) as steps:
+                async for event in steps:
+                    yield event
+            result = await _finished(store, session, conversation, graph)
+            if result.outcome is not None:
+                yield Ended.of(session, result.outcome)
+            yield result
 
 
 def _loaded(source: Source) -> Conversation:
@@ -252,11 +256,13 @@ def _new_id(title: str) -> str:
     return "-".join([*words, secrets.token_hex(3)])[-128:]
 
 
-def _agreed(session: str, given: Conversation | None, row: SessionRow | None) -> Conversation:
+def _agreed(
+    session: str, given: Conversation | None, row: SessionRow | None, where: str
+) -> Conversation:
     """The conversation to run: the stored one, which a given one must not contradict."""
     if row is None:
         if given is None:
-            raise unknown(session)
+            raise unknown_session(session, where)
         return given
     stored = restored(json.loads(row.spec), f"session {session!r}: ")
     if given is not None and given != stored:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from duologue.graphs.background import run
 from duologue.graphs.build import build_graph
-from duologue.graphs.errors import SessionError
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
 from duologue.graphs.settings import load_settings
-from duologue.graphs.store import SessionRow, check_session_id, open_store, store_errors
+from duologue.graphs.store import SessionRow, check_session_id, open_store, unknown_session
 
 
 async def _target(store: str | Path | None) -> str | Path | None:
@@ -20,30 +19,27 @@ async def _target(store: str | Path | None) -> str | Path | None:
 async def alist_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
     """List the sessions of a store; `list_sessions` says how."""
     async with open_store(await _target(store)) as opened:
-        with store_errors(opened.url):
-            return await opened.list()
+        return await opened.list()
 
 
 async def aget_session(session: str, *, store: str | Path | None = None) -> Result:
     """Read a session; `get_session` says how."""
     check_session_id(session)
     async with open_store(await _target(store)) as opened:
-        with store_errors(opened.url):
-            row = await opened.get(session)
-            if row is None:
-                raise unknown(session)
-            conversation = restored(json.loads(row.spec), f"session {session!r}: ")
-            graph = build_graph(checkpointer=opened.checkpointer)
-            state = await graph.aget_state({"configurable": {"thread_id": session}})
-            return Result.of(session, conversation, state.values)
+        row = await opened.get(session)
+        if row is None:
+            raise unknown_session(session, opened.url)
+        conversation = restored(json.loads(row.spec), f"session {session!r}: ")
+        graph = build_graph(checkpointer=opened.checkpointer)
+        state = await graph.aget_state({"configurable": {"thread_id": session}})
+        return Result.of(session, conversation, state.values)
 
 
 async def adelete_session(session: str, *, store: str | Path | None = None) -> None:
     """Delete a session; `delete_session` says how."""
     check_session_id(session)
     async with open_store(await _target(store)) as opened:
-        with store_errors(opened.url):
-            await opened.delete(session)
+        await opened.delete(session)
 
 
 def list_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
@@ -90,8 +86,3 @@ def delete_session(session: str, *, store: str | Path | None = None) -> None:
         StoreError: The store can't be opened or written.
     """
     run(adelete_session(session, store=store))
-
-
-def unknown(session: str) -> SessionError:
-    """Make the error for a session that is not there."""
-    return SessionError(f"there is no session {session!r}: `duologue sessions` lists them")

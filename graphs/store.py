@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from platformdirs import user_data_path
+
 from duologue.graphs.errors import StoreError
 from duologue.graphs.store_base import (
     SessionRow,
@@ -13,10 +15,10 @@ from duologue.graphs.store_base import (
     check_session_id,
     redacted,
     store_errors,
+    unknown_session,
 )
 from duologue.graphs.store_memory import open_memory
 from duologue.graphs.store_sqlite import open_sqlite
-from platformdirs import user_data_path
 
 __all__ = [
     "SessionRow",
@@ -25,6 +27,7 @@ __all__ = [
     "default_store_url",
     "open_store",
     "store_errors",
+    "unknown_session",
 ]
 
 # Two characters at least, so that a drive (C:) still begins a path.

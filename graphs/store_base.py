@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
-from duologue.graphs.errors import SessionError, StoreError
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from duologue.graphs.errors import SessionError, StoreError
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from langgraph.checkpoint.memory import InMemorySaver
+
 from duologue.graphs.store_base import (
     SessionRow,
     Store,
@@ -14,7 +16,6 @@ from duologue.graphs.store_base import (
     taken_session,
     unknown_session,
 )
-from langgraph.checkpoint.memory import InMemorySaver
 
 
 @dataclass

@@ -10,6 +10,10 @@ from hashlib import sha256
 from typing import Any, LiteralString, TypeAlias
 
 import psycopg
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row, tuple_row
+
 from duologue.graphs.errors import StoreError
 from duologue.graphs.store_base import (
     Store,
@@ -21,9 +25,6 @@ from duologue.graphs.store_base import (
 )
 from duologue.graphs.store_saver import GuardedSaver, settled
 from duologue.graphs.store_sql import SqlStore
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import DictRow, dict_row, tuple_row
 
 _Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 

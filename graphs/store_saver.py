@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from duologue.graphs.store_base import store_errors
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     BaseCheckpointSaver,
@@ -17,6 +16,8 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
 )
+
+from duologue.graphs.store_base import store_errors
 
 T = TypeVar("T")
 

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any, LiteralString, TypeVar
 
 import aiosqlite
+from filelock import FileLock, Timeout
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
 from duologue.graphs.store_base import (
     Store,
     busy_session,
@@ -21,8 +24,6 @@ from duologue.graphs.store_base import (
 )
 from duologue.graphs.store_saver import GuardedSaver, settled
 from duologue.graphs.store_sql import SqlStore
-from filelock import FileLock, Timeout
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 T = TypeVar("T")
 

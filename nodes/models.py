@@ -84,7 +84,7 @@ class Model:
     address: str | None = None
     """Where its server is."""
     is_embedded: bool = False
-    """Whether it is the embedded one, whose replies are held to their form by a grammar."""
+    """Whether it is the tiny embedded one, which is told little and held to its form."""
     notify: Notify = _ignore
     """Is told when an answer takes longer than it should."""
 
@@ -380,7 +380,7 @@ def _embedded(
     path = None if name in (None, EMBEDDED) else Path(str(name))
     server = embedded.embedded_server(path)
     chat = _client(loop, settings, server.url, server.api_key, server.model)
-    return Model(server.model, chat, address=server.url, is_embedded=True)
+    return Model(server.model, chat, address=server.url, is_embedded=path is None)
 
 
 def _first_listed(settings: Settings) -> str:

@@ -49,8 +49,8 @@ never the same twice. You only instruct, you never do it yourself."""
 INSTRUCTOR_REMINDER = "What is the next step of the task: {task}?"
 
 SOLVER_BRIEF = """Task: {task}
-You are a {me}. Do each step that the {other} gives you, and say in two or three sentences what you \
-did and how. You never ask and never instruct."""
+You are a {me}. Do each step that the {other} gives you, and say in two or three sentences what \
+you did and how. You never ask and never instruct."""
 
 SOLVER_REMINDER = "Do this for the task: {task}."
 

@@ -1,25 +1,17 @@
 """Fixtures for all tests."""
 
-import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-_SPEC = importlib.util.spec_from_file_location(
-    "duologue_tests_postgres", Path(__file__).with_name("postgres.py")
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-_POSTGRES = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_POSTGRES)
+from postgres import server
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The address of a PostgreSQL server, stopped after the last test."""
-    with _POSTGRES.server() as url:
+    with server() as url:
         yield url
 
 

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from duologue.graphs.errors import SessionError, StoreError
-from duologue.graphs.store import SessionRow, Store, check_session_id, open_store, store_errors
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
+
+from duologue.graphs.errors import SessionError, StoreError
+from duologue.graphs.store import SessionRow, Store, check_session_id, open_store, store_errors
 
 KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 SHARED = KINDS[1:]

@@ -10,9 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+
 from duologue.graphs.errors import StoreError
 from duologue.graphs.store import default_store_url, open_store, store_errors
-from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 
 
 async def refused(target: str | Path | None) -> StoreError:

@@ -5,6 +5,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
+
 from duologue.graphs.errors import ModelError
 from duologue.nodes import embedded
 

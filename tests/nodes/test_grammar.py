@@ -3,9 +3,10 @@
 import re
 
 import pytest
-from duologue.nodes.grammar import grammar
 from hypothesis import given
 from hypothesis import strategies as st
+
+from duologue.nodes.grammar import grammar
 
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:\\.|[^"\\])*")|(?P<set>\[(?:\\.|[^\]\\])*\])|(?P<name>[a-z]+)"""
@@ -48,7 +49,7 @@ def as_regex(gbnf: str) -> re.Pattern[str]:
     return re.compile(body(rules["root"]))
 
 
-USER = as_regex(grammar(("Instruction:", "Input:"), None, "<DONE>"))
+USER = as_regex(grammar(("Instruction:", "Input:"), None))
 ASSISTANT = as_regex(grammar(("Solution:",), "Next request."))
 
 
@@ -57,7 +58,6 @@ ASSISTANT = as_regex(grammar(("Solution:",), "Next request."))
     [
         "Instruction: Write the first page.\nInput: None",
         "Instruction: Set Bob's limit to 2.5%, then re-run it.\nInput: A list of prices.",
-        "<DONE>",
     ],
 )
 def test_a_users_well_formed_reply_is_in_the_grammar(reply: str) -> None:
@@ -76,7 +76,7 @@ def test_a_users_well_formed_reply_is_in_the_grammar(reply: str) -> None:
         "Instruction: Write the first page. Write the second page.\nInput: None",
         "Instruction: Do it. Input: Do it again now.\nInput: None",
         "Instruction: Say <DONE> to them.\nInput: None",
-        "<DONE> <DONE>",
+        "<DONE>",
         "Instruction: Write the first page.\nInput: None\n",
     ],
 )
@@ -99,11 +99,9 @@ def test_a_reply_is_bounded() -> None:
     assert not ASSISTANT.fullmatch(f"Solution: It is {'o' * 200} now. Next request.")
 
 
-@given(st.lists(marks, min_size=1, max_size=3), st.none() | marks, st.none() | marks)
-def test_any_printable_mark_is_held_literally(
-    lines: list[str], end: str | None, token: str | None
-) -> None:
-    gbnf = grammar(lines, end, token)
+@given(st.lists(marks, min_size=1, max_size=3), st.none() | marks)
+def test_any_printable_mark_is_held_literally(lines: list[str], end: str | None) -> None:
+    gbnf = grammar(lines, end)
     assert gbnf.isascii()
     held = as_regex(gbnf)
     first, *rest = lines
@@ -111,8 +109,6 @@ def test_any_printable_mark_is_held_literally(
     reply += "" if end is None else f" {end}"
     assert held.fullmatch(reply)
     assert not held.fullmatch(f"{reply}\n{first}")
-    if token is not None:
-        assert held.fullmatch(token)
 
 
 @given(st.text().filter(lambda text: not text or not text.isprintable()))
