@@ -117,7 +117,8 @@ class Brief(Data):
     role_prompt: Text
     """The system prompt; ``{task}`` in it stands for the task."""
     reminder: Text
-    """What stands behind each line the speaker hears; ``{task}`` in it stands for the task."""
+    """What stands behind each line the speaker hears; ``{task}`` in it stands for the task as it
+    was given."""
 
 
 class Speaker(Data):

@@ -101,7 +101,8 @@ def prompt_of(moment: Moment, speaker: Speaker, *, small: bool) -> list[BaseMess
     system = prompts.system_prompt(conversation, speaker, moment.task)
     view = viewpoint(conversation, moment.log, speaker.name, system=system)
     if small and speaker.brief is not None:
-        view = prompts.briefly(view, speaker.brief, moment.task or speaker.task or "")
+        task = conversation.task or speaker.task or ""
+        view = prompts.briefly(view, speaker.brief, moment.task or task, task)
     if moment.position.event is not Event.REJECTED:
         return view
     draft = moment.log[-1]

@@ -54,21 +54,21 @@ you did and how. You never ask and never instruct."""
 
 SOLVER_REMINDER = "Do this for the task: {task}."
 
-BEGIN_INSTRUCTING = "Begin: give your first instruction, in the form you were told."
+BEGIN_INSTRUCTING = "What is the first step?"
 
 PARTICIPANT = """You are {me}, in a conversation with {others}. Speak only for yourself."""
 
 BEGIN = "Please begin."
 
-SPECIFY_TASK = """Here is a task: {task}
+SPECIFY_TASK = """Task: {task}
 
-Rewrite it as one that is more specific and concrete, with imagination. Use at most {limit} words. \
-Reply with the rewritten task and nothing else."""
+{who}Make this task more specific, with imagination: say in one or two sentences what exactly is \
+to be made, for whom and with what. Use at most {limit} words. Reply with the rewritten task and \
+nothing else."""
 
-SPECIFY_TASK_FOR = """{helper} is going to help {asker} with this task: {task}
+_A_PAIR = 2
 
-Rewrite it as one that is more specific and concrete, with imagination. Use at most {limit} words. \
-Reply with the rewritten task and nothing else."""
+HELPER = "{helper} will help {asker} with it. "
 
 TASK_TOO_LONG = "That has {count} words. Say it in at most {limit} words, and nothing else."
 
@@ -144,20 +144,20 @@ def system_prompt(conversation: Conversation, speaker: Speaker, task: str | None
     return "\n\n".join(parts)
 
 
-def briefly(view: Sequence[BaseMessage], brief: Brief, task: str) -> list[BaseMessage]:
+def briefly(view: Sequence[BaseMessage], brief: Brief, task: str, given: str) -> list[BaseMessage]:
     """Say what a speaker is told in the few words that a very small model can take.
 
     Args:
         view: The speaker's viewpoint, the system prompt first.
         brief: The few words.
-        task: The task of all.
+        task: The task, as specified.
+        given: The task as it was given, which is shorter.
 
     Returns:
         The view with the short prompt in front, and the reminder behind each line that is heard.
         The reminder is always the same, so that a prompt stays the beginning of the next one.
     """
-    task = task.rstrip(" .?!")
-    reminder = filled(brief.reminder, task=task)
+    reminder = filled(brief.reminder, task=given.rstrip(" .?!"))
     return [
         SystemMessage(filled(brief.role_prompt, task=task)),
         *(
@@ -180,10 +180,8 @@ def task_request(task: str, names: Sequence[str], limit: int) -> str:
     Returns:
         The request.
     """
-    if len(names) == 2:
-        asker, helper = names
-        return filled(SPECIFY_TASK_FOR, task=task, limit=limit, asker=asker, helper=helper)
-    return filled(SPECIFY_TASK, task=task, limit=limit)
+    who = filled(HELPER, asker=names[0], helper=names[1]) if len(names) == _A_PAIR else ""
+    return filled(SPECIFY_TASK, task=task, limit=limit, who=who)
 
 
 def form_of(marks: Marks) -> str:
