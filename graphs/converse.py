@@ -203,7 +203,10 @@ async def _run(
     async with open_store(options.get("store") or settings.store) as store:
         if session is None:
             session = _new_id(_title(given))
-        if reset and await store.get(session) is not None:
+        if reset and given is not None and await store.get(session) is not None:
+            # What would end the new run at once must not cost the old one.
+            Tools(tools).check(given)
+            await models.prepare(given, lambda text: None)
             await store.delete(session)
         async with store.lock(session):
             row = await store.get(session)

@@ -26,6 +26,9 @@ N_CTX = 8192
 MAX_TOKENS = 200
 """The `max_tokens` to send with every request: without one it writes until the context is full."""
 
+MAX_TOKENS_OF_A_FILE = 1024
+"""The same for a GGUF file of the user's, whose answers may well be longer."""
+
 SAMPLING: Mapping[str, Any] = MappingProxyType(
     {
         # Repeating whole phrases is what a model this small does first.

@@ -82,7 +82,7 @@ class Model:
     chat: BaseChatModel
     """What speaks to it."""
     address: str | None = None
-    """Where its server is."""
+    """Where its server is. None: in a child of this process, or not ours to know."""
     is_embedded: bool = False
     """Whether it is the tiny embedded one, which is told little and held to its form."""
     notify: Notify = _ignore
@@ -120,7 +120,7 @@ class Model:
             extra = dict(embedded.SAMPLING if talks else embedded.REWRITING)
             if marks is not None and not tools:
                 extra["grammar"] = grammar(marks.lines, marks.end)
-            options = {"max_tokens": embedded.MAX_TOKENS, **options, "extra_body": extra}
+            options["extra_body"] = extra
         chat = self.chat.bind_tools(list(tools)) if tools else self.chat
         answer = await self._asked(chat.ainvoke, messages, purpose, speaker, options)
         if not isinstance(answer, AIMessage):
@@ -218,7 +218,7 @@ _UNREADABLE = (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonE
 
 def _sentence(error: openai.OpenAIError, model: Model) -> str:
     """Say what went wrong at a model server and what to do about it."""
-    at = f"the model server at {model.address}"
+    at = f"the model server at {model.address}" if model.address else f"the model {model.label}"
     match error:
         case openai.AuthenticationError() | openai.PermissionDeniedError():
             return f"{at} rejected the key: check OPENAI_API_KEY or DUOLOGUE_API_KEY"
@@ -226,6 +226,8 @@ def _sentence(error: openai.OpenAIError, model: Model) -> str:
             return f"{at} has no model {model.label!r}: `duologue models` lists what it has"
         case openai.APITimeoutError():
             return f"{at} did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+        case openai.APIConnectionError() if model.address is None:
+            return f"{at} is gone: its process has ended; try again"
         case openai.APIConnectionError() if _broke_off(error):
             return f"{at} keeps breaking off in mid-answer: try again"
         case openai.APIConnectionError():
@@ -347,7 +349,12 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = Weak
 
 
 def _client(
-    loop: asyncio.AbstractEventLoop, settings: Settings, url: str | None, key: str, name: str
+    loop: asyncio.AbstractEventLoop,
+    settings: Settings,
+    url: str | None,
+    key: str,
+    name: str,
+    max_tokens: int | None = None,
 ) -> ChatModel:
     cached = _clients.setdefault(loop, {})
     place = (url, key, name, settings.timeout, settings.max_retries)
@@ -360,6 +367,7 @@ def _client(
             api_key=SecretStr(key),
             timeout=settings.timeout,
             max_retries=settings.max_retries,
+            max_tokens=max_tokens,
             stream_usage=True,
             http_async_client=cached[None],
         )
@@ -379,8 +387,10 @@ def _embedded(
 ) -> Model:
     path = None if name in (None, EMBEDDED) else Path(str(name))
     server = embedded.embedded_server(path)
-    chat = _client(loop, settings, server.url, server.api_key, server.model)
-    return Model(server.model, chat, address=server.url, is_embedded=path is None)
+    # Without a bound llama.cpp writes until the context is full.
+    most = embedded.MAX_TOKENS if path is None else embedded.MAX_TOKENS_OF_A_FILE
+    chat = _client(loop, settings, server.url, server.api_key, server.model, most)
+    return Model(server.model, chat, is_embedded=path is None)
 
 
 def _first_listed(settings: Settings) -> str:
