@@ -1,11 +1,23 @@
 """Fixtures for all tests."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from postgres import server
+
+
+@pytest.fixture(autouse=True)
+def _apart_from_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith(("OPENAI_", "DUOLOGUE_", "LANGSMITH_", "LANGCHAIN_")):
+            monkeypatch.delenv(name)
+    # The working folder may hold a .env, the data folder sessions.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
 @pytest.fixture(scope="session")
