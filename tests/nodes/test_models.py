@@ -1,0 +1,650 @@
+"""Models: what goes over the wire, which one is chosen, and what is said when one fails."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from duologue.graphs import (
+    Conversation,
+    Event,
+    ModelError,
+    Result,
+    converse,
+    list_sessions,
+    load_conversation,
+    resume,
+    stream,
+)
+from duologue.graphs.events import Ended, MessageSaid, Notice, ReplyRejected, Token, VerdictGiven
+from duologue.graphs.log import Kind
+from duologue.graphs.settings import Settings
+from duologue.nodes import embedded
+from duologue.nodes.models import ChatModel, Model, Models
+from duologue.nodes.script_http import Connection, Gone, Request
+from duologue.nodes.scripted import Reply, Script, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.scripted_server import ScriptedServer
+
+Asked = Callable[[ChatOpenAI], Coroutine[Any, Any, object]]
+
+
+class Sum(BaseModel):
+    """A sum, with the terms in words."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    total: int
+    terms: list[str]
+
+
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+PLAIN: list[BaseMessage] = [SystemMessage("Be brief."), HumanMessage('Hi {ünïcode} "q"\n')]
+NAMED: list[BaseMessage] = [
+    HumanMessage("Hi", name="bob"),
+    AIMessage("Hello.", name="ann"),
+    HumanMessage([{"type": "text", "text": "in parts"}], name="bob"),
+]
+TOOLS: list[BaseMessage] = [
+    HumanMessage("Add."),
+    AIMessage(
+        "Adding.",
+        tool_calls=[{"name": "add", "args": {"a": 1, "b": 2}, "id": "c1"}],
+        invalid_tool_calls=[{"name": "add", "args": "{a", "id": "c2", "error": None}],
+    ),
+    ToolMessage("3", tool_call_id="c1"),
+    ToolMessage("not JSON", tool_call_id="c2", status="error"),
+    HumanMessage("Go on."),
+]
+
+
+async def _plain(chat: ChatOpenAI) -> object:
+    return await chat.ainvoke(PLAIN)
+
+
+async def _streamed(chat: ChatOpenAI) -> object:
+    parts = [part async for part in chat.astream(PLAIN)]
+    return [part.model_dump(exclude={"id"}) for part in parts]
+
+
+async def _named(chat: ChatOpenAI) -> object:
+    return await chat.ainvoke(NAMED)
+
+
+async def _calls_and_results(chat: ChatOpenAI) -> object:
+    return await chat.ainvoke(TOOLS)
+
+
+async def _bound(chat: ChatOpenAI) -> object:
+    return await chat.bind_tools([add], tool_choice="any", parallel_tool_calls=False).ainvoke(TOOLS)
+
+
+async def _structured(chat: ChatOpenAI) -> object:
+    return await chat.with_structured_output(Sum, method="json_schema").ainvoke(PLAIN)
+
+
+async def _structured_with_raw(chat: ChatOpenAI) -> object:
+    return await chat.with_structured_output(Sum, include_raw=True).ainvoke(PLAIN)
+
+
+async def _parameters(chat: ChatOpenAI) -> object:
+    return await chat.ainvoke(
+        PLAIN, stop=["END", "\n\n"], seed=7, top_p=0.5, max_tokens=9, temperature=0.1
+    )
+
+
+async def _extra_body(chat: ChatOpenAI) -> object:
+    return await chat.ainvoke(PLAIN, extra_body={"grammar": "root ::= x", "dry_multiplier": 0.8})
+
+
+async def _extra_body_streamed(chat: ChatOpenAI) -> object:
+    parts = [part async for part in chat.astream(PLAIN, extra_body={"top_k": 3})]
+    return [part.model_dump(exclude={"id"}) for part in parts]
+
+
+async def _blocking(chat: ChatOpenAI) -> object:
+    return await asyncio.to_thread(chat.invoke, PLAIN)
+
+
+SUM = Sum(total=3, terms=["one", "two"])
+CALLED = Reply(
+    text="So:",
+    tool_calls=(ScriptedToolCall(name="add", args={"a": 1, "b": 2}, id="c3"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("ask", "line"),
+    [
+        (_plain, "Hello there."),
+        (_blocking, "Hello there."),
+        (_streamed, "Hello there, you two."),
+        (_named, "Hello."),
+        (_calls_and_results, "Done."),
+        (_bound, CALLED),
+        (_structured, SUM),
+        (_structured_with_raw, SUM),
+        (_parameters, Reply(text="Cut", finish_reason="length")),
+        (_extra_body, "x"),
+        (_extra_body_streamed, "x y"),
+    ],
+)
+async def test_the_wire_and_the_answer_are_those_of_the_stock_client(
+    ask: Asked, line: str | Reply | Sum
+) -> None:
+    with ScriptedServer(lambda _: line) as server:
+        answers = []
+        for kind in (ChatOpenAI, ChatModel):
+            chat = kind(
+                model="scripted",
+                base_url=server.url,
+                api_key=SecretStr("k"),
+                stream_usage=True,
+                extra_body={"cache_prompt": True} if ask is _plain else None,
+            )
+            answers.append(await ask(chat))
+        stock, ours = (json.dumps(call.body, sort_keys=True) for call in server.calls)
+    assert ours == stock
+    assert json.loads(ours)["messages"]
+    assert _comparable(answers[1]) == _comparable(answers[0])
+
+
+def _comparable(answer: object) -> object:
+    """An answer without what is random in it, usage included."""
+    if isinstance(answer, dict):
+        return {key: _comparable(value) for key, value in answer.items()}
+    if isinstance(answer, AIMessage):
+        assert answer.usage_metadata is not None
+        found = answer.model_dump(exclude={"id"})
+        # The server numbers its answers.
+        found["response_metadata"].pop("id", None)
+        return found
+    if isinstance(answer, list):
+        # Streamed parts: their ids name the call.
+        return json.loads(re.sub(r"chatcmpl-\d+", "chatcmpl", json.dumps(answer)))
+    return answer
+
+
+async def test_the_typed_walk_over_the_messages_is_what_is_handed_over() -> None:
+    chat = ChatModel(model="scripted", api_key=SecretStr("k"))
+    payload = chat._get_request_payload(PLAIN, extra_body={"top_k": 1})
+    assert payload["messages"] == []
+    assert payload["extra_body"]["top_k"] == 1
+    assert [message["role"] for message in payload["extra_body"]["messages"]] == ["system", "user"]
+
+
+# Retries and errors
+
+
+def settings(server: ScriptedServer | str, **fields: Any) -> Settings:  # noqa: ANN401
+    url = server if isinstance(server, str) else server.url
+    given = {"base_url": url, "model": "scripted", "api_key": "k"}
+    return Settings.model_validate(given | fields)
+
+
+def silent(_: str) -> None:
+    """Takes notices."""
+
+
+async def answer(config: Settings, *, notices: list[str] | None = None) -> AIMessage:
+    notify = notices.append if notices is not None else silent
+    model = await Models(settings=config).get(None, notify)
+    return await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH, speaker="Ann")
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the client would have waited between its tries, in seconds."""
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    return waited
+
+
+class Dropping(ScriptedServer):
+    """Breaks the connections of the first requests before any byte of an answer."""
+
+    drops = 1
+
+    def _handle(self, wire: Connection, request: Request) -> None:
+        if self.drops:
+            self.drops -= 1
+            raise Gone
+        super()._handle(wire, request)
+
+
+async def test_a_busy_server_is_asked_again_when_it_says(waits: list[float]) -> None:
+    with ScriptedServer([Reply(error=429, retry_after=7), "Now."]) as server:
+        assert (await answer(settings(server))).text == "Now."
+        assert len(server.calls) == 2
+    assert waits == [7]
+
+
+async def test_a_failing_server_is_asked_again_after_growing_waits(
+    waits: list[float],
+) -> None:
+    failures = [Reply(error=status) for status in (500, 503, 429)]
+    with ScriptedServer([*failures, "Now."]) as server:
+        assert (await answer(settings(server))).text == "Now."
+        assert len(server.calls) == 4
+    assert waits == sorted(waits)
+    assert all(0 < wait <= 4 for wait in waits)
+
+
+async def test_a_connection_that_breaks_before_the_answer_is_made_again(
+    waits: list[float],
+) -> None:
+    with Dropping(["Now."]) as server:
+        assert (await answer(settings(server))).text == "Now."
+    assert len(waits) == 1
+
+
+async def test_an_answer_that_breaks_off_is_asked_for_again(waits: list[float]) -> None:
+    with ScriptedServer([Reply(text="One two three four.", error="drop"), "Now."]) as server:
+        assert (await answer(settings(server))).text == "Now."
+        assert len(server.calls) == 2
+    assert len(waits) == 1
+
+
+@pytest.mark.usefixtures("waits")
+async def test_what_a_request_does_wrong_is_not_asked_again() -> None:
+    with ScriptedServer([Reply(error=400, message="too long")]) as server:
+        with pytest.raises(ModelError, match="too long"):
+            await answer(settings(server))
+        assert len(server.calls) == 1
+
+
+async def test_retries_end_with_one_sentence(waits: list[float]) -> None:
+    with ScriptedServer([Reply(error=500, message="on fire")] * 3) as server:
+        with pytest.raises(ModelError) as caught:
+            await answer(settings(server, max_retries=2))
+        assert len(server.calls) == 3
+    assert len(waits) == 2
+    assert str(caught.value) == (
+        f"the model server at {server.url} answered with an error (500): on fire"
+    )
+
+
+def talk(**fields: object) -> Conversation:
+    given: dict[str, object] = {
+        "task": "Plan a garden.",
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": 1},
+    }
+    return load_conversation(given | fields)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ScriptedServer]]:
+    """Starts servers that the settings name."""
+    servers: list[ScriptedServer] = []
+
+    def start(script: Script, **fields: Any) -> ScriptedServer:  # noqa: ANN401
+        server = ScriptedServer(script, **fields)
+        server.__enter__()
+        servers.append(server)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        return server
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+Served = Callable[..., ScriptedServer]
+
+
+def test_a_stream_that_breaks_off_is_noticed_and_its_message_said_once(served: Served) -> None:
+    broken = Reply(text="Plant some beans here.", error="drop")
+    server = served([broken, "Plant beans.", "Done that."])
+    events = list(stream(talk(), store="memory:broken", session="s"))
+    assert len(server.calls) == 3
+    notices = [event.text for event in events if isinstance(event, Notice)]
+    assert len(notices) == 1
+    assert "broke off" in notices[0]
+    # The notice stands between the lost tokens and the new ones.
+    kinds = [type(event) for event in events]
+    assert kinds.index(Token) < kinds.index(Notice) < kinds.index(MessageSaid)
+    said = [event.text for event in events if isinstance(event, MessageSaid)]
+    assert said == ["Plant beans.", "Done that."]
+    result = resume("s", store="memory:broken")
+    assert [text for _, text in result.speeches] == said
+    assert not [event for event in events if isinstance(event, ReplyRejected)]
+    ended = events[-1]
+    assert isinstance(ended, Ended)
+    assert ended.usage["scripted"].calls == 2
+
+
+def test_a_stream_that_keeps_breaking_off_is_one_error_and_resumable(served: Served) -> None:
+    state = {"broken": True}
+
+    def script(_: object) -> Reply:
+        return Reply(text="One two three.", error="drop" if state["broken"] else None)
+
+    server = served(script)
+    with pytest.raises(ModelError) as caught:
+        list(stream(talk(), store="memory:breaking", session="s"))
+    assert str(caught.value) == (
+        f"the model server at {server.url} keeps breaking off in mid-answer: try again"
+    )
+    assert len(server.calls) == 3
+    state["broken"] = False
+    assert resume("s", store="memory:breaking").outcome is not None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A server that fails, and what the sentence must hold."""
+
+    words: tuple[str, ...]
+    reply: Reply | None = None
+    api_key: str | None = None
+    model: str = "scripted"
+    held: bool = False
+    timeout: float = 20
+
+
+FAILURES = {
+    "key": Failure(("rejected the key", "OPENAI_API_KEY"), api_key="right"),
+    "forbidden": Failure(("rejected the key",), reply=Reply(error=403)),
+    "model": Failure(("no model 'nope'", "duologue models"), model="nope"),
+    "timeout": Failure(("did not answer in time", "DUOLOGUE_TIMEOUT"), held=True, timeout=0.3),
+    "bad request": Failure(("(400)", "n_ctx"), reply=Reply(error=400, message="over n_ctx")),
+    "busy": Failure(("(429)", "quota"), reply=Reply(error=429, message="quota used up")),
+}
+
+
+def followed(conversation: Conversation, *, store: str) -> list[Event]:
+    return list(stream(conversation, store=store))
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
+@pytest.mark.parametrize("streaming", [True, False])
+def test_each_failure_is_one_sentence_that_names_the_server(
+    failure: Failure, *, streaming: bool, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = served(
+        [failure.reply or "Hi."], api_key=failure.api_key, hold=[0] if failure.held else []
+    )
+    monkeypatch.setenv("DUOLOGUE_API_KEY", "wrong")
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
+    monkeypatch.setenv("DUOLOGUE_TIMEOUT", str(failure.timeout))
+    run = followed if streaming else converse
+    with pytest.raises(ModelError) as caught:
+        run(talk(model=failure.model), store="memory:")
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert server.url in sentence
+    assert "wrong" not in sentence
+    for words in failure.words:
+        assert words in sentence
+
+
+def test_an_address_where_nobody_listens_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedServer([]) as server:
+        url = server.url
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
+    for model in (None, "scripted"):
+        with pytest.raises(ModelError, match=r"can't be reached: check OPENAI_BASE_URL") as caught:
+            converse(talk(model=model), store="memory:nobody")
+        assert url in str(caught.value)
+
+
+# Which model speaks
+
+
+@pytest.fixture
+def no_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "is_available", lambda: False)
+
+
+def scripted(name: str) -> ScriptedChatModel:
+    return ScriptedChatModel(script=lambda _: f"I am {name}.")
+
+
+def said(result: Result) -> list[str]:
+    return [text for _, text in result.speeches]
+
+
+def test_a_given_model_speaks_where_the_conversation_names_none() -> None:
+    result = converse(talk(), model=scripted("given"), store="memory:")
+    assert said(result) == ["I am given."] * 2
+
+
+def test_a_speakers_own_model_comes_before_the_conversations_and_that_before_the_given() -> None:
+    conversation = talk(
+        speakers=[{"name": "Ann", "model": "hers"}, {"name": "Bob"}], model="everyones"
+    )
+    models: dict[str, BaseChatModel] = {
+        "hers": scripted("hers"),
+        "everyones": scripted("everyones"),
+    }
+    result = converse(conversation, models=models, model=scripted("given"), store="memory:")
+    assert said(result) == ["I am hers.", "I am everyones."]
+    assert result.outcome is not None
+    assert set(result.outcome.usage) == {"hers", "everyones"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "setting", "asked"),
+    [
+        ("spec", "given", "setting", "spec"),
+        (None, "given", "setting", "given"),
+        (None, None, "setting", "setting"),
+        (None, None, None, "first"),
+    ],
+)
+def test_names_are_taken_from_spec_then_call_then_settings_then_the_servers_list(
+    spec: str | None,
+    given: str | None,
+    setting: str | None,
+    asked: str,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = served(lambda _: "Hi.", models=["first", "spec", "given", "setting"])
+    if setting is not None:
+        monkeypatch.setenv("DUOLOGUE_MODEL", setting)
+    converse(talk(model=spec), model=given, store="memory:")
+    assert [call.body["model"] for call in server.calls] == [asked] * 2
+
+
+def test_each_speaker_may_have_a_name_of_its_own_at_one_server(served: Served) -> None:
+    server = served(lambda _: "Hi.", models=["one", "two"])
+    speakers = [{"name": "Ann", "model": "two"}, {"name": "Bob", "model": "one"}]
+    converse(talk(speakers=speakers), store="memory:")
+    assert [call.body["model"] for call in server.calls] == ["two", "one"]
+
+
+async def test_openai_itself_needs_a_key_only() -> None:
+    model = await Models(settings=Settings(api_key=SecretStr("k"))).get(None, silent)
+    assert isinstance(model.chat, ChatModel)
+    assert model.chat.model_name == model.label == "gpt-4.1-mini"
+    assert model.chat.openai_api_base is None
+
+
+async def test_a_server_that_lists_no_model_is_an_error_that_names_it() -> None:
+    with ScriptedServer([], models=[]) as server:
+        with pytest.raises(ModelError, match="lists no model: name one") as caught:
+            await Models(settings=settings(server, model=None)).get(None, silent)
+        assert server.url in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_embedded")
+def test_without_any_model_one_sentence_says_the_three_ways_to_get_one(tmp_path: Path) -> None:
+    store = tmp_path / "sessions.db"
+    with pytest.raises(ModelError) as caught:
+        converse(talk(), store=store)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    for way in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "duologue[embedded]"):
+        assert way in sentence
+    assert list_sessions(store=store) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": "nope"},
+        {"speakers": [{"name": "Ann", "model": "known"}, {"name": "Bob", "model": "nope"}]},
+        {"model": "known", "task_specification": {"model": "nope"}},
+        {"model": "known", "speakers": [{"name": "Ann"}, {"name": "B", "model": "/nope.gguf"}]},
+    ],
+)
+def test_a_model_that_is_missing_shows_before_any_other_is_asked_and_nothing_is_stored(
+    fields: dict[str, object], tmp_path: Path
+) -> None:
+    known = scripted("known")
+    store = tmp_path / "sessions.db"
+    with pytest.raises(ModelError, match="nope"):
+        converse(talk(**fields), models={"known": known}, store=store)
+    assert known.calls == []
+    assert list_sessions(store=store) == []
+
+
+def test_a_named_model_without_a_server_says_how_to_get_one() -> None:
+    with pytest.raises(ModelError, match=r"model 'gpt-5' needs a server: set OPENAI_API_KEY"):
+        converse(talk(), model="gpt-5", store="memory:")
+
+
+def test_a_model_given_in_python_needs_no_setting_to_be_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedded, "embedded_server", lambda _: pytest.fail("not asked for"))
+    assert converse(talk(), model=scripted("given"), store="memory:").outcome is not None
+
+
+# Clients
+
+
+async def test_one_client_serves_all_who_ask_for_a_model_at_an_address() -> None:
+    with ScriptedServer(lambda _: "Hi.", models=["one", "two"]) as server:
+        config = settings(server)
+        one, again, two = [
+            await Models(settings=config).get(name, silent) for name in ("one", "one", "two")
+        ]
+        assert one.chat is again.chat
+        assert one.chat is not two.chat
+        assert isinstance(one.chat, ChatModel)
+        assert isinstance(two.chat, ChatModel)
+        assert one.chat.http_async_client is two.chat.http_async_client
+
+
+def test_each_event_loop_of_a_process_has_clients_that_work() -> None:
+    async def speak(config: Settings) -> tuple[object, str]:
+        model = await Models(settings=config).get(None, silent)
+        spoken = await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH)
+        assert isinstance(model.chat, ChatModel)
+        # Else the connection is closed with the loop, and complains.
+        await model.chat.root_async_client.close()
+        return model.chat, spoken.text
+
+    with ScriptedServer(["One.", "Two."]) as server:
+        config = settings(server)
+        first, said_first = asyncio.run(speak(config))
+        second, said_second = asyncio.run(speak(config))
+    assert (said_first, said_second) == ("One.", "Two.")
+    assert first is not second
+
+
+# Answers held to a schema
+
+
+async def structured(model: Model) -> tuple[AIMessage, Sum | None]:
+    return await model.structured(
+        [HumanMessage("Add.")], Sum, {"temperature": 0.3}, purpose=Kind.REFLECTION
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "There are none.",
+        '{"total": 3}',
+        '{"total": "many", "terms": []}',
+        "",
+        Reply(refusal="I won't."),
+        Reply(text='{"total": 3, "te', finish_reason="length"),
+        Reply(text='{"terms": [], "total": 3', finish_reason="length"),
+        Reply(text="", finish_reason="content_filter"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_the_schema_is_none(line: str | Reply) -> None:
+    with ScriptedServer([line]) as server:
+        model = await Models(settings=settings(server)).get(None, silent)
+        raw, parsed = await structured(model)
+        assert parsed is None
+        assert isinstance(raw, AIMessage)
+        assert server.calls[0].body["response_format"]["type"] == "json_schema"
+    raw, parsed = await structured(Model("scripted", ScriptedChatModel(script=[line])))
+    assert parsed is None
+
+
+async def test_an_answer_that_fits_is_given_as_it_came_and_as_the_schema() -> None:
+    with ScriptedServer([SUM]) as server:
+        model = await Models(settings=settings(server)).get(None, silent)
+        raw, parsed = await structured(model)
+        assert parsed == SUM
+        assert raw.text == SUM.model_dump_json()
+        assert raw.usage_metadata is not None
+        assert server.calls[0].body["temperature"] == 0.3
+
+
+STOPPER = {"name": "Ann", "stops_chat": True}
+JUDGED: dict[str, object] = {
+    "speakers": [STOPPER, {"name": "Bob"}],
+    "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 1},
+}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Hm.", Reply(refusal="I won't."), Reply(text='{"comp', finish_reason="length")],
+)
+def test_an_unreadable_verdict_is_recorded_and_the_conversation_goes_on(
+    line: str | Reply, served: Served
+) -> None:
+    served(["Plant.", line, "Planted."])
+    events = list(stream(talk(**JUDGED), store="memory:"))
+    verdicts = [event.verdict for event in events if isinstance(event, VerdictGiven)]
+    assert [(verdict.complete, verdict.readable) for verdict in verdicts] == [(False, False)]
+    ended = events[-1]
+    assert isinstance(ended, Ended)
+    assert ended.reason.value == "max_iterations"
+    assert ended.usage["scripted"].calls == 3
+
+
+def test_a_model_without_structured_output_says_what_to_set_instead() -> None:
+    model = FakeListChatModel(responses=["Plant."])
+    with pytest.raises(ModelError, match=r'no structured output: set judge.form = "two_questions"'):
+        converse(talk(**JUDGED), model=model, store="memory:")
+    asked = FakeListChatModel(responses=["Plant.", "Nothing.", "Yes."])
+    result = converse(talk(judge={"form": "two_questions"}, **JUDGED), model=asked, store="memory:")
+    assert result.outcome is not None
+    assert result.outcome.completed == ("Ann",)
