@@ -1,10 +1,26 @@
 """Settings from the environment and a ``.env`` file. What a conversation says itself wins."""
 
-from pydantic import AliasChoices, Field, NonNegativeInt, PositiveFloat, SecretStr, ValidationError
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from duologue.graphs.errors import SpecError
 from duologue.graphs.validation import explained
+
+
+def _address(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    return text
 
 
 class Settings(BaseSettings):
@@ -28,10 +44,9 @@ class Settings(BaseSettings):
         default=None, validation_alias=AliasChoices("DUOLOGUE_API_KEY", "OPENAI_API_KEY")
     )
     """The key of the model server."""
-    base_url: str | None = Field(
+    base_url: Annotated[str, AfterValidator(_address)] | None = Field(
         default=None,
         validation_alias=AliasChoices("DUOLOGUE_BASE_URL", "OPENAI_BASE_URL"),
-        pattern=r"^https?://",
     )
     """The address of a server that speaks OpenAI's API. None: OpenAI."""
     model: str | None = None
@@ -56,4 +71,15 @@ def load_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        raise SpecError(f"settings: {explained(error, Settings)}") from error
+        name, _, wrong = explained(error, Settings).partition(": ")
+        raise SpecError(f"{_variables(name)}: {wrong}") from error
+
+
+def _variables(name: str) -> str:
+    """The variables that a setting is read from; pydantic names its field or the first of them."""
+    for field, info in Settings.model_fields.items():
+        alias = info.validation_alias
+        choices = [str(it) for it in alias.choices] if isinstance(alias, AliasChoices) else []
+        if name == field or name in choices:
+            return " or ".join(choices) or f"DUOLOGUE_{field.upper()}"
+    return name
