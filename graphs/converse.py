@@ -229,7 +229,7 @@ async def _run(
             async for event in _prepared(models, conversation):
                 yield event
             if row is None:
-                spec = conversation.model_dump_json(exclude_defaults=True)
+                spec = json.dumps(conversation.stored(), ensure_ascii=False)
                 await store.add(session, title=_title(conversation), spec=spec)
             graph = build_graph(checkpointer=store.checkpointer, models=models, tools=tools)
             async with aclosing(
@@ -315,7 +315,7 @@ async def _steps(
     checkpointer = graph.checkpointer
     assert isinstance(checkpointer, BaseCheckpointSaver)  # noqa: S101  # built with the store's
     known = await checkpointer.aget_tuple(config) is not None
-    spec = conversation.model_dump(mode="json", exclude_defaults=True)
+    spec = conversation.stored()
     stream = graph.astream(
         None if known else {"conversation": spec},
         config,

@@ -7,7 +7,7 @@ moment in `duologue.graphs.end_chat`.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -302,6 +302,14 @@ class Conversation(Data):
         first = self.opening.first_speaker or self.names[1 if self.opening.answers else 0]
         start = self.names.index(first)
         return self.names[start:] + self.names[:start]
+
+    def stored(self) -> dict[str, Any]:
+        """Give what sessions store, as plain values.
+
+        Returns:
+            What differs from the defaults, and the version, which says whose defaults they are.
+        """
+        return {"version": self.version} | self.model_dump(mode="json", exclude_defaults=True)
 
     def speaker(self, name: str) -> Speaker:
         """Give the speaker of this name.

@@ -59,7 +59,7 @@ async def task_specification(
             raise SpecError("conversation: is missing")
         conversation = given
         resources.tools.check(conversation)
-    spec = {} if known else {"spec": conversation.model_dump(mode="json", exclude_defaults=True)}
+    spec = {} if known else {"spec": conversation.stored()}
     if conversation.task_specification is None:
         return spec | _begin(conversation, conversation.task, [])
     return spec | await _rewrite(
