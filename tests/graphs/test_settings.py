@@ -1,0 +1,123 @@
+"""Settings: from the environment and a .env file, with one error that names what is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import SpecError, converse, role_play
+from duologue.graphs.settings import Settings, load_settings
+from duologue.nodes.scripted import ScriptedChatModel
+
+
+def dotenv(*lines: str) -> None:
+    # Each test has a working folder of its own.
+    Path(".env").write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_without_any_variable_there_is_no_key_no_server_and_no_model() -> None:
+    settings = load_settings()
+    assert (settings.api_key, settings.base_url, settings.model, settings.store) == (None,) * 4
+    assert (settings.timeout, settings.max_retries) == (120, 4)
+
+
+@pytest.mark.parametrize("prefix", ["OPENAI", "DUOLOGUE"])
+def test_key_and_address_are_read_under_both_names(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{prefix}_API_KEY", "secret")
+    monkeypatch.setenv(f"{prefix}_BASE_URL", "http://here:1/v1")
+    settings = load_settings()
+    assert settings.api_key is not None
+    assert settings.api_key.get_secret_value() == "secret"
+    assert settings.base_url == "http://here:1/v1"
+
+
+def test_our_own_names_come_before_openais(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://theirs/v1")
+    monkeypatch.setenv("DUOLOGUE_BASE_URL", "http://ours/v1")
+    assert load_settings().base_url == "http://ours/v1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "expected"),
+    [
+        ("DUOLOGUE_MODEL", "gpt-5", "model", "gpt-5"),
+        ("DUOLOGUE_STORE", "memory:x", "store", "memory:x"),
+        ("DUOLOGUE_TIMEOUT", "0.5", "timeout", 0.5),
+        ("DUOLOGUE_MAX_RETRIES", "0", "max_retries", 0),
+        ("duologue_model", "gpt-5", "model", "gpt-5"),
+    ],
+)
+def test_the_others_are_read_from_the_environment_and_from_a_file(
+    name: str, value: str, field: str, expected: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+        context.setenv(name, value)
+        assert getattr(load_settings(), field) == expected
+    assert getattr(load_settings(), field) == Settings.model_fields[field].default
+    dotenv(f"{name}={value}")
+    assert getattr(load_settings(), field) == expected
+
+
+def test_a_file_in_the_working_folder_is_read_and_the_environment_wins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dotenv('OPENAI_API_KEY="from file"', "DUOLOGUE_MODEL=filed", "ELSE=anything")
+    monkeypatch.setenv("DUOLOGUE_MODEL", "set")
+    settings = load_settings()
+    assert settings.api_key is not None
+    assert settings.api_key.get_secret_value() == "from file"
+    assert settings.model == "set"
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    monkeypatch.setenv("OPENAI_BASE_URL", "")
+    settings = load_settings()
+    assert settings.api_key is None
+    assert settings.base_url is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DUOLOGUE_TIMEOUT", "soon"),
+        ("DUOLOGUE_TIMEOUT", "0"),
+        ("DUOLOGUE_TIMEOUT", "-1"),
+        ("DUOLOGUE_MAX_RETRIES", "-1"),
+        ("DUOLOGUE_MAX_RETRIES", "1.5"),
+        ("OPENAI_BASE_URL", "localhost:8000"),
+        ("DUOLOGUE_BASE_URL", "ftp://here"),
+    ],
+)
+@pytest.mark.parametrize("filed", [True, False])
+def test_a_wrong_value_is_one_error_that_names_the_variable(
+    name: str, value: str, *, filed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if filed:
+        dotenv(f"{name}={value}")
+    else:
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SpecError) as caught:
+        load_settings()
+    sentence = str(caught.value)
+    assert name in sentence
+    assert value in sentence
+    assert "\n" not in sentence
+
+
+def test_a_wrong_setting_shows_before_the_model_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUOLOGUE_TIMEOUT", "soon")
+    model = ScriptedChatModel(script=[])
+    with pytest.raises(SpecError, match="DUOLOGUE_TIMEOUT"):
+        converse(role_play("Plan", "Owner", "Gardener"), model=model, store="memory:")
+    assert model.calls == []
+
+
+def test_a_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    assert "sk-very-secret" not in repr(load_settings())
+    monkeypatch.setenv("DUOLOGUE_TIMEOUT", "soon")
+    with pytest.raises(SpecError) as caught:
+        load_settings()
+    assert "sk-very-secret" not in str(caught.value)

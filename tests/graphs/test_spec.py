@@ -1,0 +1,587 @@
+"""The spec: data that survives every file format, and says in a sentence what is wrong."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError, create_model
+
+from duologue.graphs import (
+    Conversation,
+    DoneToken,
+    EndChatMode,
+    Generation,
+    Marks,
+    RolePlay,
+    Speaker,
+    SpecError,
+    TaskSpecification,
+    converse,
+    get_session,
+    load_conversation,
+    migrations,
+    role_play,
+)
+from duologue.graphs.spec import SPEC_VERSION
+from duologue.nodes.scripted import Prompt, ScriptedChatModel
+from duologue.nodes.scripted_server import ScriptedServer
+
+# Conversations of every shape
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
+    lambda text: bool(text.strip())
+)
+names = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=10)
+generations = st.builds(
+    Generation,
+    temperature=st.none() | st.floats(0, 2),
+    max_tokens=st.none() | st.integers(1, 9),
+    top_p=st.none() | st.floats(0, 1, exclude_min=True),
+    stop=st.lists(st.text(max_size=3), max_size=2).map(tuple),
+    seed=st.none() | st.integers(-(2**40), 2**40),
+)
+printable = texts.filter(str.isprintable)
+formats = st.builds(
+    Marks, lines=st.lists(printable, min_size=1, max_size=2).map(tuple), end=st.none() | printable
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> Conversation:
+    called = draw(st.lists(names, min_size=2, max_size=4, unique_by=str.casefold))
+    shared_task = draw(st.none() | texts)
+    answers = draw(st.booleans())
+    stoppers = draw(st.sets(st.sampled_from(called)))
+    speakers = [
+        {
+            "name": name,
+            "task": draw(texts) if shared_task is None or answers else draw(st.none() | texts),
+            "role_prompt": draw(st.none() | texts),
+            "stops_chat": name in stoppers,
+            "keep_reflection": draw(st.booleans()),
+            "format": draw(st.none() | formats),
+            "tools": draw(st.lists(names, max_size=2)),
+            "model": draw(st.none() | texts),
+            "generation": draw(generations),
+        }
+        for name in called
+    ]
+    modes = list(EndChatMode) if stoppers else [EndChatMode.MAX_ITERATIONS_ONLY]
+    anyone = st.none() | st.sampled_from(called)
+    specification = st.none() | st.builds(
+        TaskSpecification, word_limit=st.integers(1, 99), model=st.none() | texts
+    )
+    return Conversation.model_validate(
+        {
+            "title": draw(st.none() | texts),
+            "task": shared_task,
+            "speakers": speakers,
+            "task_specification": draw(specification) if shared_task is not None else None,
+            "opening": {
+                "answers": answers,
+                "first_speaker": draw(anyone),
+                "first_line": draw(st.none() | texts),
+            },
+            "end_chat": {
+                "mode": draw(st.sampled_from(modes)),
+                "max_iterations": draw(st.integers(1, 99)),
+                "done_token": draw(st.none() | st.builds(DoneToken, token=texts, by=anyone)),
+                "max_role_flips": draw(st.integers(1, 3)),
+            },
+            "judge": {
+                "form": draw(st.sampled_from(["structured", "two_questions"])),
+                "temperature": draw(st.floats(0, 2)),
+            },
+            "model": draw(st.none() | texts),
+            "max_tool_rounds": draw(st.integers(1, 9)),
+        }
+    )
+
+
+def toml(value: object) -> str:
+    """Write a value as inline TOML, in which null does not exist."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    # JSON's strings are TOML's, but for the delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def as_toml(data: Mapping[str, object]) -> str:
+    return "".join(f"{key} = {toml(value)}\n" for key, value in data.items())
+
+
+@settings(max_examples=80, deadline=None)
+@given(conversation=conversations())
+def test_a_conversation_survives_dict_json_and_toml(conversation: Conversation) -> None:
+    whole = conversation.model_dump(mode="json")
+    short = conversation.model_dump(mode="json", exclude_defaults=True)
+    without_null = conversation.model_dump(mode="json", exclude_none=True)
+    assert load_conversation(whole) == conversation
+    assert load_conversation(short) == conversation
+    assert Conversation.model_validate_json(conversation.model_dump_json()) == conversation
+    file = Path("talk.json")
+    file.write_text(json.dumps(whole), encoding="utf-8")
+    assert load_conversation(file) == conversation
+    for data in (without_null, conversation.model_dump(mode="json", exclude_defaults=True)):
+        file = Path("talk.toml")
+        file.write_text(as_toml(data), encoding="utf-8")
+        assert load_conversation(str(file)) == conversation
+
+
+def minimal(**fields: object) -> dict[str, Any]:
+    given: dict[str, Any] = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
+    return given | fields
+
+
+def test_a_conversation_cannot_be_changed() -> None:
+    conversation = load_conversation(minimal())
+    with pytest.raises(ValidationError, match="frozen"):
+        conversation.task = "Other"  # type: ignore[misc]  # the point of the test
+    with pytest.raises(ValidationError, match="frozen"):
+        conversation.speakers[0].name = "Cy"  # type: ignore[misc]  # the point of the test
+    assert isinstance(conversation.speakers, tuple)
+
+
+def test_a_dict_that_is_read_stays_as_it_was() -> None:
+    given = {"kind": "role_play", "task": "Plan", "user_role": "A", "assistant_role": "B"}
+    before = dict(given)
+    assert load_conversation(given) == load_conversation(given)
+    assert given == before
+
+
+# What is wrong, in one sentence
+
+Load = Callable[[dict[str, Any]], Conversation]
+
+
+def _from_toml(data: dict[str, Any]) -> Conversation:
+    Path("talk.toml").write_text(as_toml(data), encoding="utf-8")
+    return load_conversation("talk.toml")
+
+
+def _from_json(data: dict[str, Any]) -> Conversation:
+    Path("talk.json").write_text(json.dumps(data), encoding="utf-8")
+    return load_conversation(Path("talk.json"))
+
+
+LOADS = {"dict": load_conversation, "toml": _from_toml, "json": _from_json}
+
+
+@pytest.fixture(params=LOADS.values(), ids=list(LOADS))
+def load(request: pytest.FixtureRequest) -> Load:
+    found: Load = request.param
+    return found
+
+
+def speakers(**fields: object) -> list[dict[str, object]]:
+    return [{"name": "Ann"} | fields, {"name": "Bob"}]
+
+
+BAD: list[tuple[dict[str, object], list[str]]] = [
+    ({"task": ""}, ["task: must not be empty"]),
+    ({"task": " \n"}, ["task: must not be empty"]),
+    ({"task": 3}, ["task: ", "string", "3"]),
+    ({"speakers": []}, ["speakers: needs at least 2"]),
+    ({"speakers": [{"name": "Ann"}]}, ["speakers: needs at least 2"]),
+    ({"speakers": speakers(name="Bob")}, ["speakers: ", "'Bob'"]),
+    ({"speakers": speakers(name=" bob ")}, ["speakers: ", "'Bob'"]),
+    ({"speakers": [{"name": "Ann"}, {}]}, ["speakers.1.name: is missing"]),
+    ({"speakers": speakers(name="")}, ["speakers.0.name: must not be empty"]),
+    ({"speakers": speakers(name="  ")}, ["speakers.0.name: must not be empty"]),
+    ({"speakers": speakers(name="A\nB")}, ["speakers.0.name: must be on one line", "'A\\nB'"]),
+    ({"speakers": speakers(name="A" * 81)}, ["speakers.0.name: ", "80"]),
+    ({"speakers": speakers(role_prompt=" ")}, ["speakers.0.role_prompt: must not be empty"]),
+    (
+        {"speakers": speakers(generation={"temperature": 2.5})},
+        ["0.generation.temperature: ", "2.5"],
+    ),
+    ({"speakers": speakers(generation={"temperature": -1})}, ["0.generation.temperature: ", "-1"]),
+    ({"speakers": speakers(generation={"top_p": 0})}, ["0.generation.top_p: ", "not 0"]),
+    ({"speakers": speakers(generation={"max_tokens": 0})}, ["0.generation.max_tokens: ", "not 0"]),
+    ({"speakers": speakers(format={"lines": []})}, ["0.format.lines: needs at least 1"]),
+    ({"end_chat": {"max_iterations": 0}}, ["end_chat.max_iterations: ", "not 0"]),
+    ({"end_chat": {"max_iterations": -3}}, ["end_chat.max_iterations: ", "not -3"]),
+    ({"end_chat": {"max_iterations": "lots"}}, ["end_chat.max_iterations: ", "'lots'"]),
+    ({"end_chat": {"max_role_flips": 0}}, ["end_chat.max_role_flips: ", "not 0"]),
+    ({"max_tool_rounds": 0}, ["max_tool_rounds: ", "not 0"]),
+    ({"task_specification": {"word_limit": 0}}, ["task_specification.word_limit: ", "not 0"]),
+    (
+        {"end_chat": {"mode": "when_tired"}},
+        ["end_chat.mode: ", "'when_tired'", *(mode.value for mode in EndChatMode)],
+    ),
+    ({"end_chat": {"mode": "all_task_must_complete"}}, ["end_chat.mode: ", "stops_chat"]),
+    (
+        {"end_chat": {"done_token": {"token": " "}}},
+        ["done_token.token: must not be empty"],
+    ),
+    (
+        {"end_chat": {"done_token": {"token": "OK", "by": "Cy"}}},
+        ["end_chat.done_token.by: ", "'Cy'", "'Ann', 'Bob'"],
+    ),
+    ({"opening": {"first_speaker": "Cy"}}, ["opening.first_speaker: ", "'Cy'", "'Ann', 'Bob'"]),
+    ({"opening": {"answers": True}}, ["opening.answers: ", "'Ann'"]),
+    ({"judge": {"form": "jury"}}, ["judge.form: ", "'structured'", "'two_questions'", "'jury'"]),
+    ({"judge": "fair"}, ["judge: ", "'fair'"]),
+    # Unknown fields, at any depth
+    ({"speaker": []}, ["speaker: there is no such field; did you mean 'speakers'?"]),
+    (
+        {"speakers": speakers(role_promt="x")},
+        ["speakers.0.role_promt: ", "did you mean 'role_prompt'?"],
+    ),
+    (
+        {"speakers": speakers(generation={"temprature": 1})},
+        ["speakers.0.generation.temprature: ", "did you mean 'temperature'?"],
+    ),
+    ({"speakers": speakers(format={"lines": ["a"], "ends": "b"})}, [".ends: ", "mean 'end'?"]),
+    ({"end_chat": {"max_iteration": 3}}, [".max_iteration: ", "did you mean 'max_iterations'?"]),
+    (
+        {"end_chat": {"done_token": {"token": "OK", "bye": "Ann"}}},
+        ["end_chat.done_token.bye: ", "did you mean 'by'?"],
+    ),
+    ({"task_specification": {"word_limt": 3}}, [".word_limt: ", "did you mean 'word_limit'?"]),
+    ({"zzzz": 1}, ["zzzz: there is no such field"]),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), BAD, ids=[" ".join(words)[:40] for _, words in BAD])
+def test_bad_input_is_one_sentence_that_names_the_field(
+    fields: dict[str, object], words: list[str], load: Load
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(minimal(**fields))
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert len(sentence) < 400
+    for word in words:
+        assert word in sentence
+    if load is not load_conversation:
+        assert sentence.startswith("talk.")
+
+
+def test_without_any_task_the_speaker_who_lacks_one_is_named(load: Load) -> None:
+    with pytest.raises(SpecError, match="task: missing, and 'Ann' has none of its own"):
+        load({"speakers": speakers()})
+    with pytest.raises(SpecError, match="task: missing, and 'Bob' has none of its own"):
+        load({"speakers": speakers(task="Plan")})
+
+
+def test_a_task_specification_needs_a_task() -> None:
+    own = [{"name": "Ann", "task": "a"}, {"name": "Bob", "task": "b"}]
+    with pytest.raises(SpecError, match="task_specification: "):
+        load_conversation({"speakers": own, "task_specification": {}})
+
+
+def test_an_empty_file_says_what_is_missing(load: Load) -> None:
+    with pytest.raises(SpecError, match="speakers: is missing"):
+        load({})
+
+
+def test_the_library_cannot_make_what_a_file_may_not_hold() -> None:
+    with pytest.raises(ValidationError):
+        Speaker(name=" ")
+    with pytest.raises(ValidationError):
+        Conversation(task="Plan", speakers=(Speaker(name="Ann"), Speaker(name="Ann")))
+
+
+# The short form
+
+ROLES = {"task": "Plan", "user_role": "Owner", "assistant_role": "Gardener"}
+
+
+def _by_function(data: dict[str, Any]) -> Conversation:
+    return role_play(**data)
+
+
+def _by_kind(load: Load) -> Load:
+    return lambda data: load({"kind": "role_play"} | data)
+
+
+SHORT_LOADS = {"function": _by_function} | {name: _by_kind(it) for name, it in LOADS.items()}
+
+
+@pytest.mark.parametrize("short_load", SHORT_LOADS.values(), ids=SHORT_LOADS.keys())
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"task": ""}, "task: must not be empty"),
+        ({"task": " \n "}, "task: must not be empty"),
+        ({"user_role": " "}, "user_role: must not be empty"),
+        ({"assistant_role": ""}, "assistant_role: must not be empty"),
+        ({"assistant_role": "a\nb"}, "assistant_role: must be on one line"),
+        ({"assistant_role": "owner"}, "'owner'"),
+        ({"max_iterations": 0}, "max_iterations: "),
+        ({"word_limit": -1}, "word_limit: "),
+        ({"mode": "when_tired"}, "mode: "),
+        ({"temperature": 3}, "temperature: "),
+        ({"task_temperature": -1}, "task_temperature: "),
+        ({"done_token": " "}, "done_token: must not be empty"),
+        ({"model": ""}, "model: must not be empty"),
+        ({"seed": "x"}, "seed: "),
+        ({"max_iteration": 2}, "max_iteration: there is no such field; did you mean"),
+    ],
+)
+def test_the_short_form_is_held_to_the_same(
+    fields: dict[str, object], words: str, short_load: Load
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        short_load(ROLES | fields)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("short_load", SHORT_LOADS.values(), ids=SHORT_LOADS.keys())
+def test_the_short_form_means_the_same_everywhere(short_load: Load) -> None:
+    fields = {"mode": "all_task_must_complete", "max_iterations": 3, "seed": 7, "word_limit": 9}
+    found = short_load(ROLES | fields)
+    assert found == role_play("Plan", "Owner", "Gardener", **fields)
+    assert found == RolePlay.model_validate(ROLES | fields).conversation()
+    assert found.names == ("Owner", "Gardener")
+    assert [speaker.stops_chat for speaker in found.speakers] == [True, False]
+    assert found.end_chat.max_iterations == 3
+    assert found.task_specification is not None
+    assert found.task_specification.word_limit == 9
+    assert {speaker.generation.seed for speaker in found.speakers} == {7}
+    # What the form gives is a whole conversation, which can be written down again.
+    assert load_conversation(found.model_dump(mode="json")) == found
+
+
+BRACES = {"done_token": "{task}!"}
+
+
+def test_braces_in_a_users_own_words_stay_as_they_are() -> None:
+    found = role_play("Use {done} and {me}", "Head {other}", "Hand {me}", **BRACES)
+    assert found.task == "Use {done} and {me}"
+    instructor = found.speakers[0].role_prompt or ""
+    assert "You are Head {other}." in instructor
+    assert "You lead Hand {me}," in instructor
+
+
+@pytest.mark.parametrize("kind", ["roleplay", "", 3])
+def test_an_unknown_kind_lists_the_kinds(kind: object, load: Load) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(ROLES | {"kind": kind})
+    assert f"kind: {kind!r} is unknown; there are 'role_play'" in str(caught.value)
+
+
+# Files
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(SpecError, match=r"^nowhere/talk\.toml: can't be read: No such file"):
+        load_conversation("nowhere/talk.toml")
+
+
+def test_a_folder_is_not_a_file() -> None:
+    Path("talk.json").mkdir()
+    with pytest.raises(SpecError, match=r"^talk\.json: can't be read: Is a directory"):
+        load_conversation("talk.json")
+
+
+@pytest.mark.parametrize("name", ["talk.toml", "talk.json"])
+def test_a_file_that_is_no_text_is_named(name: str) -> None:
+    Path(name).write_bytes(b'task = "caf\xe9"')
+    with pytest.raises(SpecError, match="is not text in UTF-8") as caught:
+        load_conversation(name)
+    assert str(caught.value).startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("talk.toml", 'task = "Plan"\nspeakers = [\n}', "is not valid TOML: "),
+        ("talk.json", '{"task": "Plan",\n "speakers": [\n}', "is not valid JSON: "),
+        ("talk.json", "", "is not valid JSON: "),
+    ],
+)
+def test_a_broken_file_names_the_line(name: str, text: str, words: str) -> None:
+    Path(name).write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        load_conversation(name)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"{name}: {words}")
+    assert f"line {3 if text else 1}" in sentence
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("text", ["[]", '"task"', "null", "3"])
+def test_a_file_must_hold_an_object(text: str) -> None:
+    Path("talk.json").write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=r"^talk\.json: must hold one object"):
+        load_conversation("talk.json")
+
+
+@pytest.mark.parametrize("name", ["talk.yaml", "talk", "talk.toml.bak", ""])
+def test_another_suffix_says_which_are_read(name: str) -> None:
+    with pytest.raises(SpecError, match=r"read from a \.toml or \.json file"):
+        load_conversation(name)
+
+
+def test_a_suffix_may_be_in_capitals() -> None:
+    Path("TALK.JSON").write_text(json.dumps(minimal()), encoding="utf-8")
+    assert load_conversation("TALK.JSON").names == ("Ann", "Bob")
+
+
+def test_a_wrong_file_is_found_before_a_model_is_called() -> None:
+    model = ScriptedChatModel(script=[])
+    with pytest.raises(SpecError, match=r"talk\.toml"):
+        converse("talk.toml", model=model, store="memory:")
+    assert model.calls == []
+
+
+# Versions
+
+
+@pytest.mark.parametrize("version", ["1", 0, -1, 1.5, True, [1]])
+def test_a_version_is_a_whole_number(version: object, load: Load) -> None:
+    with pytest.raises(SpecError, match="version: must be a whole number from 1 on"):
+        load(minimal(version=version))
+
+
+def test_a_newer_version_asks_for_an_upgrade(load: Load) -> None:
+    with pytest.raises(SpecError, match=f"version: {SPEC_VERSION + 1} is newer .* upgrade"):
+        load(minimal(version=SPEC_VERSION + 1, what_is_new=True))
+
+
+@pytest.fixture
+def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release two versions on, in which the task was first a job, then a chore."""
+
+    def first(data: dict[str, Any]) -> dict[str, Any]:
+        return {"chore": data["job"]} | {k: v for k, v in data.items() if k != "job"}
+
+    def second(data: dict[str, Any]) -> dict[str, Any]:
+        return {"task": data["chore"]} | {k: v for k, v in data.items() if k != "chore"}
+
+    later = create_model("Later", __base__=Conversation, version=(Literal[3], 3))
+    monkeypatch.setattr(migrations, "SPEC_VERSION", 3)
+    monkeypatch.setattr(migrations, "Conversation", later)
+    monkeypatch.setattr(migrations, "MIGRATIONS", {2: second, 1: first})
+
+
+@pytest.mark.usefixtures("two_releases_later")
+def test_an_older_version_is_migrated_step_by_step(load: Load) -> None:
+    people = speakers()
+    for data in (
+        {"version": 1, "job": "Plan", "speakers": people},
+        {"version": 2, "chore": "Plan", "speakers": people},
+        {"version": 3, "task": "Plan", "speakers": people},
+        {"task": "Plan", "speakers": people},
+    ):
+        found = load(data)
+        assert found.task == "Plan"
+        assert found.model_dump()["version"] == 3
+
+
+def test_every_older_version_has_its_migration() -> None:
+    assert sorted(migrations.MIGRATIONS) == list(range(1, SPEC_VERSION))
+
+
+def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedChatModel(script=["Hi.", "Ho."])
+    conversation = load_conversation(minimal(end_chat={"max_iterations": 1}))
+    converse(conversation, session="s", model=model, store="memory:versions")
+    # Later its shape changes, and what was stored has to be told from the new shape.
+    seen: list[object] = []
+
+    def step(data: dict[str, Any]) -> dict[str, Any]:
+        seen.append(data["version"])
+        return data
+
+    later = create_model("Later", __base__=Conversation, version=(Literal[2], 2))
+    monkeypatch.setattr(migrations, "SPEC_VERSION", 2)
+    monkeypatch.setattr(migrations, "Conversation", later)
+    monkeypatch.setattr(migrations, "MIGRATIONS", {1: step})
+    assert get_session("s", store="memory:versions").conversation.task == "Plan"
+    assert seen == [1]
+
+
+# The JSON schema
+
+
+def _properties(schema: object, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(schema, dict):
+        for name, part in (schema.get("properties") or {}).items():
+            yield f"{path}.{name}", part
+        for key, part in schema.items():
+            yield from _properties(part, f"{path}.{key}")
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _properties(part, path)
+
+
+def _referred(part: dict[str, Any], parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return parts.get(str(part.get("$ref", "")).removeprefix("#/$defs/"), {})
+
+
+@pytest.mark.parametrize("model", [Conversation, RolePlay])
+def test_every_field_of_the_json_schema_is_described(
+    model: type[Conversation] | type[RolePlay],
+) -> None:
+    schema = model.model_json_schema()
+    parts = schema.get("$defs", {})
+    found = {
+        # A part whose field says the same as its class is described by the class.
+        path: part.get("description") or _referred(part, parts).get("description")
+        for path, part in _properties(schema)
+    }
+    assert len(found) >= len(model.model_fields)
+    assert [path for path, description in found.items() if not description] == []
+
+
+def test_the_json_schema_reaches_every_part_of_a_conversation() -> None:
+    schema = Conversation.model_json_schema()
+    parts = {"Speaker", "Generation", "Marks", "Opening", "EndChat", "DoneToken", "Judge"}
+    assert parts < set(schema["$defs"])
+    assert schema["properties"]["version"]["const"] == SPEC_VERSION
+    assert schema["additionalProperties"] is False
+
+
+# Defaults
+
+
+def test_a_role_play_has_five_rounds_and_a_task_of_fifty_words() -> None:
+    found = role_play("Plan", "Owner", "Gardener")
+    assert found.end_chat.max_iterations == 5
+    assert found.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
+    assert found.task_specification is not None
+    assert found.task_specification.word_limit == 50
+    assert load_conversation(minimal()).end_chat.max_iterations == 5
+
+
+def test_what_is_sent_is_hot_for_the_task_cool_for_speakers_and_between_for_verdicts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script(prompt: Prompt) -> str:
+        asked = prompt[-1]["content"]
+        return '{"objectives_left": [], "complete": true}' if "Step back" in asked else "Dig."
+
+    fields = {
+        "task_specification": {},
+        "speakers": speakers(stops_chat=True),
+        "end_chat": {"mode": "end_chat_after_first_completion"},
+    }
+    with ScriptedServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        converse(minimal(**fields), store="memory:")
+    assert [call.body["temperature"] for call in server.calls] == [1.0, 0.2, 0.3]
+
+
+def test_a_speakers_own_parameters_are_sent() -> None:
+    own = {"temperature": 0.7, "max_tokens": 9, "top_p": 0.5, "stop": ["END"], "seed": 3}
+    model = ScriptedChatModel(script=lambda _: "Dig.")
+    converse(
+        minimal(speakers=speakers(generation=own), end_chat={"max_iterations": 1}),
+        model=model,
+        store="memory:",
+    )
+    sent = [call.kwargs for call in model.calls]
+    assert {name: sent[0][name] for name in own} == own
+    assert not {"max_tokens", "top_p", "stop", "seed"} & {
+        name for name, value in sent[1].items() if value is not None
+    }
