@@ -16,6 +16,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs.log import Kind, Line, line
 from duologue.graphs.spec import Conversation
@@ -83,15 +84,11 @@ def _add_own(
     view: list[BaseMessage], message: BaseMessage, name: str, results: Mapping[str, ToolMessage]
 ) -> None:
     """Add a line of the speaker's own, with the results of its calls behind it."""
-    calls = (
-        [
-            call
-            for call in message.tool_calls
-            if call["id"] is not None and call["id"] in results and not _called(view, call["id"])
-        ]
-        if isinstance(message, AIMessage)
-        else []
-    )
+    calls = [
+        call
+        for call in (_calls(message) if isinstance(message, AIMessage) else ())
+        if call["id"] is not None and call["id"] in results and not _called(view, call["id"])
+    ]
     text = message.text.strip()
     if not text and not calls:
         text = SILENCE
@@ -101,6 +98,15 @@ def _add_own(
         text = _joined(last.text, text)
     view.append(AIMessage(text, name=name, tool_calls=calls, id=message.id))
     view.extend(results[str(call["id"])] for call in calls)
+
+
+def _calls(message: AIMessage) -> list[ToolCall]:
+    """All calls of a message. Servers read arguments as JSON, so broken ones are sent empty."""
+    broken = (
+        ToolCall(name=call["name"] or "unknown", args={}, id=call["id"])
+        for call in message.invalid_tool_calls
+    )
+    return [*message.tool_calls, *broken]
 
 
 def _called(view: Iterable[BaseMessage], call_id: str) -> bool:
