@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Coroutine, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
+from duologue.graphs.errors import DuologueError
+
 T = TypeVar("T")
 
 _END = object()
@@ -22,6 +24,14 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+def _is_here() -> bool:
+    """Whether the caller runs on this loop, which would then wait for itself."""
+    try:
+        return asyncio.get_running_loop() is _loop()
+    except RuntimeError:
+        return False
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end.
 
@@ -31,7 +41,16 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     Returns:
         What it returns. An interrupt of the calling thread (Ctrl-C) cancels it, waits until it has
         put its things in order, and is raised again.
+
+    Raises:
+        DuologueError: The caller is itself run by this function.
     """
+    if _is_here():
+        work.close()
+        raise DuologueError(
+            "a coroutine that duologue runs, such as a tool, can't wait for another one in it: "
+            "await the asynchronous function (aconverse, aresume, …) instead"
+        )
     ended = threading.Event()
 
     async def watched() -> T:
