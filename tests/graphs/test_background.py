@@ -1,0 +1,159 @@
+"""The background loop: results, errors, interrupts and nesting of the synchronous entry points."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import DuologueError, SessionError, converse, load_conversation, resume, stream
+from duologue.graphs.background import iterate, run
+from duologue.graphs.events import MessageSaid
+from duologue.nodes.scripted import ScriptedChatModel
+
+
+async def double(number: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * number
+
+
+async def broken() -> None:
+    raise LookupError("lost")
+
+
+def test_what_a_coroutine_returns_is_returned() -> None:
+    assert run(double(3)) == 6
+
+
+def test_what_a_coroutine_raises_is_raised() -> None:
+    with pytest.raises(LookupError, match="lost"):
+        run(broken())
+
+
+def test_all_calls_share_one_loop_from_any_thread() -> None:
+    async def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    found: list[asyncio.AbstractEventLoop] = []
+    thread = threading.Thread(target=lambda: found.append(run(loop())))
+    thread.start()
+    thread.join()
+    assert found == [run(loop())]
+
+
+async def test_it_works_where_a_loop_is_already_running() -> None:
+    assert run(double(4)) == 8
+    assert list(iterate(counted(2, []))) == [0, 1]
+
+
+def test_a_coroutine_that_waits_for_another_on_its_own_loop_is_refused_not_stuck() -> None:
+    async def outer() -> int:
+        return run(double(1))
+
+    with pytest.raises(DuologueError, match="await the asynchronous function"):
+        run(outer())
+    assert run(double(1)) == 2
+
+
+async def counted(end: int, closed: list[bool]) -> AsyncGenerator[int, None]:
+    try:
+        for number in range(end):
+            await asyncio.sleep(0)
+            yield number
+    finally:
+        await asyncio.sleep(0)
+        closed.append(True)
+
+
+def test_an_iteration_gives_every_item_and_closes_the_generator() -> None:
+    closed: list[bool] = []
+    assert list(iterate(counted(3, closed))) == [0, 1, 2]
+    assert closed == [True]
+
+
+def test_an_iteration_that_is_left_closes_the_generator_at_once() -> None:
+    closed: list[bool] = []
+    items = iterate(counted(3, closed))
+    assert next(items) == 0
+    items.close()  # type: ignore[attr-defined]  # an iterator made by a generator
+    assert closed == [True]
+
+
+def test_what_a_generator_raises_is_raised_where_it_happens() -> None:
+    async def source() -> AsyncGenerator[int, None]:
+        yield 1
+        raise LookupError("lost")
+
+    items = iterate(source())
+    assert next(items) == 1
+    with pytest.raises(LookupError, match="lost"):
+        next(items)
+
+
+TALK = load_conversation(
+    {
+        "task": "Plan.",
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": 1},
+    }
+)
+
+
+def test_a_stream_that_is_left_frees_its_session_and_loses_nothing(tmp_path: Path) -> None:
+    model = ScriptedChatModel(script=["Dig.", "Dug."])
+    store = tmp_path / "sessions.db"
+    events = stream(TALK, session="s", model=model, store=store)
+    for event in events:
+        if isinstance(event, MessageSaid):
+            break
+    with pytest.raises(SessionError, match="'s'"):
+        converse(TALK, session="s", model=model, store=store)
+    events.close()  # type: ignore[attr-defined]  # an iterator made by a generator
+    result = resume("s", model=model, store=store)
+    assert result.speeches == [("Ann", "Dig."), ("Bob", "Dug.")]
+
+
+async def test_converse_works_inside_a_running_loop() -> None:
+    result = converse(TALK, model=ScriptedChatModel(script=["Dig.", "Dug."]), store="memory:")
+    assert result.outcome is not None
+
+
+CHILD = """
+    import asyncio
+    from duologue.graphs.background import run
+
+    async def work():
+        print("working", flush=True)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.2)
+            print("in order", flush=True)
+
+    try:
+        run(work())
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+def test_an_interrupt_cancels_the_work_and_waits_until_it_is_in_order() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(CHILD)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "working\n"
+        os.kill(child.pid, signal.SIGINT)
+        out, errors = child.communicate(timeout=60)
+    assert out == "in order\ninterrupted\n"
+    assert errors == ""
+    assert child.returncode == 0

@@ -1,0 +1,72 @@
+"""Templates and the system prompts made of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duologue.graphs import Conversation, load_conversation
+from duologue.nodes.prompts import filled, form_of, system_prompt, task_request
+
+
+def test_only_the_given_names_are_replaced() -> None:
+    assert filled("{a} {b} {a} {} {c", a=1, b="x") == "1 x 1 {} {c"
+    assert filled('{"json": {a}}', a="x") == '{"json": x}'
+
+
+def test_a_value_that_holds_a_placeholder_is_left_alone() -> None:
+    assert filled("{a} and {b}", a="{b}", b="{a}") == "{b} and {a}"
+
+
+@given(one=st.text("{}ab", max_size=6), other=st.text("{}ab", max_size=6))
+def test_values_are_put_in_once_whatever_they_hold(one: str, other: str) -> None:
+    assert filled("<{a}|{b}|{a}>", a=one, b=other) == f"<{one}|{other}|{one}>"
+
+
+def talk(**ann: object) -> Conversation:
+    people = [{"name": "Ann"} | ann, {"name": "Bob"}, {"name": "Cy"}]
+    return load_conversation({"task": "Plan.", "speakers": people})
+
+
+def prompt(conversation: Conversation, task: str | None = "Plan it well.") -> str:
+    return system_prompt(conversation, conversation.speakers[0], task)
+
+
+def test_without_a_role_prompt_the_participants_are_named() -> None:
+    text = prompt(talk())
+    assert "You are Ann" in text
+    assert "Bob and Cy" in text
+    assert text.endswith("The task: Plan it well.")
+
+
+def test_the_task_stands_where_the_prompt_wants_it_or_behind() -> None:
+    assert prompt(talk(role_prompt="Do {task} now.")) == "Do Plan it well. now."
+    assert prompt(talk(role_prompt="Be {kind}.")) == "Be {kind}.\n\nThe task: Plan it well."
+    assert prompt(talk(role_prompt="Be kind."), task=None) == "Be kind."
+
+
+def test_a_speakers_own_task_is_told_to_it_alone() -> None:
+    conversation = talk(task="Win.")
+    assert prompt(conversation).endswith("Your own task: Win.")
+    assert "Win." not in system_prompt(conversation, conversation.speakers[1], "Plan.")
+
+
+def test_a_task_that_was_asked_in_the_opening_is_not_told_again() -> None:
+    people = [{"name": "Ann", "task": "Win."}, {"name": "Bob", "task": "Draw."}]
+    conversation = load_conversation({"speakers": people, "opening": {"answers": True}})
+    assert "Win." not in prompt(conversation, task=None)
+
+
+@pytest.mark.parametrize("names", [("Ann", "Bob"), ("Ann", "Bob", "Cy")])
+def test_the_request_for_a_task_names_task_limit_and_a_pair(names: tuple[str, ...]) -> None:
+    text = task_request("Plan {limit}.", names, 50)
+    assert "Plan {limit}." in text
+    assert "at most 50 words" in text
+    assert ("Ann" in text and "Bob" in text) == (len(names) == 2)
+
+
+def test_the_form_of_a_reply_names_every_mark() -> None:
+    people = [{"name": "Ann", "format": {"lines": ["A:", "B:"], "end": "End."}}, {"name": "Bob"}]
+    marks = load_conversation({"task": "Plan.", "speakers": people}).speakers[0].format
+    assert marks is not None
+    for mark in ("'A:'", "'B:'", "'End.'"):
+        assert mark in form_of(marks)

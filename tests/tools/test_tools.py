@@ -1,0 +1,282 @@
+"""Tools: what a speaker may call, what it gets back, and what the others hear of it."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import BaseTool, tool
+from pydantic import ValidationError
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    SpecError,
+    build_graph,
+    converse,
+    list_sessions,
+    load_conversation,
+)
+from duologue.graphs.log import Kind, line
+from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools.registry import Tools
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@tool
+def fail(reason: str) -> str:
+    """Always fails."""
+    raise OSError(reason)
+
+
+@tool
+def secret() -> str:
+    """Tells what only its owner may know."""
+    pytest.fail("called by another speaker")
+
+
+def talk(*tools: str, **fields: object) -> Conversation:
+    given: dict[str, object] = {
+        "task": "Sum up.",
+        "speakers": [{"name": "Ann", "tools": tools}, {"name": "Bob", "tools": ["secret"]}],
+        "end_chat": {"max_iterations": 1},
+    }
+    return load_conversation(given | fields)
+
+
+def call(name: str, args: dict[str, Any] | str, call_id: str = "c1") -> ScriptedToolCall:
+    return ScriptedToolCall(name=name, args=args, id=call_id)
+
+
+async def run(
+    script: Sequence[Line], tools: Sequence[BaseTool], conversation: Conversation
+) -> tuple[Result, ScriptedChatModel]:
+    """Run the compiled graph itself, without sessions."""
+    model = ScriptedChatModel(script=script)
+    graph = build_graph(model=model, tools=[*tools, secret])
+    state = await graph.ainvoke({"conversation": conversation.stored()})
+    return Result.of("s", conversation, dict(state)), model
+
+
+def results(result: Result) -> list[ToolMessage]:
+    return [message for message in result.messages if isinstance(message, ToolMessage)]
+
+
+# The registry
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    @tool("add")
+    def other(a: int) -> int:
+        """Adds one."""
+        return a + 1
+
+    with pytest.raises(SpecError, match="two tools are called 'add'"):
+        Tools([add, other])
+    with pytest.raises(SpecError, match="two tools are called 'add'"):
+        build_graph(tools=[add, other])
+
+
+def test_the_tools_of_a_speaker_come_in_its_order() -> None:
+    registry = Tools([add, fail, secret])
+    speaker = talk("fail", "add").speaker("Ann")
+    assert [found.name for found in registry.of(speaker)] == ["fail", "add"]
+    assert registry.get("add") is add
+    assert registry.get("ad") is None
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [("ad", "did you mean 'add'?"), ("teleport", "there is no tool 'teleport'; register it")],
+)
+def test_a_tool_that_is_not_registered_shows_before_any_call_and_nothing_is_stored(
+    named: str, words: str, tmp_path: Path
+) -> None:
+    model = ScriptedChatModel(script=[])
+    with pytest.raises(SpecError) as caught:
+        converse(talk("add", named), model=model, tools=[add, secret], store=tmp_path / "s.db")
+    assert str(caught.value).startswith("speakers.0.tools: ")
+    assert words in str(caught.value)
+    assert model.calls == []
+    assert list_sessions(store=tmp_path / "s.db") == []
+
+
+# The node
+
+
+async def test_a_tools_answer_goes_back_to_its_caller_who_then_speaks() -> None:
+    script: list[Line] = [
+        Reply(text="Let me see.", tool_calls=(call("add", {"a": 1, "b": 2}),)),
+        "It is 3.",
+        "Thanks.",
+    ]
+    result, model = await run(script, [add], talk("add"))
+    assert result.speeches == [("Ann", "It is 3."), ("Bob", "Thanks.")]
+    [answer] = results(result)
+    assert (answer.text, answer.tool_call_id, answer.status) == ("3", "c1", "success")
+    assert model.calls[1].prompt[-2:] == [
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "name": "Ann",
+            "tool_calls": model.calls[1].prompt[-2]["tool_calls"],
+        },
+        {"role": "tool", "content": "3", "tool_call_id": "c1"},
+    ]
+    offered = [[offer["function"]["name"] for offer in asked.tools] for asked in model.calls]
+    assert offered == [["add"], ["add"], ["secret"]]
+
+
+async def test_the_others_hear_only_the_text_beside_the_calls() -> None:
+    script: list[Line] = [
+        Reply(text="Let me see.", tool_calls=(call("add", {"a": 20, "b": 3}),)),
+        "I have it.",
+        "Thanks.",
+    ]
+    _, model = await run(script, [add], talk("add"))
+    heard: Prompt = model.calls[2].prompt
+    assert {message["role"] for message in heard} == {"system", "user"}
+    assert not any("tool_calls" in message for message in heard)
+    text = "\n".join(message["content"] for message in heard)
+    assert "Let me see." in text
+    assert "I have it." in text
+    assert "23" not in text
+
+
+async def test_calls_run_side_by_side_and_answer_in_their_order() -> None:
+    second_ran = asyncio.Event()
+    order: list[str] = []
+
+    @tool
+    async def first() -> str:
+        """Waits for the second."""
+        await second_ran.wait()
+        order.append("first")
+        return "one"
+
+    @tool
+    async def second() -> str:
+        """Ends before the first."""
+        order.append("second")
+        second_ran.set()
+        return "two"
+
+    calls = (call("first", {}, "c1"), call("second", {}, "c2"))
+    script: list[Line] = [Reply(tool_calls=calls), "Done.", "Ok."]
+    async with asyncio.timeout(30):
+        result, _ = await run(script, [first, second], talk("first", "second"))
+    assert order == ["second", "first"]
+    assert [(answer.tool_call_id, answer.text) for answer in results(result)] == [
+        ("c1", "one"),
+        ("c2", "two"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (call("ad", {"a": 1}), ["no tool 'ad'", "add, fail"]),
+        (call("secret", {}), ["no tool 'secret'", "add, fail"]),
+        (call("add", "{a: 1"), ["arguments of add are not valid JSON"]),
+        pytest.param(
+            call("add", "[1, 2]"),
+            ["arguments of add"],
+            marks=pytest.mark.xfail(
+                strict=True,
+                raises=ValidationError,
+                reason="LangChain's reading of arguments that are JSON but no object raises",
+            ),
+        ),
+        (call("add", {"a": 1}), ["arguments of add do not fit", "b"]),
+        (call("add", {"a": "one", "b": 2}), ["arguments of add do not fit", "a"]),
+        (call("fail", {"reason": "disk on fire"}), ["fail failed: OSError: disk on fire"]),
+    ],
+)
+async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(
+    wrong: ScriptedToolCall, words: list[str]
+) -> None:
+    right = call("add", {"a": 1, "b": 2}, "c2")
+    script: list[Line] = [Reply(tool_calls=(wrong, right)), "I see.", "Ok."]
+    result, model = await run(script, [add, fail], talk("add", "fail"))
+    assert result.outcome is not None
+    told = {message["tool_call_id"]: message["content"] for message in model.calls[1].prompt[-2:]}
+    assert told["c2"] == "3"
+    for word in words:
+        assert word in told["c1"]
+    status = {answer.tool_call_id: answer.status for answer in results(result)}
+    assert status == {"c1": "error", "c2": "success"}
+
+
+async def test_broken_calls_are_answered_behind_the_good_ones_as_the_client_reads_them() -> None:
+    calls = (call("add", "{a", "c1"), call("add", {"a": 1, "b": 2}, "c2"))
+    result, _ = await run([Reply(tool_calls=calls), "I see.", "Ok."], [add], talk("add"))
+    asked = next(message for message in result.messages if line(message).kind is Kind.TOOL_CALLS)
+    assert isinstance(asked, AIMessage)
+    # LangChain keeps no order between the two kinds.
+    assert [made["id"] for made in [*asked.tool_calls, *asked.invalid_tool_calls]] == ["c2", "c1"]
+    assert [answer.tool_call_id for answer in results(result)] == ["c2", "c1"]
+
+
+async def test_a_broken_call_alone_is_answered_too() -> None:
+    script: list[Line] = [Reply(tool_calls=(call("add", "{a", "c1"),)), "I see.", "Ok."]
+    result, model = await run(script, [add], talk("add"))
+    asked, told = model.calls[1].prompt[-2:]
+    assert [made["id"] for made in asked["tool_calls"]] == ["c1"]
+    assert told["role"] == "tool"
+    assert told["content"] == "The arguments of add are not valid JSON."
+    assert result.speeches == [("Ann", "I see."), ("Bob", "Ok.")]
+
+
+async def test_after_the_last_round_of_calls_none_is_offered_and_the_speaker_answers() -> None:
+    again = [Reply(tool_calls=(call("add", {"a": 1, "b": n}, f"c{n}"),)) for n in range(2)]
+    conversation = talk("add", max_tool_rounds=2)
+    result, model = await run([*again, "Enough.", "Ok."], [add], conversation)
+    assert [bool(asked.tools) for asked in model.calls] == [True, True, False, True]
+    assert result.speeches == [("Ann", "Enough."), ("Bob", "Ok.")]
+
+
+async def test_calls_after_the_last_round_are_not_run() -> None:
+    ran: list[int] = []
+
+    @tool
+    def count(n: int) -> int:
+        """Counts."""
+        ran.append(n)
+        return n
+
+    calls = [Reply(text="Go.", tool_calls=(call("count", {"n": n}, f"c{n}"),)) for n in range(2)]
+    result, _ = await run([*calls, "Ok."], [count], talk("count", max_tool_rounds=1))
+    assert ran == [0]
+    assert result.speeches == [("Ann", "Go."), ("Bob", "Ok.")]
+    assert len(results(result)) == 1
+
+
+async def test_each_turn_has_its_rounds_of_calls_anew() -> None:
+    def called(n: int) -> Reply:
+        return Reply(tool_calls=(call("add", {"a": 1, "b": n}, f"c{n}"),))
+
+    conversation = talk("add", max_tool_rounds=1, end_chat={"max_iterations": 2})
+    script: list[Line] = [called(0), "One.", "Ok.", called(1), "Two.", "Fine."]
+    result, model = await run(script, [add], conversation)
+    assert [bool(asked.tools) for asked in model.calls] == [True, False, True, True, False, True]
+    assert [answer.text for answer in results(result)] == ["1", "2"]
+
+
+async def test_a_tool_that_returns_more_than_text_is_told_as_text() -> None:
+    @tool
+    def table() -> list[dict[str, int]]:
+        """Gives rows."""
+        return [{"a": 1}, {"a": 2}]
+
+    script: list[Line] = [Reply(tool_calls=(call("table", {}),)), "I see.", "Ok."]
+    result, model = await run(script, [table], talk("table"))
+    assert isinstance(model.calls[1].prompt[-1]["content"], str)
+    assert '"a": 2' in model.calls[1].prompt[-1]["content"]
+    assert len(results(result)) == 1
