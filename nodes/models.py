@@ -197,6 +197,9 @@ class Model:
             raise
         except openai.OpenAIError as error:
             raise ModelError(_sentence(error, self)) from error
+        except ValidationError as error:
+            # LangChain's reading of an answer, such as tool arguments that are no object.
+            raise ModelError(f"{self.label} answered with what is no message: {error}") from error
         raise AssertionError("the last attempt returns or raises")
 
 
