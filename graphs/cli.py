@@ -1,0 +1,268 @@
+"""The command line: its commands and their arguments.
+
+What they do is in `duologue.graphs.cli_run` and `duologue.graphs.cli_show`, how the command ends in
+`duologue.graphs.cli_exit`. Those are imported inside the commands, since the libraries behind them
+take seconds to load, which help and a mistyped option need not wait for.
+"""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+_HELP = """Two AI agents work on a task by talking, and stop at the right moment.
+
+\b
+  duologue run "Develop a trading bot for the stock market" \\
+      --user-role "Stock Trader" --assistant-role "Python Programmer"
+
+Without a key a tiny model on this machine speaks. For a better one set OPENAI_API_KEY, or
+OPENAI_BASE_URL to any server that speaks OpenAI's API. A conversation that was stopped goes on with
+`duologue resume`.
+"""
+
+_EXIT_CODES = """\b
+Exit codes:
+  0    ended by its rules
+  1    something unforeseen
+  2    bad input: arguments, a conversation, its file, a setting
+  3    a model can't be had or did not answer
+  4    a session, or the place where sessions are kept, can't be used
+  130  interrupted (Ctrl-C); the session can be resumed
+  141  whoever read the output went away; the session can be resumed
+  143  terminated (SIGTERM); the session can be resumed
+"""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # typer does not export its context's class
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            from duologue.graphs.errors import DuologueError
+
+            if ctx.params["traceback"] or not isinstance(error, DuologueError | OSError):
+                raise
+            from duologue.graphs.cli_exit import explain
+
+            raise typer.Exit(explain(error)) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help=_HELP,
+    epilog=_EXIT_CODES,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where sessions are kept: a path, sqlite:///…, postgresql://… or memory:. "
+        "[default: DUOLOGUE_STORE, else one file in your data folder]",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="What speaks where the conversation names no model: a name, embedded, or the path "
+        "of a .gguf file. [default: DUOLOGUE_MODEL]",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
+Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+
+
+def _version(wanted: bool) -> None:  # typer calls it so
+    if wanted:
+        typer.echo(f"duologue {version('duologue')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    traceback: Annotated[
+        bool,
+        typer.Option(
+            "--traceback", envvar="DUOLOGUE_TRACEBACK", help="Show where an error comes from."
+        ),
+    ] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Take the options of all commands; `_Commands` uses them."""
+
+
+@app.command()
+def run(
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK|FILE",
+            help="What the two work on; or a .toml or .json file that holds a conversation.",
+        ),
+    ],
+    user_role: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who instructs, such as 'Stock Trader'.")
+    ] = None,
+    assistant_role: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who solves, such as 'Python Programmer'.")
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The session's id. [default: made from the task] One that is known "
+            "goes on where it was.",
+        ),
+    ] = None,
+    store: Store = None,
+    model: Model = None,
+    max_iterations: Annotated[
+        int | None, typer.Option(metavar="N", help="The cap, in rounds. [default: 5]")
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="How completed tasks end it: max_iterations_only (the default), "
+            "end_chat_after_first_completion, one_last_chat_after_first_completion, "
+            "one_last_group_chat_after_first_completion or all_task_must_complete.",
+        ),
+    ] = None,
+    word_limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The longest rewritten task, in words. [default: 50]"),
+    ] = None,
+    no_specify_task: Annotated[
+        bool, typer.Option("--no-specify-task", help="Use the task as it is given.")
+    ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Ask for the same again, of models that can."),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="T", help="Of both speakers, 0 to 2. [default: 0.2]")
+    ] = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Delete what is stored of that session first.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a conversation to its outcome.
+
+    A role-play of two takes the task and two roles; any conversation is run from a file.
+    """
+    given = {
+        "user_role": user_role,
+        "assistant_role": assistant_role,
+        "max_iterations": max_iterations,
+        "mode": mode,
+        "word_limit": word_limit,
+        "specify_task": False if no_specify_task else None,
+        "seed": seed,
+        "temperature": temperature,
+    }
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    is_file = task.lower().endswith((".toml", ".json"))
+    _check(options, is_file=is_file)
+
+    from duologue.graphs.cli_exit import Again
+    from duologue.graphs.cli_run import follow
+    from duologue.graphs.role_play import role_play
+
+    source = task if is_file else role_play(task, **options)
+    follow(source, session, Again(store, model), reset=reset, as_json=as_json)
+
+
+def _check(options: dict[str, Any], *, is_file: bool) -> None:
+    """Refuse what does not go together, before anything is loaded."""
+    if is_file:
+        for name in options:
+            option = "--no-specify-task" if name == "specify_task" else _option(name)
+            raise typer.BadParameter(f"a file says that itself: leave out {option}")
+        return
+    for name, who in (("user_role", "who instructs"), ("assistant_role", "who solves")):
+        if name not in options:
+            raise typer.BadParameter(f"a task needs two roles: {_option(name)} is missing ({who})")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+@app.command()
+def resume(
+    session: Session, store: Store = None, model: Model = None, as_json: Json = False
+) -> None:
+    """Go on with a session where it stopped. No finished model call is made again."""
+    from duologue.graphs.cli_exit import Again
+    from duologue.graphs.cli_run import follow
+
+    follow(None, session, Again(store, model), reset=False, as_json=as_json)
+
+
+@app.command()
+def sessions(store: Store = None, as_json: Json = False) -> None:
+    """List the sessions, the newest first."""
+    from duologue.graphs.cli_show import show_sessions
+
+    show_sessions(store, as_json=as_json)
+
+
+@app.command()
+def show(
+    session: Session,
+    speaker: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SPEAKER",
+            help="Show what this speaker sees, in the roles it sees: its own lines are the "
+            "assistant's, the others' the user's.",
+        ),
+    ] = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Show what was said in a session, and how it ended."""
+    from duologue.graphs.cli_exit import Again
+    from duologue.graphs.cli_show import show_session
+
+    show_session(session, Again(store), speaker=speaker, as_json=as_json)
+
+
+@app.command()
+def delete(session: Session, store: Store = None) -> None:
+    """Delete a session and everything it holds."""
+    from duologue.graphs.sessions import delete_session
+
+    delete_session(session, store=store)
+    typer.echo(f"Deleted {session}.")
+
+
+@app.command()
+def models() -> None:
+    """List the models there are, and say which one speaks by default."""
+    from duologue.graphs.cli_show import show_models
+
+    show_models()
+
+
+def main() -> None:
+    """Run the command `duologue`."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal's encoding lacks must not end a conversation.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app(prog_name="duologue")

