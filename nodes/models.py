@@ -389,6 +389,13 @@ def _client(
     return found
 
 
+async def close_clients() -> None:
+    """Close the connections of the running event loop, which is about to end."""
+    client = _clients.pop(asyncio.get_running_loop(), {}).get(None)
+    if client is not None:
+        await client.aclose()
+
+
 def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
     url = settings.base_url
     key = settings.api_key.get_secret_value() if settings.api_key else "none"

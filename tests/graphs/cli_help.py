@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from click.testing import Result as Ran
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from duologue.graphs.cli import app
 
@@ -36,7 +35,7 @@ def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path, **variables: str) -> 
         monkeypatch.setenv(name, value)
 
 
-def duologue(*arguments: str) -> Ran:
+def duologue(*arguments: str) -> Result:
     """Run the command in this process."""
     return CliRunner().invoke(app, arguments, prog_name="duologue", catch_exceptions=False)
 

@@ -219,7 +219,7 @@ def test_help_documents_the_exit_codes() -> None:
         (["run", "bad.json"], "bad.json: is not valid JSON"),
         (["run", "binary.toml"], "binary.toml: is not text"),
         (["run", "folder.toml"], "folder.toml: can't be read"),
-        (["run", "unknown.toml"], "did you mean 'task'"),
+        (["run", "unknown.toml"], "did you mean 'mode'"),
         (["run", " ", "--user-role", "A", "--assistant-role", "B"], "task: must not be empty"),
         ([*TASK, "--user-role", "gardener"], "two speakers are called"),
         ([*TASK, "--max-iterations", "0"], "max_iterations"),
@@ -234,7 +234,9 @@ def test_bad_input_is_named(arguments: list[str], named: str, tmp_path: Path) ->
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "folder.toml").mkdir()
-    (tmp_path / "unknown.toml").write_text('kind = "role_play"\ntaks = "x"\n')
+    (tmp_path / "unknown.toml").write_text(
+        'kind = "role_play"\ntask = "x"\nuser_role = "A"\nassistant_role = "B"\nmod = "x"\n'
+    )
     ran = duologue(*arguments)
     assert ran.exit_code == 2
     assert ran.stdout == ""
