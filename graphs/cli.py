@@ -186,15 +186,17 @@ def run(
 
 
 def _check(options: dict[str, Any], *, is_file: bool) -> None:
-    """Refuse what does not go together, before anything is loaded."""
+    """Refuse what does not go together, before anything else is loaded."""
+    from duologue.graphs.errors import SpecError
+
     if is_file:
         for name in options:
             option = "--no-specify-task" if name == "specify_task" else _option(name)
-            raise typer.BadParameter(f"a file says that itself: leave out {option}")
+            raise SpecError(f"a file says that itself: leave out {option}")
         return
     for name, who in (("user_role", "who instructs"), ("assistant_role", "who solves")):
         if name not in options:
-            raise typer.BadParameter(f"a task needs two roles: {_option(name)} is missing ({who})")
+            raise SpecError(f"a task needs two roles: {_option(name)} is missing ({who})")
 
 
 def _option(name: str) -> str:

@@ -29,7 +29,7 @@ from duologue.graphs.terminal import (
 from duologue.nodes import embedded
 from duologue.nodes.models import EMBEDDED, NO_MODEL, OPENAI_MODEL, listed
 
-_TITLE = 40  # columns of a title beside the rest; below that it has a line of its own
+_TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
 
 
 def show_sessions(store: str | None, *, as_json: bool) -> None:
