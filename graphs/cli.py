@@ -1,8 +1,8 @@
 """The command line: its commands and their arguments.
 
 What they do is in `duologue.graphs.cli_run` and `duologue.graphs.cli_show`, how the command ends in
-`duologue.graphs.cli_exit`. Those are imported inside the commands, since the libraries behind them
-take seconds to load, which help and a mistyped option need not wait for.
+`duologue.graphs.cli_exit`. Those are imported inside the commands: help and a mistyped option need
+nothing of what runs a conversation.
 """
 
 import sys

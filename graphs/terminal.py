@@ -68,6 +68,11 @@ def json_line(text: str) -> None:
     sys.stdout.flush()
 
 
+def prose(console: Console, text: str, style: StyleType = "") -> None:
+    """Print a sentence, wrapped between words where a person looks at it."""
+    console.print(Text(one_line(text), style), soft_wrap=not on_screen(console))
+
+
 class View(Protocol):
     """Shows events."""
 
@@ -108,7 +113,7 @@ class Transcript:
                 self._start(event)
             case Notice():
                 self.pause()
-                plain(self._err, one_line(event.text), "dim")
+                prose(self._err, event.text, "dim")
             case TaskSpecified():
                 self.head(_TASK)
                 self.body(event.text)
@@ -200,7 +205,7 @@ class Transcript:
         outcome = Outcome.model_validate(event.model_dump(exclude={"event", "session", "reason"}))
         used = outcome.total
         self._rule()
-        plain(self._out, one_line(outcome.sentence()), "bold")
+        prose(self._out, outcome.sentence(), "bold")
         calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
         tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
         plain(self._out, f"{calls}, {tokens}.", "dim")

@@ -39,8 +39,8 @@ NO_MODEL = (
 )
 
 TINY = (
-    "A tiny model on this machine speaks: it is meant to show how things work, not to be clever. "
-    "It takes a moment to load."
+    "A tiny model on this machine speaks. It is there to show how things work, not to be clever; "
+    "loading it takes a moment."
 )
 """What a user is told before the model that needs no key speaks."""
 

@@ -124,8 +124,9 @@ def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
     assert lines[0].startswith("(A calls look(what='xxx")
     assert lines[1] == "(The call failed: none found)"
     assert max(map(len, lines[:2])) <= 40
-    assert lines[-3:] == [
-        "Ended after 1 round and 2 messages: the round cap was reached.",
+    assert lines[-4:] == [
+        "Ended after 1 round and 2 messages: the ",
+        "round cap was reached.",
         "0 model calls, 0 tokens read, 0 written.",
         "Read it again: duologue show --store 'my file' s",
     ]
