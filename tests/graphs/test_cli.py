@@ -1,6 +1,7 @@
 """The command line in one process: each command, what it prints, and what bad input gets."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +50,8 @@ def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
     ran = duologue(*TASK, "--session", "g")
     assert ran.exit_code == 0
     assert ran.stderr == ""
-    assert ran.stdout == (
+    # How long the prompts are is not the command line's business.
+    assert re.sub(r"\d+ tokens read", "N tokens read", ran.stdout) == (
         "Plan a garden\n"
         "Session g begins.\n"
         "\n"
@@ -73,7 +75,7 @@ def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
         "<CAMEL_TASK_DONE>\n"
         "\n"
         "Ended after 1 round and 3 messages: Owner said the done token.\n"
-        "5 model calls, 564 tokens read, 13 written.\n"
+        "5 model calls, N tokens read, 13 written.\n"
         "Read it again: duologue show g\n"
     )
 
