@@ -106,6 +106,7 @@ def said(
     Returns:
         A human message for what the conversation itself says, else an AI message.
     """
+    text = storable(text)
     extra: dict[str, Any] = {KEY: about.model_dump(mode="json", exclude_defaults=True)}
     if about.speaker is None:
         return HumanMessage(text, id=message_id(number), additional_kwargs=extra)
@@ -134,12 +135,17 @@ def result(number: int, text: str, *, speaker: str, call_id: str, failed: bool) 
     """
     about = Line(kind=Kind.TOOL_RESULT, speaker=speaker, audience=(speaker,))
     return ToolMessage(
-        text,
+        storable(text),
         id=message_id(number),
         tool_call_id=call_id,
         status="error" if failed else "success",
         additional_kwargs={KEY: about.model_dump(mode="json", exclude_defaults=True)},
     )
+
+
+def storable(text: str) -> str:
+    """Make text that can be stored and sent: lone surrogates, which no encoding has, become "?"."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def message_id(number: int) -> str:

@@ -103,7 +103,8 @@ class Outcome(Data):
             case Reason.MAX_ITERATIONS:
                 why = "the round cap was reached"
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
-        return f"Ended after {rounds} and {self.messages} messages: {why}."
+        messages = "1 message" if self.messages == 1 else f"{self.messages} messages"
+        return f"Ended after {rounds} and {messages}: {why}."
 
 
 def outcome(

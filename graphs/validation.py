@@ -42,7 +42,9 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
     Returns:
         The field at fault, what is wrong, and the near names where the field is unknown.
     """
-    first = error.errors(include_url=False)[0]
+    found = error.errors(include_url=False)
+    # A mistyped field is the reason why another one is missing.
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     field = ".".join(str(part) for part in first["loc"])
     match first["type"]:
         case "extra_forbidden":

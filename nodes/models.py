@@ -439,7 +439,10 @@ def listed(settings: Settings) -> list[str]:
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     address = settings.base_url or "api.openai.com"
     client = openai.OpenAI(
-        api_key=key, base_url=settings.base_url, timeout=settings.timeout, max_retries=1
+        api_key=key,
+        base_url=settings.base_url,
+        timeout=settings.timeout,
+        max_retries=settings.max_retries,
     )
     with client:
         try:

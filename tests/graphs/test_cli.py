@@ -252,7 +252,7 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "here")
     ran = duologue(*TASK)
     assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1)
-    assert "settings: " in ran.stderr
+    assert "OPENAI_BASE_URL: must begin with http:// or https://" in ran.stderr
 
 
 def test_no_model_at_all_names_the_ways_to_one(
@@ -348,7 +348,8 @@ def test_a_traceback_is_shown_only_when_asked_for(monkeypatch: pytest.MonkeyPatc
 
 def test_text_is_never_read_as_markup_or_sent_raw_to_a_terminal(serve: Serve) -> None:
     serve(
-        "Instruction: [bold red]x[/] [link=http://e]y[/link] :smile: \x1b[2J\x07\u202e\r\nInput: [/]",
+        "Instruction: [bold red]x[/] [link=http://e]y[/link] :smile: \x1b[2J\x07\u202e\r\n"
+        "Input: [/]",
         "Solution: [/nothing]\nNext request.",
         DONE,
     )
