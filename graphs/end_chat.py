@@ -211,7 +211,10 @@ def spoke(
     """
     turn = decide(conversation, position)
     flips = dict(position.role_flips)
-    if flipped_role:
+    # Opening answers are heard by nobody, so neither a flipped role nor a done token there ends
+    # anything: the end would fall on a later message that is innocent of it.
+    heard = turn.stage is not Stage.OPENING
+    if flipped_role and heard:
         flips[turn.speaker] = flips.get(turn.speaker, 0) + 1
     return position.model_copy(
         update={
@@ -221,8 +224,7 @@ def spoke(
             "turns": position.turns + (turn.stage is Stage.ROUNDS),
             "opened": position.opened + (turn.stage is Stage.OPENING),
             "owed": position.owed[1:] if turn.stage is Stage.LAST_WORDS else position.owed,
-            # Opening answers are heard by nobody, so a done token there ends nothing.
-            "said_done": said_done and turn.stage is not Stage.OPENING,
+            "said_done": said_done and heard,
             "role_flips": flips,
             "tool_rounds": 0,
         }
