@@ -8,6 +8,7 @@ two turns in one role, no call without its result, names that providers accept.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 
 from langchain_core.messages import (
     AIMessage,
@@ -84,10 +85,11 @@ def _add_own(
     view: list[BaseMessage], message: BaseMessage, name: str, results: Mapping[str, ToolMessage]
 ) -> None:
     """Add a line of the speaker's own, with the results of its calls behind it."""
+    new = {key for key in results if not _called(view, key)}
     calls = [
         call
         for call in (_calls(message) if isinstance(message, AIMessage) else ())
-        if call["id"] is not None and call["id"] in results and not _called(view, call["id"])
+        if _taken(new, call["id"])
     ]
     text = message.text.strip()
     if not text and not calls:
@@ -98,6 +100,14 @@ def _add_own(
         text = _joined(last.text, text)
     view.append(AIMessage(text, name=name, tool_calls=calls, id=message.id))
     view.extend(results[str(call["id"])] for call in calls)
+
+
+def _taken(new: set[str], call_id: str | None) -> bool:
+    """Take an id out of those not shown yet; whether it was among them."""
+    if call_id not in new:
+        return False
+    new.remove(call_id)
+    return True
 
 
 def _calls(message: AIMessage) -> list[ToolCall]:
@@ -157,8 +167,12 @@ def provider_names(names: Sequence[str]) -> dict[str, str]:
     for number, name in enumerate(names, start=1):
         # ASCII only: \w would let through letters that providers refuse.
         plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:60] or f"speaker_{number}"
-        # A number that no plain name ends in keeps two names that differ in signs only apart.
-        while plain in mapped.values():
-            plain = f"{plain[:56]}_{number}"
-        mapped[name] = plain
+        # A number keeps names apart that differ in signs only, or behind the cut; counted on where
+        # another name ends in that very number.
+        free = plain
+        for suffix in count(number):
+            if free not in mapped.values():
+                break
+            free = f"{plain[:56]}_{suffix}"
+        mapped[name] = free
     return mapped
