@@ -78,7 +78,8 @@ def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
     done = conversation.end_chat.done_token
     if done is None or done.by not in (None, speaker.name):
         return False
-    return any(found.strip(_EMPHASIS) == done.token for found in text.splitlines())
+    # As it stands too: the token may itself begin with a sign of emphasis.
+    return any(done.token in (found.strip(), found.strip(_EMPHASIS)) for found in text.splitlines())
 
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:

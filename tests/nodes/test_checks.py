@@ -1,0 +1,223 @@
+"""What is looked for in a reply: the done token, marks, another's part, blanks, verdicts."""
+
+import pytest
+from langchain_core.messages import AnyMessage
+
+from duologue.graphs.log import NOBODY, Kind, Line, said
+from duologue.graphs.role_play import INSTRUCTION, SOLUTION, role_play
+from duologue.graphs.spec import Conversation, DoneToken, EndChat, Marks, Speaker
+from duologue.nodes.checks import find_problem, has_marks, plays, says_done
+from duologue.nodes.completion_judge import yes_or_no
+
+DONE = "<CAMEL_TASK_DONE>"
+ROLE_PLAY = role_play("Build a bot", "Stock Trader", "Python Programmer")
+TRADER, PROGRAMMER = ROLE_PLAY.speakers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(DONE, id="Z4-alone"),
+        pytest.param(f"  {DONE} \n", id="Z4-white-space"),
+        pytest.param(f"Thank you.\n{DONE}", id="Z4-last-line"),
+        pytest.param(f"{DONE}\nThank you.", id="Z4-first-line"),
+        pytest.param(f"All is well.\r\n\r\n{DONE}\r\nBye.", id="Z4-line-between"),
+        pytest.param(f"**{DONE}**", id="Z4-bold"),
+        pytest.param(f"`{DONE}`", id="Z4-code"),
+        pytest.param(f'"{DONE}"', id="Z4-quoted"),
+    ],
+)
+def test_the_done_token_counts_alone_on_a_line(text: str) -> None:
+    assert says_done(ROLE_PLAY, TRADER, text)
+    assert find_problem(ROLE_PLAY, TRADER, text, []) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"I will say {DONE} when it is.", id="Z4-in-a-sentence"),
+        pytest.param(f"{DONE} is what I say at the end.", id="Z4-begins-a-sentence"),
+        pytest.param(f"Instruction: say {DONE}\nInput: None", id="Z4-behind-a-mark"),
+        pytest.param("CAMEL_TASK_DONE", id="Z4-without-its-signs"),
+        pytest.param("<camel_task_done>", id="Z4-other-case"),
+        pytest.param(f"{DONE}{DONE}", id="Z4-twice-on-a-line"),
+        pytest.param("", id="Z4-blank"),
+    ],
+)
+def test_a_mention_of_the_done_token_ends_nothing(text: str) -> None:
+    assert not says_done(ROLE_PLAY, TRADER, text)
+
+
+def test_only_the_speaker_who_may_says_the_done_token() -> None:
+    """Z4: the user's word; in the assistant's mouth it is one more broken reply."""
+    assert not says_done(ROLE_PLAY, PROGRAMMER, DONE)
+    problem = find_problem(ROLE_PLAY, PROGRAMMER, DONE, [])
+    assert problem is not None
+    assert problem.kind == "form"
+
+
+def talk(token: str | None) -> Conversation:
+    return Conversation(
+        task="Talk.",
+        speakers=(Speaker(name="Ann"), Speaker(name="Bob")),
+        end_chat=EndChat(done_token=None if token is None else DoneToken(token=token)),
+    )
+
+
+@pytest.mark.parametrize("token", ["DONE", "*done*", "_end_", "好了", "~~"])
+def test_a_done_token_of_nobody_in_particular_is_anyones(token: str) -> None:
+    """Z4: whatever signs the token itself begins with."""
+    conversation = talk(token)
+    for speaker in conversation.speakers:
+        assert says_done(conversation, speaker, f"Fine.\n{token}")
+        assert not says_done(conversation, speaker, f"Fine {token}")
+
+
+def test_without_a_done_token_nothing_is_one() -> None:
+    conversation = talk(None)
+    assert not says_done(conversation, conversation.speakers[0], "")
+    assert not says_done(conversation, conversation.speakers[0], DONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param("yes", True, id="Y9-yes"),
+        pytest.param("Yes.", True, id="Y9-Yes-stop"),
+        pytest.param("**yes**", True, id="Y9-bold"),
+        pytest.param("_YES_!", True, id="Y9-loud"),
+        pytest.param(" \n yes \n", True, id="Y9-white-space"),
+        pytest.param('"Yes"', True, id="Y9-quoted"),
+        pytest.param("No.", False, id="Y9-No-stop"),
+        pytest.param("NO", False, id="Y9-NO"),
+        pytest.param("`no`", False, id="Y9-code"),
+        pytest.param("I do not know", None, id="Y9-do-not-know"),
+        pytest.param("None", None, id="Y9-None"),
+        pytest.param("nothing left", None, id="Y9-nothing-left"),
+        pytest.param("no idea", None, id="Y9-no-idea"),
+        pytest.param("Not yet", None, id="Y9-not-yet"),
+        pytest.param("Yesterday", None, id="Y9-yesterday"),
+        pytest.param("yes and no", None, id="Y9-both"),
+        pytest.param("yes yes", None, id="Y9-twice"),
+        pytest.param("", None, id="Y9-blank"),
+        pytest.param("  \n", None, id="Y9-white-space-only"),
+        pytest.param("...", None, id="Y9-dots"),
+        pytest.param("👍", None, id="Y9-sign"),
+    ],
+)
+def test_a_verdict_is_read_as_a_word_never_as_a_substring(text: str, read: bool | None) -> None:
+    assert yes_or_no(text) is read
+
+
+@pytest.mark.parametrize(
+    ("marks", "text", "carried"),
+    [
+        pytest.param(INSTRUCTION, "Instruction: sum\nInput: 1, 2", True, id="Z3-instruction"),
+        pytest.param(INSTRUCTION, "Instruction: sum\nInput: None", True, id="Z3-input-none"),
+        pytest.param(INSTRUCTION, "\nInstruction:\nsum\n\nInput:\n1", True, id="Z3-own-lines"),
+        pytest.param(INSTRUCTION, "**Instruction:** sum\n**Input:** 1", True, id="Z3-bold"),
+        pytest.param(INSTRUCTION, "**Instruction**: sum\n- x\n### Input: 1", True, id="Z3-odd"),
+        pytest.param(INSTRUCTION, "INSTRUCTION: sum\ninput: 1", True, id="Z3-case"),
+        pytest.param(INSTRUCTION, "Instruction: sum", False, id="Z3-no-input"),
+        pytest.param(INSTRUCTION, "Instruction: sum Input: 1", False, id="Z3-one-line"),
+        pytest.param(INSTRUCTION, "Input: 1\nInstruction: sum", False, id="Z3-wrong-order"),
+        pytest.param(INSTRUCTION, "Sure!\nInstruction: sum\nInput: 1", False, id="Z3-preface"),
+        pytest.param(INSTRUCTION, "Input: 1", False, id="Z3-input-only"),
+        pytest.param(INSTRUCTION, "", False, id="Z3-blank"),
+        pytest.param(SOLUTION, "Solution: 3\nNext request.", True, id="Z3-solution"),
+        pytest.param(SOLUTION, "Solution: 3. Next request.", True, id="Z3-end-on-the-line"),
+        pytest.param(SOLUTION, "Solution: 3\n**Next request.**\n", True, id="Z3-end-bold"),
+        pytest.param(SOLUTION, "Solution: 3\nNEXT REQUEST.", True, id="Z3-end-case"),
+        pytest.param(SOLUTION, "Solution: 3", False, id="Z3-no-end"),
+        pytest.param(SOLUTION, "Solution: 3\nNext request. Yes?", False, id="Z3-end-inside"),
+        pytest.param(SOLUTION, "The Solution: 3\nNext request.", False, id="Z3-not-first"),
+        pytest.param(Marks(lines=("A:", "A:")), "A: 1", False, id="Z3-a-mark-counts-once"),
+        pytest.param(Marks(lines=("A:", "A:")), "A: 1\nA: 2", True, id="Z3-a-mark-twice"),
+    ],
+)
+def test_marks_are_found_where_they_belong(marks: Marks, text: str, carried: bool) -> None:
+    assert has_marks(marks.lines, marks.end, text) is carried
+
+
+@pytest.mark.parametrize(
+    ("speaker", "text", "played"),
+    [
+        pytest.param(PROGRAMMER, "Instruction: sum", TRADER, id="Z3-instructs"),
+        pytest.param(PROGRAMMER, "Solution: 3\n**Instruction:** go", TRADER, id="Z3-also"),
+        pytest.param(PROGRAMMER, "Stock Trader: sell", TRADER, id="Z3-by-name"),
+        pytest.param(TRADER, "Solution: 3\nNext request.", PROGRAMMER, id="Z3-solves"),
+        pytest.param(TRADER, "> python programmer: ok", PROGRAMMER, id="Z3-any-case"),
+        pytest.param(PROGRAMMER, "Solution: 3\nNext request.", None, id="Z3-own-part"),
+        pytest.param(TRADER, "Instruction: sum\nInput: 1", None, id="Z3-own-marks"),
+        pytest.param(PROGRAMMER, "Solution: the Instruction: was clear", None, id="Z3-inside"),
+        pytest.param(PROGRAMMER, "Solution: 3\nInput: 4", None, id="Z3-only-the-first-mark"),
+        pytest.param(
+            PROGRAMMER, "Solution:\n```\nInstruction: x\n```\nNext request.", None, id="Z3-in-code"
+        ),
+        pytest.param(PROGRAMMER, "```\nx\n```\nInstruction: sum", TRADER, id="Z3-behind-code"),
+        pytest.param(PROGRAMMER, "", None, id="Z3-blank"),
+    ],
+)
+def test_a_reply_that_speaks_anothers_part_is_seen(
+    speaker: Speaker, text: str, played: Speaker | None
+) -> None:
+    assert plays(ROLE_PLAY, speaker, text) == (played and played.name)
+
+
+def test_marks_that_two_speakers_share_are_nobody_elses_part() -> None:
+    marks = Marks(lines=("Say:",))
+    conversation = Conversation(
+        task="Talk.",
+        speakers=(Speaker(name="Ann", format=marks), Speaker(name="Bob", format=marks)),
+    )
+    assert plays(conversation, conversation.speakers[0], "Say: hello") is None
+
+
+def speech(number: int, name: str, text: str, kind: Kind = Kind.SPEECH) -> AnyMessage:
+    audience = NOBODY if kind is Kind.DRAFT else None
+    return said(number, text, Line(kind=kind, speaker=name, audience=audience))
+
+
+SAME = "one two three four five"
+
+
+@pytest.mark.parametrize(
+    ("text", "log", "kind"),
+    [
+        pytest.param("", [], "blank", id="blank"),
+        pytest.param(" \n\t", [], "blank", id="white-space"),
+        pytest.param(SAME, [speech(0, "Ann", SAME)], "repeated", id="same-again"),
+        pytest.param(
+            "One  two three\nFOUR five", [speech(0, "Ann", SAME)], "repeated", id="same-words"
+        ),
+        pytest.param(
+            SAME,
+            [speech(0, "Ann", SAME), speech(1, "Bob", "no")],
+            "repeated",
+            id="another-between",
+        ),
+        pytest.param(SAME, [speech(0, "Bob", SAME)], None, id="echo-of-another"),
+        pytest.param(SAME, [speech(0, "Ann", SAME, Kind.DRAFT)], None, id="as-rejected"),
+        pytest.param(
+            SAME, [speech(0, "Ann", SAME), speech(1, "Ann", "else")], None, id="not-the-last"
+        ),
+        pytest.param(
+            "one two three four", [speech(0, "Ann", "one two three four")], None, id="short"
+        ),
+        pytest.param("Bob: hello", [], "role_flip", id="another's-part"),
+        pytest.param("Hello.", [], None, id="fine"),
+    ],
+)
+def test_problems_of_a_reply_are_named(text: str, log: list[AnyMessage], kind: str | None) -> None:
+    conversation = talk(None)
+    problem = find_problem(conversation, conversation.speakers[0], text, log)
+    assert (problem and problem.kind) == kind
+
+
+def test_a_broken_form_is_told_with_the_form_asked_for() -> None:
+    """Z3: the reason goes with the request to say it again."""
+    problem = find_problem(ROLE_PLAY, PROGRAMMER, "Three.", [])
+    assert problem is not None
+    assert problem.kind == "form"
+    assert "'Solution:'" in problem.text
+    assert "'Next request.'" in problem.text
