@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import pytest
-from onlooker import Rules, Table
 
 from duologue.graphs.end_chat import (
     Event,
@@ -24,6 +23,7 @@ from duologue.graphs.end_chat import (
     spoke,
 )
 from duologue.graphs.spec import Conversation, EndChat, EndChatMode, Opening, Speaker
+from onlooker import Rules, Table
 
 MODES = list(EndChatMode)
 NAMES = ("Ann", "Bob", "Cid", "Dot")
