@@ -1,0 +1,570 @@
+"""Whole conversations through the compiled graph: who sees what, and why it ends."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import SecretStr
+
+from duologue.graphs.build import build_graph
+from duologue.graphs.end_chat import Reason, max_steps
+from duologue.graphs.log import Kind, line, speeches
+from duologue.graphs.outcome import Outcome, Verdict
+from duologue.graphs.role_play import role_play
+from duologue.graphs.spec import Conversation, EndChatMode
+from duologue.graphs.state import Input
+from duologue.graphs.viewpoint import viewpoint
+from duologue.nodes import prompts
+from duologue.nodes.scripted import Line, ScriptedChatModel
+from duologue.nodes.scripted_server import ScriptedServer
+
+MODES = list(EndChatMode)
+YES: dict[str, Any] = {"objectives_left": [], "complete": True}
+NO: dict[str, Any] = {"objectives_left": ["price", "place"], "complete": False}
+
+
+class Ran:
+    """A conversation that has run to its end."""
+
+    def __init__(self, conversation: Conversation, state: Mapping[str, Any]) -> None:
+        self.conversation = conversation
+        self.log: list[BaseMessage] = state["messages"]
+        self.outcome = Outcome.model_validate(state["outcome"])
+        self.task: str = state["specified_task"]
+
+    @property
+    def said(self) -> list[str]:
+        """What was said, each with its speaker."""
+        return [f"{line(message).speaker}: {message.text}" for message in speeches(self.log)]
+
+    def seen(self, name: str) -> list[str]:
+        """A speaker's own history, in its roles."""
+        roles = {"human": "u", "ai": "a", "tool": "t"}
+        view = viewpoint(self.conversation, self.log, name)
+        return [f"{roles[message.type]}:{message.text}" for message in view]
+
+    def kinds(self, kind: Kind) -> list[BaseMessage]:
+        return [message for message in self.log if line(message).kind is kind]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        found = (line(message).verdict for message in self.log)
+        return [verdict for verdict in found if verdict is not None]
+
+
+async def run(conversation: Conversation, model: BaseChatModel) -> Ran:
+    graph = build_graph(checkpointer=InMemorySaver(), model=model)
+    given = Input(conversation=conversation.model_dump(mode="json"))
+    config = RunnableConfig(
+        configurable={"thread_id": "t"}, recursion_limit=max_steps(conversation)
+    )
+    state = await graph.ainvoke(given, config, durability="sync")
+    return Ran(conversation, state)
+
+
+async def scripted(conversation: Conversation, script: Sequence[Line]) -> Ran:
+    """Run it on a script that must be used up."""
+    model = ScriptedChatModel(script=script)
+    ran = await run(conversation, model)
+    assert len(model.calls) == len(script)
+    return ran
+
+
+async def served(conversation: Conversation, server: ScriptedServer) -> Ran:
+    """Run it through the real client."""
+    chat = ChatOpenAI(
+        base_url=server.url, api_key=SecretStr("any"), model="scripted", max_retries=0
+    )
+    return await run(conversation, chat)
+
+
+def dual(count: int = 2, stoppers: str = "", **fields: Any) -> Conversation:  # noqa: ANN401
+    """Speakers A, B, …, each with a task P1, P2, … of its own."""
+    keep = fields.pop("keep", "")
+    return Conversation.model_validate(
+        {
+            "speakers": [
+                {
+                    "name": name,
+                    "task": f"P{number}",
+                    "stops_chat": name in stoppers,
+                    "keep_reflection": name in keep,
+                }
+                for number, name in enumerate("ABCD"[:count], start=1)
+            ],
+            **fields,
+        }
+    )
+
+
+def capped(cap: int, mode: EndChatMode = MODES[0]) -> dict[str, Any]:
+    return {"mode": mode, "max_iterations": cap}
+
+
+# Opening and rounds. A last line that nobody answered still stands in the others' views.
+
+
+@pytest.mark.parametrize(
+    ("opening", "script", "seen_by_a", "seen_by_b"),
+    [
+        pytest.param(
+            {},
+            ["A1", "B1", "B2", "A2"],
+            ["u:P1", "a:A1", "u:B2", "a:A2"],
+            ["u:P2", "a:B1", "u:A1", "a:B2", "u:A2"],
+            id="Y5-default-shift",
+        ),
+        pytest.param(
+            {"first_speaker": "A"},
+            ["A1", "B1", "A2", "B2"],
+            ["u:P1", "a:A1", "u:B1", "a:A2", "u:B2"],
+            ["u:P2", "a:B1", "u:A2", "a:B2"],
+            id="Y6-shift-owner-a",
+        ),
+        pytest.param(
+            {"first_line": "go"},
+            ["A1", "B1", "B2", "A2"],
+            ["u:P1", "a:A1", "u:B2", "a:A2"],
+            ["u:P2", "a:B1", "u:go", "a:B2", "u:A2"],
+            id="Y7-shift-content",
+        ),
+        pytest.param(
+            {"first_line": "go", "first_speaker": "A"},
+            ["A1", "B1", "A2", "B2"],
+            ["u:P1", "a:A1", "u:go", "a:A2", "u:B2"],
+            ["u:P2", "a:B1", "u:A2", "a:B2"],
+            id="Y7-shift-content-and-owner",
+        ),
+    ],
+)
+async def test_after_opening_answers_the_shift_begins_the_rounds(
+    opening: dict[str, Any], script: list[str], seen_by_a: list[str], seen_by_b: list[str]
+) -> None:
+    """Y3, Y4: cap 1 gives two entries each, since opening answers are not counted."""
+    ran = await scripted(dual(opening={"answers": True, **opening}, end_chat=capped(1)), script)
+    assert ran.seen("A") == seen_by_a
+    assert ran.seen("B") == seen_by_b
+    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+    assert (ran.outcome.rounds, ran.outcome.messages) == (1, 4)
+
+
+async def test_opening_answers_are_given_blindly_and_alone() -> None:
+    """Y4: B answers P2 without having heard P1 or A1."""
+    conversation = dual(opening={"answers": True}, end_chat=capped(1))
+    model = ScriptedChatModel(script=["A1", "B1", "B2", "A2"])
+    await run(conversation, model)
+    asked = [[message["content"] for message in call.prompt[1:]] for call in model.calls]
+    assert asked == [["P1"], ["P2"], ["P2", "B1", "A1"], ["P1", "A1", "B2"]]
+    roles = [[message["role"] for message in call.prompt] for call in model.calls]
+    assert roles[2] == ["system", "user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3])
+async def test_in_one_round_every_speaker_speaks_once(cap: int) -> None:
+    """Y3, Y11, Y20: also with three; nobody is asked anything."""
+    names = ["A", "B", "C"] * cap
+    script = [f"{name} says {number}" for number, name in enumerate(names)]
+    ran = await scripted(dual(3, "ABC", task="P", end_chat=capped(cap)), script)
+    assert ran.said == [f"{name}: {text}" for name, text in zip(names, script, strict=True)]
+    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+    assert (ran.outcome.rounds, ran.outcome.by) == (cap, None)
+    assert ran.outcome.message == ran.log[-1].id
+    assert ran.verdicts == []
+
+
+async def test_a_done_token_in_an_opening_answer_ends_nothing() -> None:
+    """Z4, Y9: opening answers are heard by nobody."""
+    conversation = dual(
+        opening={"answers": True}, end_chat={"max_iterations": 1, "done_token": {"token": "DONE"}}
+    )
+    ran = await scripted(conversation, ["DONE", "B1", "B2", "A2"])
+    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+
+
+# How completed tasks end it.
+
+
+@pytest.mark.parametrize(
+    ("mode", "count", "stoppers", "cap", "script", "said", "reasons"),
+    [
+        pytest.param(
+            MODES[1], 2, "B", 3, ["a1", "b1", NO, "a2", "b2", YES],
+            "a1 b1 a2 b2", ["completed"], id="Y12-stops-at-once",
+        ),
+        pytest.param(
+            MODES[1], 2, "AB", 3, ["a1", YES],
+            "a1", ["completed"], id="Y12-in-mid-round",
+        ),
+        pytest.param(
+            MODES[1], 2, "B", 1, ["a1", "b1", YES],
+            "a1 b1", ["completed", "max_iterations"], id="Y12-on-the-caps-turn",
+        ),
+        pytest.param(
+            MODES[1], 2, "B", 1, ["a1", "b1", NO],
+            "a1 b1", ["max_iterations"], id="Y12-never-complete",
+        ),
+        pytest.param(
+            MODES[2], 2, "B", 3, ["a1", "b1", YES, "a2"],
+            "a1 b1 a2", ["completed"], id="Y13-one-more",
+        ),
+        pytest.param(
+            MODES[2], 3, "A", 3, ["a1", YES, "b1"],
+            "a1 b1", ["completed"], id="Y13-by-the-next-of-three",
+        ),
+        pytest.param(
+            MODES[2], 2, "B", 1, ["a1", "b1", YES, "a2"],
+            "a1 b1 a2", ["completed", "max_iterations"], id="Y13-past-the-cap",
+        ),
+        pytest.param(
+            MODES[3], 3, "B", 3, ["a1", "b1", YES, "c1", "a2", "b2"],
+            "a1 b1 c1 a2 b2", ["completed"], id="Y14-everyone-once-more",
+        ),
+        pytest.param(
+            MODES[3], 3, "ABC", 1, ["a1", NO, "b1", NO, "c1", YES, "a2", "b2", "c2"],
+            "a1 b1 c1 a2 b2 c2", ["completed", "max_iterations"], id="Y14-past-the-cap",
+        ),
+        pytest.param(
+            MODES[4], 2, "AB", 4, ["a1", YES, "b1", NO, "a2", "b2", YES],
+            "a1 b1 a2 b2", ["completed"], id="Y15-a-finished-one-is-not-asked-again",
+        ),
+        pytest.param(
+            MODES[4], 3, "AC", 4, ["a1", NO, "b1", "c1", YES, "a2", YES],
+            "a1 b1 c1 a2", ["completed"], id="Y15-only-stoppers-count",
+        ),
+        pytest.param(
+            MODES[4], 2, "AB", 2, ["a1", YES, "b1", NO, "a2", "b2", NO],
+            "a1 b1 a2 b2", ["max_iterations"], id="Y15-the-cap-applies",
+        ),
+    ],
+)  # fmt: skip
+async def test_completed_tasks_end_it_as_the_mode_says(
+    mode: EndChatMode,
+    count: int,
+    stoppers: str,
+    cap: int,
+    script: list[Line],
+    said: str,
+    reasons: list[str],
+) -> None:
+    ran = await scripted(dual(count, stoppers, task="P", end_chat=capped(cap, mode)), script)
+    assert [message.text for message in speeches(ran.log)] == said.split()
+    assert [line(message).speaker for message in speeches(ran.log)] == [
+        text[0].upper() for text in said.split()
+    ]
+    assert ran.outcome.reasons == tuple(Reason(reason) for reason in reasons)
+    assert ran.outcome.message == speeches(ran.log)[-1].id
+    assert ran.outcome.messages == len(said.split())
+    completed = [verdict.speaker for verdict in ran.verdicts if verdict.complete]
+    assert list(ran.outcome.completed) == completed
+    assert ran.outcome.by == (completed[-1] if reasons[0] == "completed" else None)
+
+
+async def test_a_stopper_is_not_asked_after_its_opening_answer() -> None:
+    """Y9: after each of its turns in the rounds only."""
+    conversation = dual(2, "AB", opening={"answers": True}, end_chat=capped(1, MODES[1]))
+    ran = await scripted(conversation, ["A1", "B1", "B2", NO, "A2", NO])
+    assert [verdict.speaker for verdict in ran.verdicts] == ["B", "A"]
+
+
+# The judge's questions.
+
+
+async def test_a_structured_verdict_takes_one_call_at_its_own_temperature() -> None:
+    """Y9, Z1: speakers at 0.2, the verdict at 0.3."""
+    conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
+    with ScriptedServer(["a1", "b1", YES]) as server:
+        ran = await served(conversation, server)
+    assert [call.body["temperature"] for call in server.calls] == [0.2, 0.2, 0.3]
+    assert [("response_format" in call.body) for call in server.calls] == [False, False, True]
+    asked = [(m["role"], m["content"]) for m in server.calls[2].prompt[1:]]
+    assert asked == [("user", "a1"), ("assistant", "b1"), ("user", prompts.JUDGE_YOURSELF)]
+    assert ran.verdicts == [Verdict(speaker="B", complete=True)]
+    assert ran.outcome.total.calls == 3
+
+
+async def test_the_two_questions_take_two_calls_at_two_temperatures() -> None:
+    """Y9: what is left at the speaker's own temperature, the one word at 0.3."""
+    conversation = dual(
+        2, "B", task="P", end_chat=capped(1, MODES[1]), judge={"form": "two_questions"}
+    )
+    with ScriptedServer(["a1", "b1", "The price.", "No."]) as server:
+        ran = await served(conversation, server)
+    assert [call.body["temperature"] for call in server.calls] == [0.2, 0.2, 0.2, 0.3]
+    assert not any("response_format" in call.body for call in server.calls)
+    last = [(m["role"], m["content"]) for m in server.calls[3].prompt[1:]]
+    assert last == [
+        ("user", "a1"),
+        ("assistant", "b1"),
+        ("user", prompts.WHAT_IS_LEFT),
+        ("assistant", "The price."),
+        ("user", prompts.IS_COMPLETE),
+    ]
+    assert ran.verdicts == [Verdict(speaker="B", complete=False, objectives_left=("The price.",))]
+    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param("I do not know", id="Y9-do-not-know"),
+        pytest.param("None", id="Y9-None"),
+        pytest.param("nothing left", id="Y9-nothing-left"),
+        pytest.param("", id="Y9-blank"),
+    ],
+)
+async def test_a_word_that_is_neither_yes_nor_no_is_not_complete_and_recorded_as_unreadable(
+    answer: str,
+) -> None:
+    conversation = dual(
+        2, "B", task="P", end_chat=capped(1, MODES[1]), judge={"form": "two_questions"}
+    )
+    ran = await scripted(conversation, ["a1", "b1", "The price.", answer])
+    assert [(v.complete, v.readable) for v in ran.verdicts] == [(False, False)]
+    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+    assert ran.log[-1].text == answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param("I am done!", id="Y9-no-json"),
+        pytest.param('{"complete": true}', id="Y9-a-field-missing"),
+        pytest.param('{"objectives_left": [], "complete": "maybe"}', id="Y9-no-boolean"),
+        pytest.param("", id="Y9-blank"),
+    ],
+)
+@pytest.mark.parametrize("http", [False, True], ids=["model", "http"])
+async def test_an_answer_that_does_not_fit_the_schema_is_not_complete_and_recorded(
+    answer: str, http: bool
+) -> None:
+    conversation = dual(2, "B", task="P", keep="B", end_chat=capped(1, MODES[1]))
+    script = ["a1", "b1", answer]
+    if http:
+        with ScriptedServer(script) as server:
+            ran = await served(conversation, server)
+    else:
+        ran = await scripted(conversation, script)
+    assert ran.verdicts == [Verdict(speaker="B", complete=False, readable=False)]
+    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+    assert ran.kinds(Kind.REFLECTION)[0].text == answer
+    assert ran.seen("B") == ["u:a1", "a:b1"]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the client's JSON parser mends a cut-off answer, so half a list is read as all of it",
+)
+async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -> None:
+    """Y9: the rest of the objectives is unknown; with `ScriptedChatModel` it is unreadable."""
+    conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
+    with ScriptedServer(["a1", "b1", '{"complete": true, "objectives_left": ["pri']) as server:
+        ran = await served(conversation, server)
+    assert ran.verdicts == [Verdict(speaker="B", complete=False, readable=False)]
+
+
+@pytest.mark.parametrize(
+    ("form", "answers", "kept"),
+    [
+        pytest.param(
+            "structured",
+            [NO],
+            [f"u:{prompts.JUDGE_YOURSELF}", "a:Still to do: price; place."],
+            id="Y10-structured-some-left",
+        ),
+        pytest.param(
+            "structured",
+            [{"objectives_left": [], "complete": False}],
+            [f"u:{prompts.JUDGE_YOURSELF}", "a:Nothing is left to do."],
+            id="Y10-structured-none-left",
+        ),
+        pytest.param(
+            "two_questions",
+            ["The price.", "no"],
+            [f"u:{prompts.WHAT_IS_LEFT}", "a:The price."],
+            id="Y10-two-questions",
+        ),
+    ],
+)
+async def test_a_reflection_is_kept_in_its_speakers_view_or_vanishes(
+    form: str, answers: list[Line], kept: list[str]
+) -> None:
+    for keep in ("", "A"):
+        conversation = dual(
+            2, "A", task="P", keep=keep, end_chat=capped(2, MODES[1]), judge={"form": form}
+        )
+        script: list[Line] = ["a1", *answers, "b1", "a2", *answers, "b2"]
+        ran = await scripted(conversation, script)
+        begun = f"u:{prompts.BEGIN}"
+        if keep:
+            # Behind the kept answer the next line heard follows as ever.
+            mine = [begun, "a:a1", *kept, "u:b1", "a:a2", *kept, "u:b2"]
+        else:
+            mine = [begun, "a:a1", "u:b1", "a:a2", "u:b2"]
+        assert ran.seen("A") == mine
+        assert ran.seen("B") == ["u:a1", "a:b1", "u:a2", "a:b2"]
+
+
+# Role-play.
+
+USER, HELPER = "Trader", "Coder"
+STEP = "Instruction: do {}\nInput: None"
+DID = "Solution: did {}.\nNext request."
+DONE = prompts.DONE_TOKEN
+
+
+def play(**options: Any) -> Conversation:  # noqa: ANN401
+    return role_play("Build a bot", USER, HELPER, **{"specify_task": False, **options})
+
+
+async def test_a_role_play_goes_to_the_done_token_and_the_assistant_never_answers_it() -> None:
+    """Z3, Z4, Z5: the first instruction is asked for once."""
+    script = [STEP.format(1), DID.format(1), STEP.format(2), DID.format(2), DONE]
+    ran = await scripted(play(), script)
+    assert [message.text for message in ran.log[1:]] == script
+    assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
+    assert (ran.outcome.by, ran.outcome.rounds, ran.outcome.messages) == (USER, 2, 5)
+    assert ran.outcome.message == ran.log[-1].id
+    assert ran.seen(USER)[:2] == [f"u:{prompts.BEGIN_INSTRUCTING}", f"a:{STEP.format(1)}"]
+    assert ran.seen(HELPER)[0] == f"u:{STEP.format(1)}"
+
+
+async def test_the_done_token_counts_alone_on_a_line_of_a_longer_message() -> None:
+    """Z4: and a mere mention of it does not."""
+    mention = f"Instruction: do 2, or I say {DONE}\nInput: None"
+    script = [STEP.format(1), DID.format(1), mention, DID.format(2), f"Thank you.\n{DONE}"]
+    ran = await scripted(play(), script)
+    assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
+    assert ran.kinds(Kind.DRAFT) == []
+
+
+async def test_a_done_token_on_the_first_turn_is_the_whole_conversation() -> None:
+    """Z4: the assistant is never called."""
+    ran = await scripted(play(), [DONE])
+    assert ran.said == [f"{USER}: {DONE}"]
+    assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
+
+
+async def test_the_two_temperatures_are_sent() -> None:
+    """Z1: 1.0 for the task, 0.2 for both agents."""
+    with ScriptedServer(["A bot", STEP.format(1), DID.format(1)]) as server:
+        await served(play(specify_task=True, max_iterations=1), server)
+    assert [call.body["temperature"] for call in server.calls] == [1.0, 0.2, 0.2]
+
+
+async def test_the_two_temperatures_can_be_set() -> None:
+    """Z1: both settable."""
+    conversation = play(specify_task=True, max_iterations=1, task_temperature=0.7, temperature=0.0)
+    with ScriptedServer(["A bot", STEP.format(1), DID.format(1)]) as server:
+        await served(conversation, server)
+    assert [call.body["temperature"] for call in server.calls] == [0.7, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        pytest.param("Let us do 1.", "must begin with 'Instruction:'", id="Z3-no-marks"),
+        pytest.param("Instruction: do 1", "begins with 'Input:'", id="Z3-no-input"),
+        pytest.param(DID.format(1), f"You are {USER}, but you spoke {HELPER}'s", id="Z3-flip"),
+        pytest.param(" \n", "Your message was empty.", id="Z3-blank"),
+    ],
+)
+async def test_a_broken_reply_is_asked_for_once_more_with_the_reason(
+    broken: str, reason: str
+) -> None:
+    model = ScriptedChatModel(script=[broken, STEP.format(1), DID.format(1)])
+    ran = await run(play(max_iterations=1), model)
+    assert ran.said == [f"{USER}: {STEP.format(1)}", f"{HELPER}: {DID.format(1)}"]
+    first, again, then = (call.prompt for call in model.calls)
+    assert reason in again[-1]["content"]
+    assert again[-1]["role"] == "user"
+    shown = [(m["role"], m["content"]) for m in again[: len(first)]]
+    if broken.strip():
+        assert again[: len(first)] == first
+        assert (again[-2]["role"], again[-2]["content"]) == ("assistant", broken)
+    else:
+        assert [role for role, _ in shown] == ["system", "user"]
+        assert first[-1]["content"] in again[-1]["content"]
+    # Nobody hears the draft or the reason: not the other, and not the speaker later on.
+    assert [m["content"] for m in then[1:]] == [STEP.format(1)]
+    drafts = ran.kinds(Kind.DRAFT)
+    assert [message.text for message in drafts] == [broken]
+    assert reason in (line(drafts[0]).problem or "")
+    assert reason not in str(ran.seen(USER))
+    assert ran.outcome.total.calls == 3
+
+
+async def test_a_reply_that_is_still_broken_is_taken_as_it_is_and_marked() -> None:
+    """Z3: asked again once, not more."""
+    ran = await scripted(play(max_iterations=1), ["one", "two", DID.format(1)])
+    assert ran.said[0] == f"{USER}: two"
+    assert "'Instruction:'" in (line(ran.kinds(Kind.SPEECH)[0]).problem or "")
+    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+
+
+async def test_roles_that_stay_flipped_end_it_and_say_who_flipped() -> None:
+    """Z3: once is borne, the second time ends it."""
+    flip = [STEP.format(7), STEP.format(8)]
+    script = [STEP.format(1), *flip, STEP.format(2), *flip]
+    ran = await scripted(play(), script)
+    assert ran.outcome.reasons == (Reason.ROLE_FLIPS,)
+    assert (ran.outcome.by, ran.outcome.rounds) == (HELPER, 2)
+    assert ran.said[-1] == f"{HELPER}: {STEP.format(8)}"
+
+
+async def test_the_task_is_rewritten_before_anyone_speaks() -> None:
+    """Z2: the rewrite is what both are told, and stands in the log, heard by nobody."""
+    model = ScriptedChatModel(script=['"Build a bot that trades tea."', DONE])
+    ran = await run(play(specify_task=True), model)
+    assert ran.task == "Build a bot that trades tea."
+    assert "Build a bot that trades tea." in model.calls[1].prompt[0]["content"]
+    request = model.calls[0].prompt
+    assert [message["role"] for message in request] == ["user"]
+    assert "Build a bot" in request[0]["content"]
+    assert "50 words" in request[0]["content"]
+    assert [line(message).audience for message in ran.kinds(Kind.SPECIFIED_TASK)] == [()]
+    assert ran.seen(HELPER) == [f"u:{DONE}"]
+
+
+async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
+    """Z2: with the number of words it has."""
+    model = ScriptedChatModel(script=["one two three four", "five six", DONE])
+    ran = await run(play(specify_task=True, word_limit=3), model)
+    assert ran.task == "five six"
+    again = [(message["role"], message["content"]) for message in model.calls[1].prompt]
+    assert again[1] == ("assistant", "one two three four")
+    assert again[2] == ("user", prompts.filled(prompts.TASK_TOO_LONG, count=4, limit=3))
+    assert len({message.id for message in ran.log}) == len(ran.log)
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "cut"),
+    [
+        pytest.param("One two. Three four. Five six.", "One two. Three four.", id="Z2-sentence"),
+        pytest.param("One two three four five six", "One two three four five", id="Z2-word"),
+        pytest.param("One two three four five", "One two three four five", id="Z2-just-fits"),
+        pytest.param("Use v1.2 now! And then some more", "Use v1.2 now!", id="Z2-inner-stop"),
+    ],
+)
+async def test_a_rewrite_that_stays_too_long_is_cut_at_a_sentence(rewrite: str, cut: str) -> None:
+    long = "far too many words for any such limit"
+    ran = await scripted(play(specify_task=True, word_limit=5), [long, rewrite, DONE])
+    assert ran.task == cut
+
+
+async def test_without_specification_the_task_is_taken_as_given() -> None:
+    """Z2: switchable off."""
+    model = ScriptedChatModel(script=[DONE])
+    ran = await run(play(specify_task=False), model)
+    assert ran.task == "Build a bot"
+    assert "Build a bot" in model.calls[0].prompt[0]["content"]
+    assert ran.kinds(Kind.SPECIFIED_TASK) == []
+
+
+async def test_a_blank_rewrite_leaves_the_task_as_given() -> None:
+    ran = await scripted(play(specify_task=True), [" ", DONE])
+    assert ran.task == "Build a bot"
