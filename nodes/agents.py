@@ -110,7 +110,10 @@ def prompt_of(moment: Moment, speaker: Speaker, *, small: bool) -> list[BaseMess
     # A blank draft can't be sent, and says nothing that the request does not.
     if draft.text.strip():
         return [*view, AIMessage(draft.text), HumanMessage(request)]
-    return [*view[:-1], HumanMessage(f"{view[-1].text}\n\n{request}")]
+    # Two turns in one role are refused, but a tool's answer must stay behind its call.
+    if isinstance(view[-1], HumanMessage):
+        return [*view[:-1], HumanMessage(f"{view[-1].text}\n\n{request}")]
+    return [*view, HumanMessage(request)]
 
 
 def first_lines(conversation: Conversation) -> list[AnyMessage]:
