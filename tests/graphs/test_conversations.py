@@ -7,6 +7,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
@@ -20,7 +21,13 @@ from duologue.graphs.spec import Conversation, EndChatMode
 from duologue.graphs.state import Input
 from duologue.graphs.viewpoint import viewpoint
 from duologue.nodes import prompts
-from duologue.nodes.scripted import Line, ScriptedChatModel
+from duologue.nodes.scripted import (
+    Line,
+    Reply,
+    ScriptedChatModel,
+    ScriptedToolCall,
+    ScriptExhaustedError,
+)
 from duologue.nodes.scripted_server import ScriptedServer
 
 MODES = list(EndChatMode)
@@ -57,8 +64,10 @@ class Ran:
         return [verdict for verdict in found if verdict is not None]
 
 
-async def run(conversation: Conversation, model: BaseChatModel) -> Ran:
-    graph = build_graph(checkpointer=InMemorySaver(), model=model)
+async def run(
+    conversation: Conversation, model: BaseChatModel, tools: Sequence[BaseTool] = ()
+) -> Ran:
+    graph = build_graph(checkpointer=InMemorySaver(), model=model, tools=tools)
     given = Input(conversation=conversation.model_dump(mode="json"))
     config = RunnableConfig(
         configurable={"thread_id": "t"}, recursion_limit=max_steps(conversation)
@@ -568,3 +577,68 @@ async def test_without_specification_the_task_is_taken_as_given() -> None:
 async def test_a_blank_rewrite_leaves_the_task_as_given() -> None:
     ran = await scripted(play(specify_task=True), [" ", DONE])
     assert ran.task == "Build a bot"
+
+
+# Tools within a turn.
+
+
+@tool
+def price(item: str) -> str:
+    """Gives a price."""
+    return f"{item}: 4"
+
+
+def calling(key: str, args: dict[str, Any] | str) -> Reply:
+    return Reply(tool_calls=(ScriptedToolCall(name="price", args=args, id=key),))
+
+
+def buying() -> Conversation:
+    return Conversation.model_validate(
+        {
+            "task": "Buy tea.",
+            "speakers": [{"name": "A", "tools": ["price"]}, {"name": "B"}],
+            "end_chat": {"max_iterations": 1},
+        }
+    )
+
+
+def shown(model: ScriptedChatModel, number: int) -> list[str]:
+    """One call's prompt behind the system prompt, as roles and texts."""
+    return [f"{message['role']}:{message['content']}" for message in model.calls[number].prompt[1:]]
+
+
+async def test_a_blank_reply_behind_a_tools_answer_leaves_the_answer_in_its_place() -> None:
+    """Z3, Y18: no call reaches a provider without its result."""
+    model = ScriptedChatModel(script=[calling("c1", {"item": "tea"}), "", "Four.", "Fine."])
+    ran = await run(buying(), model, [price])
+    assert shown(model, 2)[:3] == [f"user:{prompts.BEGIN}", "assistant:", "tool:tea: 4"]
+    assert shown(model, 2)[3].startswith("user:Your message was empty.")
+    assert len(shown(model, 2)) == 4
+    assert ran.said == ["A: Four.", "B: Fine."]
+
+
+async def test_arguments_that_are_no_json_come_back_to_be_mended() -> None:
+    """Y19: a call error is text for the model that made it."""
+    script: list[Line] = [calling("c1", "{item"), calling("c2", {"item": "tea"}), "Four.", "Fine."]
+    model = ScriptedChatModel(script=script)
+    ran = await run(buying(), model, [price])
+    called, result = model.calls[1].prompt[-2:]
+    assert [call["id"] for call in called["tool_calls"]] == ["c1"]
+    assert (result["tool_call_id"], result["role"]) == ("c1", "tool")
+    assert "not valid JSON" in result["content"]
+    assert shown(model, 2)[-1] == "tool:tea: 4"
+    assert ran.seen("B") == ["u:Four.", "a:Fine."]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=ScriptExhaustedError,
+    reason="the position knows only the latest event, so a call of tools makes it forget the draft",
+)
+async def test_a_reply_is_asked_for_again_once_even_with_a_call_of_tools_between() -> None:
+    """Z3: once a turn."""
+    script: list[Line] = ["", calling("c1", {"item": "tea"}), "", "Fine."]
+    model = ScriptedChatModel(script=script)
+    ran = await run(buying(), model, [price])
+    assert len(model.calls) == len(script)
+    assert ran.said[1:] == ["B: Fine."]

@@ -5,6 +5,7 @@ The model says what is drawn; the onlooker follows the same draws by the rules a
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -36,7 +37,12 @@ def conversations(draw: st.DrawFn) -> Conversation:
         {
             "task": "Plan.",
             "speakers": [
-                {"name": name, "task": f"{name}'s.", "stops_chat": name in stoppers}
+                {
+                    "name": name,
+                    "task": f"{name}'s.",
+                    "stops_chat": name in stoppers,
+                    "keep_reflection": draw(st.booleans()),
+                }
                 for name in names
             ],
             "opening": {
@@ -65,6 +71,8 @@ class Cast:
     data: st.DataObject
     said: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    turns: dict[str, list[tuple[Prompt, str]]] = field(default_factory=dict)
+    """For each speaker the prompts of its turns, and what it said."""
     pending: str | None = None
     """A reply that the speaker gives when it is asked once more."""
 
@@ -78,7 +86,7 @@ class Cast:
             return "The price."
         if question in (prompts.JUDGE_YOURSELF, prompts.IS_COMPLETE):
             return self._verdict(structured=question == prompts.JUDGE_YOURSELF)
-        return self._reply()
+        return self._reply(prompt)
 
     def _verdict(self, *, structured: bool) -> Line:
         asked = self.table.question
@@ -92,8 +100,10 @@ class Cast:
             return {"objectives_left": [], "complete": read}
         return "yes" if read else "no"
 
-    def _reply(self) -> Line:
+    def _reply(self, prompt: Prompt) -> Line:
         (_, name), *_rest = self.table.agenda
+        if self.pending is None:
+            self.turns.setdefault(name, []).append((prompt, ""))
         other = next(person for person in self.rules.names if person != name)
         if self.pending is not None:
             reply, flip, done = self.pending, self.pending.startswith(other), False
@@ -107,6 +117,7 @@ class Cast:
                 self.pending = reply if turn == "draft" else f"{other}: no {len(self.said)}"
                 return f"{other}: draft"
         self.said.append(f"{name}: {reply}")
+        self.turns[name][-1] = (self.turns[name][-1][0], reply)
         self.table = self.table.after_turn(self.rules, done=done, flip=flip)
         return reply
 
@@ -160,6 +171,13 @@ def test_what_the_graph_does_is_what_the_rules_say(
     assert tuple(outcome["completed"]) == cast.table.complete
     assert outcome["messages"] == len(cast.said)
     assert outcome["message"] == speeches(log)[-1].id
+    for turns in cast.turns.values():
+        for (prompt, reply), (following, _) in pairwise(turns):
+            # What providers keep of a prompt, they can use again.
+            assert following[: len(prompt)] == prompt
+            replied = following[len(prompt)]
+            assert (replied["role"], replied["content"]) == ("assistant", reply)
+            assert len(following) > len(prompt) + 1
     # One model call a step: that is what makes each of them durable.
     assert len(model.calls) == len(nodes) - 1
     assert len(nodes) <= max_steps(conversation)
