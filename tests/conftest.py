@@ -1,13 +1,18 @@
 """Fixtures for all tests."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+import children
 from postgres import server
+
+# Read when LangGraph is first imported, here and in every process that a test starts.
+os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +23,16 @@ def _apart_from_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     # The working folder may hold a .env, the data folder sessions.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def start_child(tmp_path: Path) -> Callable[..., children.Child]:
+    """Start a process that runs a conversation; `children.start` says how."""
+
+    def start(**order: Any) -> children.Child:  # noqa: ANN401
+        return children.start(tmp_path, order)
+
+    return start
 
 
 @pytest.fixture(scope="session")

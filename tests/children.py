@@ -1,0 +1,147 @@
+"""Processes of their own that run conversations, to be killed and resumed. No tests here.
+
+They are forked from a server that has imported the library and run nothing, since importing takes
+longer than a whole scripted conversation. This file is also what such a process executes.
+"""
+
+import json
+import multiprocessing
+import os
+import runpy
+import signal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+# What a run would otherwise import in each process anew; what is missing here is left out.
+_CONTEXT.set_forkserver_preload(
+    [
+        "pytest",
+        "duologue.graphs",
+        "duologue.graphs.store_postgres",
+        "anyio._backends._asyncio",
+        "h2.connection",
+        "httpcore2",
+        "jiter",
+        "langchain_core.tracers.run_collector",
+        "langchain_core.tracers.stdout",
+        "openai.lib.streaming.chat",
+        "openai.pagination",
+        "openai.resources.chat.completions.completions",
+        "truststore",
+    ]
+)
+
+
+class Child:
+    """A process that runs a conversation and tells how it ended."""
+
+    def __init__(self, folder: Path, order: dict[str, Any]) -> None:
+        self._said = folder / f"{uuid4().hex}.json"
+        arguments = {"ORDER": order, "FOLDER": str(folder), "SAID": str(self._said)}
+        self._process = _CONTEXT.Process(
+            target=runpy.run_path, args=(__file__, arguments, "__child__"), daemon=True
+        )
+        self._process.start()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, without a chance to put anything in order."""
+        self._process.kill()
+        self.wait(-signal.SIGKILL)
+
+    def interrupt(self) -> None:
+        """Send what Ctrl-C sends."""
+        os.kill(int(self._process.pid or 0), signal.SIGINT)
+
+    def wait(self, code: int = 0) -> None:
+        """Wait for its end, which must be this one."""
+        self._process.join(60)
+        said = self._said.read_text() if self._said.exists() else ""
+        assert self._process.exitcode == code, f"{self._process.exitcode}, not {code}: {said}"
+        self._process.close()
+
+    def result(self) -> dict[str, Any]:
+        """Wait for its end and give what it said: a result, or an ``error``."""
+        self.wait()
+        said: dict[str, Any] = json.loads(self._said.read_text())
+        return said
+
+
+def start(folder: Path, order: dict[str, Any]) -> Child:
+    """Start a process.
+
+    Args:
+        folder: Where it works.
+        order: ``environment``, ``session``, ``store``, ``durability`` and either ``conversation``,
+            or nothing of that to resume; ``die_at``: the number of the write to the store, from 0,
+            instead of which it kills itself; ``tool``: whether it has the tool ``dig``.
+    """
+    return Child(folder, order)
+
+
+def _run(order: dict[str, Any]) -> dict[str, Any]:
+    from langchain_core.tools import tool
+
+    from duologue.graphs import converse, resume
+
+    @tool
+    def dig(depth: int) -> str:
+        """Dig a hole."""
+        return f"A hole of {depth}."
+
+    if "die_at" in order:
+        _die_at(order["die_at"])
+    options: dict[str, Any] = {"store": order["store"], "tools": [dig] if order.get("tool") else []}
+    if "durability" in order:
+        options["durability"] = order["durability"]
+    conversation = order.get("conversation")
+    if conversation is None:
+        result = resume(order["session"], **options)
+    else:
+        result = converse(conversation, session=order["session"], **options)
+    return {
+        "messages": [message.model_dump(mode="json") for message in result.messages],
+        "outcome": None if result.outcome is None else result.outcome.model_dump(mode="json"),
+        "specified_task": result.specified_task,
+        "writes": _WRITES[0],
+    }
+
+
+_WRITES = [0]
+
+
+def _die_at(number: int) -> None:
+    from duologue.graphs.store_saver import GuardedSaver
+
+    whole = GuardedSaver.whole
+
+    async def counted(saver: GuardedSaver, work: Any) -> Any:  # noqa: ANN401
+        if _WRITES[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        _WRITES[0] += 1
+        return await whole(saver, work)
+
+    # Each write to a store goes through here, the list of sessions' too.
+    GuardedSaver.whole = counted  # type: ignore[method-assign,assignment]
+
+
+def _main(order: dict[str, Any], folder: str, said: str) -> None:
+    # The fork server's environment is that of the test that started it.
+    for name in list(os.environ):
+        if name.startswith(("DUOLOGUE_", "OPENAI_")):
+            del os.environ[name]
+    os.environ.update(order.get("environment", {}), XDG_DATA_HOME=folder)
+    os.chdir(folder)
+    try:
+        found = _run(order)
+    except BaseException as error:
+        found = {"error": f"{type(error).__name__}: {error}"}
+    # Moved into place, so that what is there is whole.
+    part = Path(f"{said}.part")
+    part.write_text(json.dumps(found))
+    part.replace(said)
+
+
+if __name__ == "__child__":
+    _main(globals()["ORDER"], globals()["FOLDER"], globals()["SAID"])
