@@ -11,7 +11,7 @@ import secrets
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
@@ -322,9 +322,11 @@ async def _steps(
         stream_mode=["updates", "custom", "messages"] if tokens else ["updates", "custom"],
         durability=durability or "sync",
     )
-    async for mode, found in stream:
-        for event in _events(mode, found):
-            yield event
+    # Closed here: else a reader who leaves early would have it run on after the store is closed.
+    async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
+        async for mode, found in parts:
+            for event in _events(mode, found):
+                yield event
 
 
 def _events(mode: str, found: Any) -> Iterator[Event]:  # noqa: ANN401

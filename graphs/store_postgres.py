@@ -37,6 +37,7 @@ class _Saver(GuardedSaver, AsyncPostgresSaver):
     def __init__(self, conn: _Connection, url: str) -> None:
         super().__init__(conn)
         self.store_url = url
+        self.writing = set()
 
 
 class PostgresStore(SqlStore):
@@ -56,6 +57,10 @@ class PostgresStore(SqlStore):
         self._schema = schema
         self._saver = _Saver(connection, url)
         self.checkpointer = self._saver
+
+    async def drain(self) -> None:
+        """Await the writes under way."""
+        await self._saver.drain()
 
     async def set_up(self) -> None:
         """Make LangGraph's tables and ours; one process at a time.
@@ -173,5 +178,8 @@ async def open_postgres(target: str) -> AsyncIterator[Store]:
         if found is None or found["s"] is None:
             raise store_failure(url, "no schema of its search_path exists")
         store = PostgresStore(conninfo, url, connection, found["s"])
-        await store.set_up()
-        yield store
+        try:
+            await store.set_up()
+            yield store
+        finally:
+            await settled(store.drain())

@@ -22,14 +22,14 @@ from duologue.graphs.store_base import store_errors
 T = TypeVar("T")
 
 
-async def settled(work: Coroutine[Any, Any, T]) -> T:
+async def settled(work: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
     """Await `work` to its end even when the caller is cancelled meanwhile.
 
     A write cut between its statement and its commit would leave a transaction open, and every
     other process waiting for it.
 
     Args:
-        work: A coroutine that ends soon by itself.
+        work: What ends soon by itself.
 
     Returns:
         What `work` returns.
@@ -56,9 +56,11 @@ class GuardedSaver(BaseCheckpointSaver[str]):
 
     Attributes:
         store_url: The store's address, named in errors.
+        writing: The writes under way.
     """
 
     store_url: str
+    writing: set[asyncio.Task[Any]]
 
     async def whole(self, work: Coroutine[Any, Any, T]) -> T:
         """Await a write to its end, cancelled or not.
@@ -72,7 +74,19 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         Raises:
             StoreError: The database fails.
         """
-        return await settled(self._write(work))
+        task = asyncio.ensure_future(self._write(work))
+        self.writing.add(task)
+        task.add_done_callback(self.writing.discard)
+        return await settled(task)
+
+    async def drain(self) -> None:
+        """Await the writes under way, as must be done before the connection is closed.
+
+        LangGraph does not wait for what it writes of a cancelled step. SQLite keeps the file locked
+        for as long as a connection lives that was closed between a statement and its commit.
+        """
+        while self.writing:
+            await asyncio.wait(self.writing)
 
     async def _write(self, work: Coroutine[Any, Any, T]) -> T:
         with store_errors(self.store_url):

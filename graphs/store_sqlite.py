@@ -37,6 +37,7 @@ class _Saver(GuardedSaver, AsyncSqliteSaver):
     def __init__(self, conn: aiosqlite.Connection, url: str) -> None:
         super().__init__(conn)
         self.store_url = url
+        self.writing = set()
         self._turn = asyncio.Lock()
 
     async def _write(self, work: Coroutine[Any, Any, T]) -> T:
@@ -65,6 +66,10 @@ class SqliteStore(SqlStore):
         self._saver = _Saver(connection, url)
         self.checkpointer = self._saver
         self._locks = path.with_name(f"{path.name}.locks")
+
+    async def drain(self) -> None:
+        """Await the writes under way."""
+        await self._saver.drain()
 
     async def set_up(self) -> None:
         """Make LangGraph's tables and ours; one process at a time.
@@ -177,8 +182,11 @@ async def open_sqlite(path: Path) -> AsyncIterator[Store]:
         with store_errors(url):
             await settled(_opened(connection))
         store = SqliteStore(path, url, connection)
-        await store.set_up()
-        yield store
+        try:
+            await store.set_up()
+            yield store
+        finally:
+            await settled(store.drain())
     finally:
         await settled(connection.close())
 
