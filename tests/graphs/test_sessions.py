@@ -1,0 +1,363 @@
+"""The rules for sessions: what a known one does, who may run it, what is listed and kept."""
+
+import asyncio
+import json
+import re
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import pytest
+
+from duologue.graphs import (
+    Conversation,
+    DuologueError,
+    ModelError,
+    SessionError,
+    SpecError,
+    aconverse,
+    aget_session,
+    alist_sessions,
+    aresume,
+    astream,
+    converse,
+    delete_session,
+    get_session,
+    list_sessions,
+    resume,
+    role_play,
+)
+from duologue.graphs.events import MessageSaid
+from duologue.graphs.store import open_store
+from duologue.nodes.script import Prompt
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.scripted_server import ScriptedServer
+
+GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=2)
+
+
+def speak(prompt: Prompt) -> str:
+    turn = sum(message["role"] == "assistant" for message in prompt)
+    if "You are Owner" in prompt[0]["content"]:
+        return f"Instruction: dig bed {turn}.\nInput: None"
+    return f"Solution: bed {turn} is dug.\nNext request."
+
+
+def model() -> ScriptedChatModel:
+    return ScriptedChatModel(script=speak)
+
+
+def breaks_after(calls: int) -> ScriptedChatModel:
+    """A model that answers so often, and then fails."""
+    made = 0
+
+    def script(prompt: Prompt) -> str:
+        nonlocal made
+        made += 1
+        if made > calls:
+            raise ValueError("broken")
+        return speak(prompt)
+
+    return ScriptedChatModel(script=script)
+
+
+@pytest.fixture(params=["sqlite", "memory", pytest.param("postgresql", marks=pytest.mark.live)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "sqlite":
+            return f"sqlite:///{tmp_path / 'sessions.db'}"
+        case "memory":
+            return f"memory:{tmp_path.name}"
+        case _:
+            return str(request.getfixturevalue("postgres_url"))
+
+
+def half(store: str, session: str = "garden", calls: int = 3) -> None:
+    """Leave a session unfinished after so many calls."""
+    with pytest.raises(ValueError, match="broken"):
+        converse(GARDEN, session=session, store=store, model=breaks_after(calls))
+
+
+def test_an_unfinished_session_of_the_same_conversation_goes_on(store: str) -> None:
+    half(store)
+    assert len(get_session("garden", store=store).speeches) == 3
+    rest = model()
+    result = converse(GARDEN, session="garden", store=store, model=rest)
+    assert len(rest.calls) == 1
+    assert result.messages == converse(GARDEN, store="memory:other", model=model()).messages
+
+
+def test_a_finished_session_gives_its_result_without_a_call(store: str) -> None:
+    first = converse(GARDEN, session="garden", store=store, model=model())
+    again, resumed = model(), model()
+    assert converse(GARDEN, session="garden", store=store, model=again) == first
+    assert resume("garden", store=store, model=resumed) == first
+    assert (again.calls, resumed.calls) == ([], [])
+
+
+@pytest.mark.parametrize("calls", [3, 4])
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"task": "Plan a park"}, "task"),
+        ({"end_chat": GARDEN.end_chat.model_copy(update={"max_iterations": 3})}, "max_iterations"),
+    ],
+)
+def test_another_conversation_is_refused_naming_the_first_field_that_differs(
+    store: str, calls: int, changes: dict[str, Any], field: str
+) -> None:
+    if calls == 4:
+        converse(GARDEN, session="garden", store=store, model=model())
+    else:
+        half(store, calls=calls)
+    before = get_session("garden", store=store)
+    other, asked = GARDEN.model_copy(update=changes), model()
+    with pytest.raises(SessionError, match=rf"'garden'.*\b{field} differs"):
+        converse(other, session="garden", store=store, model=asked)
+    assert asked.calls == []
+    assert get_session("garden", store=store) == before
+
+
+def test_reset_starts_a_session_anew(store: str) -> None:
+    converse(GARDEN, session="garden", store=store, model=model())
+    other = GARDEN.model_copy(update={"task": "Plan a park"})
+    asked = model()
+    result = converse(other, session="garden", store=store, model=asked, reset=True)
+    assert len(asked.calls) == 4
+    assert result.conversation == other
+    assert len(result.speeches) == 4
+
+
+def test_reset_of_a_session_that_is_not_there_just_starts_it(store: str) -> None:
+    assert converse(GARDEN, session="new", store=store, model=model(), reset=True).outcome
+
+
+@pytest.mark.parametrize("session", ["", ".", "..", "a b", "a/b", "ä", "a\n", "x" * 129])
+def test_an_odd_id_is_refused_before_a_model_is_asked(session: str, store: str) -> None:
+    asked = model()
+    with pytest.raises(SessionError, match=re.escape(repr(session))):
+        converse(GARDEN, session=session, store=store, model=asked)
+    assert asked.calls == []
+
+
+@pytest.mark.parametrize("session", ["-", "...", "A.b_c-1", "x" * 128])
+def test_any_id_of_the_allowed_signs_works(session: str, store: str) -> None:
+    assert converse(GARDEN, session=session, store=store, model=model()).session == session
+
+
+def test_an_unknown_session_is_one_clear_error(store: str) -> None:
+    for act in (resume, get_session, delete_session):
+        with pytest.raises(SessionError, match="no session 'nobody'"):
+            act("nobody", store=store)
+
+
+def test_without_an_id_a_readable_one_is_made_up(store: str) -> None:
+    first = converse(GARDEN, store=store, model=model()).session
+    second = converse(GARDEN, store=store, model=model()).session
+    assert re.fullmatch(r"plan-a-garden-[0-9a-f]{6}", first)
+    assert first != second
+
+
+class Gate:
+    """A model's first answer, held until it is opened."""
+
+    def __init__(self) -> None:
+        self.asked, self.opened = threading.Event(), threading.Event()
+
+    def script(self, prompt: Prompt) -> str:
+        self.asked.set()
+        assert self.opened.wait(60)
+        return speak(prompt)
+
+
+async def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store: str) -> None:
+    gate = Gate()
+
+    def first() -> None:
+        converse(GARDEN, session="garden", store=store, model=Slow(script=gate.script))
+
+    running = asyncio.create_task(asyncio.to_thread(first))
+    await asyncio.to_thread(gate.asked.wait, 60)
+    asked = model()
+    try:
+        with pytest.raises(SessionError, match="'garden' is busy"):
+            await aconverse(GARDEN, session="garden", store=store, model=asked)
+        with pytest.raises(SessionError, match="'garden' is busy"):
+            await aresume("garden", store=store, model=asked)
+        async with open_store(store) as opened:
+            with pytest.raises(SessionError, match="'garden' is busy"):
+                await opened.delete("garden")
+        assert asked.calls == []
+        # Looking is allowed meanwhile.
+        assert [row.status for row in await alist_sessions(store=store)] == ["unfinished"]
+        assert (await aget_session("garden", store=store)).outcome is None
+    finally:
+        gate.opened.set()
+        await running
+    assert (await aresume("garden", store=store, model=asked)).outcome is not None
+
+
+class Slow(ScriptedChatModel):
+    """A scripted model whose script may wait without holding up the event loop."""
+
+    async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return await asyncio.to_thread(self.invoke, *args, **kwargs)
+
+
+@pytest.mark.live
+def test_a_session_that_another_process_runs_is_busy(
+    start_child: Callable[..., Any], tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    with ScriptedServer(speak, hold=[1]) as server:
+        child = start_child(
+            environment={"OPENAI_BASE_URL": server.url, "DUOLOGUE_MODEL": "scripted"},
+            conversation=GARDEN.model_dump(mode="json"),
+            session="garden",
+            store=store,
+        )
+        server.wait_for(2, timeout=60)
+        asked = model()
+        with pytest.raises(SessionError, match="'garden' is busy"):
+            resume("garden", store=store, model=asked)
+        server.release()
+        child.result()
+    assert resume("garden", store=store, model=asked).outcome is not None
+    assert asked.calls == []
+
+
+async def test_two_sessions_at_once_do_not_see_each_other(store: str) -> None:
+    park = role_play("Plan a park", "Owner", "Gardener", specify_task=False, max_iterations=4)
+    asked, other = model(), model()
+    garden, parked = await asyncio.gather(
+        aconverse(GARDEN, session="garden", store=store, model=asked),
+        aconverse(park, session="park", store=store, model=other),
+    )
+    assert (len(garden.speeches), len(parked.speeches)) == (4, 8)
+    assert not any("park" in str(call.prompt) for call in asked.calls)
+    assert not any("garden" in str(call.prompt) for call in other.calls)
+    assert garden.messages == (await aget_session("garden", store=store)).messages
+    assert parked.messages == (await aget_session("park", store=store)).messages
+
+
+def test_sessions_are_listed_newest_first_and_gone_when_deleted(store: str) -> None:
+    converse(GARDEN, session="one", store=store, model=model())
+    half(store, session="two")
+    rows = [(row.session, row.title, row.status, row.reason) for row in list_sessions(store=store)]
+    assert rows == [
+        ("two", "Plan a garden", "unfinished", None),
+        ("one", "Plan a garden", "finished", "max_iterations"),
+    ]
+    delete_session("one", store=store)
+    assert [row.session for row in list_sessions(store=store)] == ["two"]
+    assert len(get_session("two", store=store).speeches) == 3
+    # Nothing of it is left to go on with.
+    assert len(converse(GARDEN, session="one", store=store, model=model()).speeches) == 4
+
+
+async def test_a_session_listed_but_never_begun_begins(store: str) -> None:
+    async with open_store(store) as opened:
+        spec = GARDEN.model_dump_json(exclude_defaults=True)
+        await opened.add("garden", title="Plan a garden", spec=spec)
+    assert (await aget_session("garden", store=store)).messages == []
+    asked = model()
+    assert (await aresume("garden", store=store, model=asked)).outcome is not None
+    assert len(asked.calls) == 4
+
+
+async def test_a_session_of_a_newer_release_is_refused_and_kept(store: str) -> None:
+    async with open_store(store) as opened:
+        spec = json.dumps(GARDEN.model_dump(mode="json") | {"version": 99, "mood": "good"})
+        await opened.add("garden", title="Plan a garden", spec=spec)
+    for act in (aresume, aget_session):
+        with pytest.raises(SpecError, match=r"session 'garden': version: 99 is newer .* upgrade"):
+            await act("garden", store=store)
+    assert [row.session for row in await alist_sessions(store=store)] == ["garden"]
+
+
+async def test_a_failed_model_leaves_a_session_to_resume(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedServer(lambda _: ValueError("broken")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with pytest.raises(ModelError, match="broken"):
+            await aconverse(GARDEN, session="garden", store=store)
+    assert (await aresume("garden", store=store, model=model())).outcome is not None
+
+
+async def test_a_missing_model_leaves_no_session_behind(store: str) -> None:
+    with pytest.raises(DuologueError):
+        await aconverse(GARDEN, session="garden", store=store, model="nobody")
+    assert await alist_sessions(store=store) == []
+
+
+async def test_a_reader_who_leaves_early_can_come_back(store: str) -> None:
+    events = astream(GARDEN, session="garden", store=store, model=model())
+    async for event in events:
+        if isinstance(event, MessageSaid):
+            break
+    await events.aclose()
+    rest = model()
+    result = await aresume("garden", store=store, model=rest)
+    assert len(result.speeches) == 4
+    assert len(rest.calls) in (2, 3)
+
+
+async def test_the_sync_functions_work_inside_a_running_event_loop(store: str) -> None:
+    result = converse(GARDEN, session="garden", store=store, model=model())
+    assert get_session("garden", store=store) == result
+
+
+async def test_the_sync_functions_work_from_several_threads(store: str) -> None:
+    def one(number: int) -> int:
+        session = f"garden{number}"
+        return len(converse(GARDEN, session=session, store=store, model=model()).speeches)
+
+    assert await asyncio.gather(*(asyncio.to_thread(one, n) for n in range(4))) == [4] * 4
+    assert len(list_sessions(store=store)) == 4
+
+
+async def test_a_write_under_way_when_the_store_is_closed_locks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As LangGraph leaves one behind when a step is cancelled."""
+    path = tmp_path / "sessions.db"
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "c"}}
+    commit = aiosqlite.Connection.commit
+    begun = asyncio.Event()
+
+    async def late(connection: aiosqlite.Connection) -> None:
+        begun.set()
+        await asyncio.sleep(0.05)
+        await commit(connection)
+
+    async with open_store(path) as store:
+        monkeypatch.setattr(aiosqlite.Connection, "commit", late)
+        writing = asyncio.create_task(store.checkpointer.aput_writes(config, [("a", 1)], "task"))
+        await begun.wait()
+    connection = sqlite3.connect(path, timeout=0)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    finally:
+        connection.close()
+    await writing
+
+
+def test_the_file_grows_in_proportion_to_the_conversation(tmp_path: Path) -> None:
+    sizes = []
+    for rounds in (50, 100):
+        path = tmp_path / f"{rounds}.db"
+        long = role_play("Plan", "Owner", "Gardener", specify_task=False, max_iterations=rounds)
+        result = converse(long, session="long", store=path, model=model())
+        assert len(result.speeches) == 2 * rounds
+        sizes.append(sum(one.stat().st_size for one in (path, *tmp_path.glob(f"{rounds}.db-*"))))
+    assert sizes[1] < 3 * sizes[0]
+
+
+def test_a_conversation_is_stored_as_it_was_given(store: str) -> None:
+    converse(GARDEN, session="garden", store=store, model=model())
+    row = list_sessions(store=store)[0]
+    assert Conversation.model_validate_json(row.spec) == GARDEN
