@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Annotated, Any, Required, cast
+from typing import Annotated, Any, Required, cast, get_args
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
@@ -114,7 +114,10 @@ def form_input(form: type[Form]) -> type[Input]:
             fields[name] = Required[Annotated[info.annotation, Field(description=info.description)]]
         else:
             fields[name] = Annotated[info.annotation, described]
-    fields["conversation"] = Kept
+    whole = Field(description="A whole conversation, instead of the other fields.")
+    # The channel stays last, where LangGraph looks for it.
+    kept, channel = get_args(Kept)
+    fields["conversation"] = Annotated[kept, whole, channel]
     return _typed_dict(f"{form.__name__}Input", fields)
 
 
