@@ -1,0 +1,107 @@
+"""A real dev server against a scripted model server, for all tests that drive it."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tenacity import Retrying, stop_after_delay, wait_fixed
+
+from duologue.nodes.script import Prompt
+from duologue.nodes.scripted_server import ScriptedServer
+
+ROOT = Path(__file__).parents[2]
+
+
+def speak(prompt: Prompt) -> str:
+    """Play a role-play of any task by nothing but the prompt; the user ends it after two turns."""
+    turn = sum(message["role"] == "assistant" for message in prompt)
+    if len(prompt) == 1:
+        return "A better task."
+    if "Solution:" in prompt[0]["content"]:
+        return f"Solution: step {turn} is done.\nNext request."
+    if turn == 2 and "for ever" not in prompt[0]["content"]:
+        return "<CAMEL_TASK_DONE>"
+    return f"Instruction: do step {turn}.\nInput: None"
+
+
+@pytest.fixture(scope="session")
+def model_server() -> Iterator[ScriptedServer]:
+    """The model server that the dev server's graphs ask."""
+    with ScriptedServer(speak) as server:
+        yield server
+
+
+class DevServer:
+    """Where the dev server is, and what it has written so far."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        self.url = url
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+
+@pytest.fixture(scope="session")
+def dev_server(
+    model_server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DevServer]:
+    """A dev server of this project: offline, and without a file left behind."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # Its state folder is made where it runs: elsewhere, so that no earlier one is read or changed.
+    folder = tmp_path_factory.mktemp("dev")
+    log = folder / "log.txt"
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DUOLOGUE_", "OPENAI_", "LANGSMITH_", "LANGCHAIN_"))
+    }
+    environment = kept | {
+        "DUOLOGUE_MODEL": "scripted",
+        "LANGGRAPH_CLI_NO_ANALYTICS": "1",
+        "LANGGRAPH_NO_VERSION_CHECK": "true",
+        "LANGGRAPH_STRICT_MSGPACK": "true",
+        "LANGSMITH_TRACING": "false",
+        "OPENAI_BASE_URL": model_server.url,
+    }
+    program = Path(sys.executable).with_name("langgraph")
+    command = [str(program), "dev", "--config", str(ROOT / "langgraph.json"), "--no-browser"]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [*command, "--no-reload", "--port", str(port)],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    server = DevServer(f"http://127.0.0.1:{port}", log)
+    try:
+        for attempt in Retrying(wait=wait_fixed(0.2), stop=stop_after_delay(90), reraise=True):
+            with attempt:
+                assert process.poll() is None, server.log
+                httpx.get(f"{server.url}/ok").raise_for_status()
+        yield server
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture(autouse=True)
+def show_log_on_failure(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Print what the dev server wrote during a test that used it; pytest shows it on failure."""
+    server: DevServer | None = None
+    if "dev_server" in request.fixturenames:
+        server = request.getfixturevalue("dev_server")
+    before = len(server.log) if server else 0
+    yield
+    if server:
+        sys.stdout.write(server.log[before:])

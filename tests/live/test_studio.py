@@ -1,0 +1,137 @@
+"""The real dev server, offline, driven as Studio drives it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
+
+from duologue.graphs import role_play
+from duologue.nodes.scripted_server import ScriptedServer
+
+pytestmark = pytest.mark.live
+
+FORM = {"task": "Plan a garden", "user_role": "Owner", "assistant_role": "Gardener"}
+
+
+@pytest.fixture
+async def client(dev_server: Any) -> AsyncIterator[LangGraphClient]:  # noqa: ANN401
+    async with get_client(url=dev_server.url) as found:
+        yield found
+    # Calls that block in a coroutine are errors there.
+    assert "Blocking" not in dev_server.log
+
+
+async def thread(client: LangGraphClient) -> str:
+    return str((await client.threads.create())["thread_id"])
+
+
+async def run(client: LangGraphClient, on: str, given: Any) -> dict[str, Any]:  # noqa: ANN401
+    found = await client.runs.wait(on, "role_play", input=given, raise_error=False)
+    assert isinstance(found, dict)
+    return found
+
+
+async def test_the_form_needs_only_the_task_and_the_roles(client: LangGraphClient) -> None:
+    (assistant,) = await client.assistants.search(graph_id="role_play")
+    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
+    assert schema is not None
+    assert sorted(schema["required"]) == ["assistant_role", "task", "user_role"]
+    assert {"mode", "max_iterations", "word_limit"} < set(schema["properties"])
+    for name, field in schema["properties"].items():
+        assert field.get("description"), name
+
+
+async def test_a_run_ends_with_an_outcome_and_is_not_run_twice(
+    client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    before = len(model_server.calls)
+    on = await thread(client)
+    first = await run(client, on, FORM)
+    assert first["outcome"]["reasons"] == ["done_token"]
+    assert first["outcome"]["messages"] == 5
+    assert first["specified_task"] == "A better task."
+    assert len(model_server.calls) - before == 6
+    again = await run(client, on, FORM)
+    # A run that adds nothing gets the thread's whole state from the server.
+    assert {name: again[name] for name in first} == first
+    assert len(model_server.calls) - before == 6
+
+
+async def test_a_whole_conversation_is_taken_too(client: LangGraphClient) -> None:
+    spec = role_play(**FORM, specify_task=False, max_iterations=1).model_dump(mode="json")
+    found = await run(client, await thread(client), {"conversation": spec})
+    assert found["outcome"]["reasons"] == ["max_iterations"]
+
+
+async def test_messages_and_updates_are_streamed(client: LangGraphClient) -> None:
+    kinds: dict[str, list[Any]] = {}
+    async for part in client.runs.stream(
+        await thread(client), "role_play", input=FORM, stream_mode=["messages-tuple", "updates"]
+    ):
+        kinds.setdefault(part.event, []).append(part.data)
+    assert "error" not in kinds
+    nodes = [name for update in kinds["updates"] for name in update]
+    assert nodes == ["task_specification", *["user_agent", "assistant_agent"] * 2, "user_agent"]
+    told = "".join(
+        chunk["content"]
+        for chunk, metadata in kinds["messages"]
+        if metadata.get("purpose") == "speech" and metadata["speaker"] == "Gardener"
+    )
+    assert "step 0 is done." in told
+
+
+async def test_another_task_on_a_thread_is_refused_naming_the_field(
+    client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    on = await thread(client)
+    await run(client, on, FORM)
+    before = len(model_server.calls)
+    found = await run(client, on, FORM | {"task": "Plan a park"})
+    assert "task differs" in found["__error__"]["message"]
+    assert len(model_server.calls) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"task": ""}, "task: must not be empty"),
+        ({"task": None}, "task: is missing"),
+        ({"user_role": "Gardener"}, "two speakers are called 'Gardener'"),
+        ({"max_iterations": 0}, "max_iterations"),
+        ({"mode": "never"}, "mode"),
+    ],
+)
+async def test_bad_input_is_one_error_that_names_the_field(
+    change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    before = len(model_server.calls)
+    found = await run(client, await thread(client), FORM | change)
+    assert words in found["__error__"]["message"]
+    assert len(model_server.calls) == before
+
+
+async def test_a_conversation_of_many_steps_reaches_its_end(client: LangGraphClient) -> None:
+    given = FORM | {"task": "Go on for ever", "specify_task": False, "max_iterations": 20}
+    found = await run(client, await thread(client), given)
+    assert found["outcome"]["reasons"] == ["max_iterations"]
+    assert found["outcome"]["messages"] == 40
+
+
+async def test_a_cancelled_run_goes_on_without_repeating_an_answered_call(
+    client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    reference = await run(client, await thread(client), FORM)
+    asked = [call.body for call in model_server.calls[-6:]]
+    before = len(model_server.calls)
+    on = await thread(client)
+    model_server.hold(before + 3)
+    started = await client.runs.create(on, "role_play", input=FORM)
+    await asyncio.to_thread(model_server.wait_for, before + 4, 30)
+    await client.runs.cancel(on, started["run_id"], wait=True)
+    model_server.release()
+    assert await run(client, on, FORM) == reference
+    found = [call.body for call in model_server.calls[before:]]
+    assert found == asked[:4] + asked[3:]
