@@ -86,6 +86,8 @@ class Position(Data):
     """How often each speaker spoke another's part, even when asked again."""
     tool_rounds: NonNegativeInt = 0
     """Rounds of tool calls in this turn."""
+    asked_again: bool = False
+    """Whether a reply of this turn was rejected already; it is asked for again once."""
 
     def rounds(self, conversation: Conversation) -> int:
         """How many rounds are complete."""
@@ -227,6 +229,7 @@ def spoke(
             "said_done": said_done and heard,
             "role_flips": flips,
             "tool_rounds": 0,
+            "asked_again": False,
         }
     )
 
@@ -249,6 +252,7 @@ def paused(conversation: Conversation, position: Position, event: Event) -> Posi
             "stage": turn.stage,
             "speaker": turn.speaker,
             "tool_rounds": position.tool_rounds + (event is Event.RETURNED),
+            "asked_again": position.asked_again or event is Event.REJECTED,
         }
     )
 
@@ -291,8 +295,8 @@ def judged(conversation: Conversation, position: Position, *, complete: bool) ->
 def max_steps(conversation: Conversation) -> int:
     """Bound the number of graph steps that a conversation can take.
 
-    Each turn is at most a first reply and a repaired one for each round of tools and for the
-    answer after them, each round's run of the tools, and the judge's two questions.
+    Each turn is at most a call and a run of tools for each of its rounds, a reply, one more where
+    that is rejected, and the judge's two questions.
 
     Returns:
         The bound, in LangGraph's steps.
@@ -300,5 +304,5 @@ def max_steps(conversation: Conversation) -> int:
     speakers = len(conversation.speakers)
     opening = speakers if conversation.opening.answers else 0
     turns = opening + speakers * (conversation.end_chat.max_iterations + 1)
-    per_turn = 3 * (conversation.max_tool_rounds + 1) + 2
+    per_turn = 2 * conversation.max_tool_rounds + 2 + 2
     return 2 + turns * per_turn

@@ -60,7 +60,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         return moment.step(paused(conversation, position, Event.CALLED), [called], usage)
 
     problem = find_problem(conversation, speaker, answer.text, moment.log)
-    if problem is not None and position.event is not Event.REJECTED:
+    if problem is not None and not position.asked_again:
         about = Line(kind=Kind.DRAFT, speaker=speaker.name, audience=NOBODY, problem=problem.text)
         draft = said(number, answer.text, about)
         return moment.step(paused(conversation, position, Event.REJECTED), [draft], usage)

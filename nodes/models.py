@@ -5,6 +5,7 @@ The model that needs no key lives in `duologue.nodes.embedded`.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -177,10 +178,15 @@ class Model:
         except _UNREADABLE as error:
             return AIMessage(str(error)), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
+        raw: AIMessage = found["raw"]
         try:
-            return found["raw"], schema.model_validate(found["parsed"])
+            if not raw.text:
+                # Some models answer by a call of a tool, which LangChain has read.
+                return raw, schema.model_validate(found["parsed"])
+            # LangChain mends JSON that is cut off; half an answer must not count as a whole one.
+            return raw, schema.model_validate_json(_unfenced(raw.text))
         except ValidationError:
-            return found["raw"], None
+            return raw, None
 
     async def _asked(
         self,
@@ -207,6 +213,12 @@ class Model:
             # LangChain's reading of an answer, such as tool arguments that are no object.
             raise ModelError(f"{self.label} answered with what is no message: {error}") from error
         raise AssertionError("the last attempt returns or raises")
+
+
+def _unfenced(text: str) -> str:
+    """Take the Markdown fence away that models like to put around JSON."""
+    fenced = re.fullmatch(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", text, re.DOTALL)
+    return fenced[1] if fenced else text
 
 
 def _broke_off(error: BaseException) -> bool:
@@ -269,6 +281,8 @@ class Models:
     named: Mapping[str, BaseChatModel] = field(default_factory=dict)
     settings: Settings | None = None
     _told: set[str | None] = field(default_factory=set)
+    _first: str | None = None
+    """The first model that the server lists, once it has been asked."""
 
     async def get(self, name: str | None, notify: Notify) -> Model:
         """Give the model of this name, started if need be.
@@ -304,9 +318,9 @@ class Models:
                 self._told.add(name)
                 notify(TINY if name in (None, EMBEDDED) else f"Loading {name}.")
             return await asyncio.to_thread(_embedded, name, loop, settings, notify)
-        if name is None:
-            name = await asyncio.to_thread(_first_listed, settings)
-        return await asyncio.to_thread(_remote, name, loop, settings)
+        if name is None and self._first is None:
+            self._first = await asyncio.to_thread(_first_listed, settings)
+        return await asyncio.to_thread(_remote, name or str(self._first), loop, settings)
 
     async def prepare(self, conversation: Conversation, notify: Notify) -> None:
         """Find every model that a conversation needs, so that what is missing shows first.

@@ -26,7 +26,6 @@ from duologue.nodes.scripted import (
     Reply,
     ScriptedChatModel,
     ScriptedToolCall,
-    ScriptExhaustedError,
 )
 from duologue.nodes.scripted_server import ScriptedServer
 
@@ -364,10 +363,6 @@ async def test_an_answer_that_does_not_fit_the_schema_is_not_complete_and_record
     assert ran.seen("B") == ["u:a1", "a:b1"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the client's JSON parser mends a cut-off answer, so half a list is read as all of it",
-)
 async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -> None:
     """Y9: the rest of the objectives is unknown; with `ScriptedChatModel` it is unreadable."""
     conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
@@ -630,11 +625,6 @@ async def test_arguments_that_are_no_json_come_back_to_be_mended() -> None:
     assert ran.seen("B") == ["u:Four.", "a:Fine."]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=ScriptExhaustedError,
-    reason="the position knows only the latest event, so a call of tools makes it forget the draft",
-)
 async def test_a_reply_is_asked_for_again_once_even_with_a_call_of_tools_between() -> None:
     """Z3: once a turn."""
     script: list[Line] = ["", calling("c1", {"item": "tea"}), "", "Fine."]

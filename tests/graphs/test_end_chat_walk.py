@@ -124,8 +124,8 @@ class Walk:
         for done, flip in choices:
             after = spoke(self.conversation, position, said_done=done, flipped_role=flip)
             found.append(self._from(after, table.after_turn(self.rules, done=done, flip=flip)))
-        # At worst every call of tools comes after a draft, and so does the last answer.
-        worst = 3 * self.conversation.max_tool_rounds + 2
+        # At worst every round of tools is used, and one reply of the turn is rejected.
+        worst = 2 * self.conversation.max_tool_rounds + 2
         return sum(paths for paths, _ in found), worst + max(steps for _, steps in found)
 
 
