@@ -5,6 +5,7 @@ synchronous functions work where a loop is already running, as in a notebook.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from functools import cache
@@ -22,6 +23,11 @@ def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="duologue", daemon=True).start()
     return loop
+
+
+# A child that is forked has the loop, but not the thread that runs it.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_loop.cache_clear)
 
 
 def _is_here() -> bool:

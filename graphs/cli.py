@@ -267,4 +267,8 @@ def main() -> None:
         # What a terminal's encoding lacks must not end a conversation.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    app(prog_name="duologue")
+    try:
+        app(prog_name="duologue")
+    except KeyboardInterrupt:
+        # While the libraries are still being loaded there is nothing to put in order.
+        sys.exit(130)

@@ -18,7 +18,7 @@ from duologue.graphs.events import SessionStarted
 from duologue.graphs.settings import load_settings
 from duologue.graphs.store import open_store
 from duologue.graphs.terminal import JsonLines, Transcript, View, plain, stderr, stdout
-from duologue.nodes.models import close_clients
+from duologue.nodes.clients import close_clients
 
 _PATIENCE = 3  # signals: the first asks to stop, and `uv run` and the like may send it twice
 

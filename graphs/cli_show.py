@@ -27,7 +27,8 @@ from duologue.graphs.terminal import (
     stdout,
 )
 from duologue.nodes import embedded
-from duologue.nodes.models import EMBEDDED, NO_MODEL, OPENAI_MODEL, listed
+from duologue.nodes.clients import address_of, close_clients, listed
+from duologue.nodes.models import EMBEDDED, NO_MODEL, OPENAI_MODEL
 
 _TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
 
@@ -161,12 +162,19 @@ def show_models() -> None:
         plain(out, f"  {EMBEDDED}  ({weights.stem}, tiny: it shows how things work)")
     names: list[str] = []
     if _has_server(settings):
-        plain(out, f"At {one_line(settings.base_url or 'OpenAI')}:", "bold")
-        names = listed(settings)
+        plain(out, f"At {one_line(address_of(settings))}:", "bold")
+        names = asyncio.run(_listed(settings))
         for name in names:
             plain(out, f"  {one_line(name)}")
     plain(out, "Speaks where none is named:", "bold")
     plain(out, f"  {one_line(_default(settings, names, is_local=weights is not None))}")
+
+
+async def _listed(settings: Settings) -> list[str]:
+    try:
+        return await listed(settings)
+    finally:
+        await close_clients()
 
 
 def _has_server(settings: Settings) -> bool:

@@ -218,12 +218,11 @@ async def _run(
                 resumed=row is not None,
             )
             yield started
-            if row is not None and row.status == "finished":
-                graph = build_graph(checkpointer=store.checkpointer)
-                result = await _read(session, conversation, graph)
-                for event in _replayed(result):
+            finished = await _stored(store, row, conversation)
+            if finished is not None:
+                for event in _replayed(finished):
                     yield event
-                yield result
+                yield finished
                 return
             Tools(tools).check(conversation)
             async for event in _prepared(models, conversation):
@@ -357,6 +356,17 @@ async def _finished(store: Store, session: str, conversation: Conversation, grap
     if result.outcome is not None:
         await store.finish(session, result.outcome.reason.value)
     return result
+
+
+async def _stored(
+    store: Store, row: SessionRow | None, conversation: Conversation
+) -> Result | None:
+    """Read a session that is finished. None: it is not, or a deletion was killed half-way."""
+    if row is None or row.status != "finished":
+        return None
+    graph = build_graph(checkpointer=store.checkpointer)
+    result = await _read(row.session, conversation, graph)
+    return None if result.outcome is None else result
 
 
 async def _read(session: str, conversation: Conversation, graph: Graph) -> Result:

@@ -14,6 +14,7 @@ from duologue.graphs.spec import (
     DoneToken,
     EndChatMode,
     Form,
+    Mark,
     Marks,
     Name,
     Opening,
@@ -49,7 +50,7 @@ class RolePlay(Form):
     whether the task is complete."""
     max_iterations: PositiveInt = 5
     """The cap, in rounds."""
-    done_token: Text = prompts.DONE_TOKEN
+    done_token: Mark = prompts.DONE_TOKEN
     """The word with which the user ends it."""
     task_temperature: Temperature = None
     """The temperature of the task's rewriting. None: 1.0."""

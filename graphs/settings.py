@@ -1,6 +1,7 @@
 """Settings from the environment and a ``.env`` file. What a conversation says itself wins."""
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +21,21 @@ from duologue.graphs.validation import explained
 def _address(text: str) -> str:
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
+    try:
+        parts = urlsplit(text)
+        sound = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        sound = False
+    if not sound or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be an address such as http://localhost:8000/v1")
     return text
+
+
+def _key(key: SecretStr) -> SecretStr:
+    text = key.get_secret_value().strip()
+    if not text.isascii() or not text.isprintable():
+        raise ValueError("must be printable ASCII")
+    return SecretStr(text)
 
 
 class Settings(BaseSettings):
@@ -40,7 +55,7 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    api_key: SecretStr | None = Field(
+    api_key: Annotated[SecretStr, AfterValidator(_key)] | None = Field(
         default=None, validation_alias=AliasChoices("DUOLOGUE_API_KEY", "OPENAI_API_KEY")
     )
     """The key of the model server."""
@@ -54,7 +69,7 @@ class Settings(BaseSettings):
     store: str | None = None
     """Where sessions are kept: a path or an URL. None: one file in the user's data folder."""
     timeout: PositiveFloat = 120.0
-    """How long one model call may take, in seconds."""
+    """How long a try of a model call waits for the server to go on, in seconds."""
     max_retries: NonNegativeInt = 4
     """How often a call is tried again when the server is busy, fails or can't be reached."""
 

@@ -190,7 +190,7 @@ class EndChatMode(StrEnum):
 class DoneToken(Data):
     """A word that ends the conversation when it is said alone (CAMEL's done token)."""
 
-    token: Text
+    token: Mark
     """It counts only when it is the message, or stands alone on a line of it."""
     by: Name | None = None
     """The speaker who may say it. None: any."""

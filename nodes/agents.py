@@ -4,13 +4,13 @@ One turn is: viewpoint, model, check of the reply, log. Each model call is a ste
 its own, so that nothing answered and recorded is asked for again after a kill.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
 from duologue.graphs.end_chat import Decision, Event, Stage, decide, paused, spoke
-from duologue.graphs.log import NOBODY, Kind, Line, line, said
+from duologue.graphs.log import NOBODY, Kind, Line, line, message_id, said
 from duologue.graphs.spec import SPEAKER_TEMPERATURE, Conversation, Speaker
 from duologue.graphs.state import State
 from duologue.graphs.viewpoint import viewpoint
@@ -50,12 +50,13 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     audience = (speaker.name,) if turn.stage is Stage.OPENING else None
 
     if may_call and (answer.tool_calls or answer.invalid_tool_calls):
+        ids = fresh_ids(answer, moment.log)
         called = said(
             number,
             answer.text,
             Line(kind=Kind.TOOL_CALLS, speaker=speaker.name, audience=audience),
-            tool_calls=answer.tool_calls,
-            invalid_tool_calls=answer.invalid_tool_calls,
+            tool_calls=[{**call, "id": next(ids)} for call in answer.tool_calls],
+            invalid_tool_calls=[{**call, "id": next(ids)} for call in answer.invalid_tool_calls],
         )
         return moment.step(paused(conversation, position, Event.CALLED), [called], usage)
 
@@ -83,6 +84,31 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     if turn.stage is Stage.OPENING and following.stage is Stage.ROUNDS:
         lines.append(_shift(conversation, following, [*moment.log, spoken]))
     return moment.step(after, lines, usage)
+
+
+def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
+    """Give each call of an answer an id that no other call of the log has.
+
+    Some servers send none, or begin anew at each turn, and results are found by these ids.
+
+    Args:
+        answer: What the model answered.
+        log: What was said before.
+
+    Yields:
+        The ids, those of calls with broken arguments last: the given one where it is new.
+    """
+    seen = {
+        call["id"]
+        for message in log
+        if isinstance(message, AIMessage)
+        for call in (*message.tool_calls, *message.invalid_tool_calls)
+    }
+    for place, call in enumerate((*answer.tool_calls, *answer.invalid_tool_calls)):
+        given = call["id"]
+        call_id = given if given and given not in seen else f"{message_id(len(log))}-{place}"
+        seen.add(call_id)
+        yield call_id
 
 
 def prompt_of(moment: Moment, speaker: Speaker, *, small: bool) -> list[BaseMessage]:

@@ -71,6 +71,11 @@ def _parameters(speaker: Speaker, temperature: float) -> dict[str, object]:
     return chosen.parameters(temperature)
 
 
+def _own_temperature(speaker: Speaker) -> float:
+    own = speaker.generation.temperature
+    return SPEAKER_TEMPERATURE if own is None else own
+
+
 def _kept(speaker: Speaker) -> tuple[str, ...]:
     return (speaker.name,) if speaker.keep_reflection else NOBODY
 
@@ -89,12 +94,10 @@ async def _structured(moment: Moment, speaker: Speaker, model: Model) -> dict[st
         text = str(answer.text)
     else:
         left = tuple(judgement.objectives_left)
-        verdict = Verdict(speaker=speaker.name, complete=judgement.complete, objectives_left=left)
-        text = (
-            prompts.filled(prompts.STILL_LEFT, objectives="; ".join(left))
-            if left
-            else prompts.NOTHING_LEFT
-        )
+        # "Complete" beside a list of what is left is no completion.
+        complete = judgement.complete and not left
+        verdict = Verdict(speaker=speaker.name, complete=complete, objectives_left=left)
+        text = _in_words(verdict)
     number = len(moment.log)
     # An unreadable answer is no reflection worth keeping in the speaker's view.
     audience = _kept(speaker) if verdict.readable else NOBODY
@@ -106,11 +109,18 @@ async def _structured(moment: Moment, speaker: Speaker, model: Model) -> dict[st
     return moment.step(position, lines, moment.used(model.label, answer))
 
 
+def _in_words(verdict: Verdict) -> str:
+    """Say a verdict as the speaker itself would."""
+    if verdict.objectives_left:
+        return prompts.filled(prompts.STILL_LEFT, objectives="; ".join(verdict.objectives_left))
+    return prompts.NOTHING_LEFT if verdict.complete else prompts.NOT_COMPLETE
+
+
 async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
     question = HumanMessage(prompts.WHAT_IS_LEFT)
     answer = await model.answer(
         _view(moment, speaker, question),
-        speaker.generation.parameters(SPEAKER_TEMPERATURE),
+        _parameters(speaker, _own_temperature(speaker)),
         purpose=Kind.REFLECTION,
         speaker=speaker.name,
     )

@@ -7,17 +7,16 @@ The model that needs no key lives in `duologue.nodes.embedded`.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
-import openai
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from duologue.graphs.errors import ModelError
@@ -25,6 +24,15 @@ from duologue.graphs.log import Kind
 from duologue.graphs.settings import Settings, load_settings
 from duologue.graphs.spec import Conversation, Marks
 from duologue.nodes import embedded
+from duologue.nodes.clients import (
+    UNREADABLE,
+    ChatModel,
+    address_of,
+    broke_off,
+    client,
+    failures,
+    listed,
+)
 from duologue.nodes.grammar import grammar
 
 OPENAI_MODEL = "gpt-4.1-mini"
@@ -45,6 +53,9 @@ TINY = (
 )
 """What a user is told before the model that needs no key speaks."""
 
+_BREAKS = 2
+"""How often an answer that broke off is asked for once more, at most."""
+
 Notify = Callable[[str], None]
 """Takes one line that tells the user what is going on."""
 
@@ -55,29 +66,6 @@ def _ignore(text: str) -> None:
 
 S = TypeVar("S", bound=BaseModel)
 T = TypeVar("T")
-
-
-class ChatModel(ChatOpenAI):
-    """`ChatOpenAI` that hands its messages over as the request's extra body.
-
-    The JSON on the wire is the same. The client would otherwise check every message of the whole
-    history against its types on each call, which costs more than the rest of this program.
-    """
-
-    def _get_request_payload(
-        self,
-        input_: LanguageModelInput,
-        *,
-        stop: list[str] | None = None,
-        **kwargs: Any,  # noqa: ANN401  # as in the class above
-    ) -> dict[str, Any]:
-        # A private hook of langchain-openai: a test holds the two bodies equal.
-        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
-        if "messages" in payload:
-            extra = payload.get("extra_body") or {}
-            payload["extra_body"] = {**extra, "messages": payload["messages"]}
-            payload["messages"] = []
-        return payload
 
 
 @dataclass(frozen=True)
@@ -175,7 +163,7 @@ class Model:
             ) from error
         try:
             found = await self._asked(asked.ainvoke, messages, purpose, speaker, {})
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             return AIMessage(str(error)), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
         raw: AIMessage = found["raw"]
@@ -197,21 +185,20 @@ class Model:
         options: Mapping[str, Any],
     ) -> T:
         config = {"metadata": {"purpose": purpose.value, "speaker": speaker}}
-        try:
+        # What a model of the user's own raises is the user's to read.
+        explained = isinstance(self.chat, ChatModel)
+        with failures(self.label, self.address) if explained else nullcontext():
             async for attempt in AsyncRetrying(
-                retry=retry_if_exception(_broke_off), stop=stop_after_attempt(3), reraise=True
+                retry=retry_if_exception(broke_off),
+                stop=stop_after_attempt(1 + min(self.chat.max_retries or 0, _BREAKS))
+                if isinstance(self.chat, ChatModel)
+                else stop_after_attempt(1),
+                reraise=True,
             ):
                 with attempt:
                     if attempt.retry_state.attempt_number > 1:
                         self.notify(f"{self.label} broke off in mid-answer: asking once more")
                     return await ask(list(messages), config=config, **options)
-        except _UNREADABLE:
-            raise
-        except openai.OpenAIError as error:
-            raise ModelError(_sentence(error, self)) from error
-        except ValidationError as error:
-            # LangChain's reading of an answer, such as tool arguments that are no object.
-            raise ModelError(f"{self.label} answered with what is no message: {error}") from error
         raise AssertionError("the last attempt returns or raises")
 
 
@@ -219,52 +206,6 @@ def _unfenced(text: str) -> str:
     """Take the Markdown fence away that models like to put around JSON."""
     fenced = re.fullmatch(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", text, re.DOTALL)
     return fenced[1] if fenced else text
-
-
-def _broke_off(error: BaseException) -> bool:
-    """Whether a connection broke in mid-answer, which the client itself does not mend."""
-    causes: list[BaseException | None] = [error]
-    while causes[-1] is not None:
-        causes.append(causes[-1].__cause__)
-    # By name: the client's HTTP library is its own affair, and has changed before.
-    broken = {"RemoteProtocolError", "ReadError"}
-    return isinstance(error, openai.APIConnectionError) and any(
-        type(cause).__name__ in broken for cause in causes
-    )
-
-
-_UNREADABLE = (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError)
-"""What the client raises for an answer that can't be read as the schema it was asked for."""
-
-
-def _sentence(error: openai.OpenAIError, model: Model) -> str:
-    """Say what went wrong at a model server and what to do about it."""
-    at = f"the model server at {model.address}" if model.address else f"the model {model.label}"
-    match error:
-        case openai.AuthenticationError() | openai.PermissionDeniedError():
-            return f"{at} rejected the key: check OPENAI_API_KEY or DUOLOGUE_API_KEY"
-        case openai.NotFoundError():
-            return f"{at} has no model {model.label!r}: `duologue models` lists what it has"
-        case openai.APITimeoutError():
-            return f"{at} did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
-        case openai.APIConnectionError() if model.address is None:
-            return f"{at} is gone: its process has ended; try again"
-        case openai.APIConnectionError() if _broke_off(error):
-            return f"{at} keeps breaking off in mid-answer: try again"
-        case openai.APIConnectionError():
-            return f"{at} can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
-        case openai.RateLimitError():
-            return f"{at} keeps refusing for now (429): {_detail(error)}"
-        case openai.APIStatusError():
-            return f"{at} answered with an error ({error.status_code}): {_detail(error)}"
-        case _:
-            return f"{at} broke off: {error}"
-
-
-def _detail(error: openai.APIStatusError) -> str:
-    body = error.body
-    message = body.get("message") if isinstance(body, dict) else None
-    return str(message or error.message)
 
 
 @dataclass
@@ -317,9 +258,9 @@ class Models:
             if name not in self._told:
                 self._told.add(name)
                 notify(TINY if name in (None, EMBEDDED) else f"Loading {name}.")
-            return await asyncio.to_thread(_embedded, name, loop, settings, notify)
+            return await asyncio.to_thread(_embedded, name, loop, settings)
         if name is None and self._first is None:
-            self._first = await asyncio.to_thread(_first_listed, settings)
+            self._first = await _first_listed(settings)
         return await asyncio.to_thread(_remote, name or str(self._first), loop, settings)
 
     async def prepare(self, conversation: Conversation, notify: Notify) -> None:
@@ -372,95 +313,27 @@ def _label(chat: BaseChatModel) -> str:
     return named if isinstance(named, str) else type(chat).__name__
 
 
-# An HTTP connection belongs to the event loop it was made in, so each loop has its own clients.
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = WeakKeyDictionary()
-
-
-def _client(
-    loop: asyncio.AbstractEventLoop,
-    settings: Settings,
-    url: str | None,
-    key: str,
-    name: str,
-    max_tokens: int | None = None,
-) -> ChatModel:
-    cached = _clients.setdefault(loop, {})
-    place = (url, key, name, settings.timeout, settings.max_retries)
-    if place not in cached:
-        if None not in cached:
-            cached[None] = openai.DefaultAsyncHttpxClient()
-        cached[place] = ChatModel(
-            model=name,
-            base_url=url,
-            api_key=SecretStr(key),
-            timeout=settings.timeout,
-            max_retries=settings.max_retries,
-            max_tokens=max_tokens,
-            stream_usage=True,
-            http_async_client=cached[None],
-        )
-    found: ChatModel = cached[place]
-    return found
-
-
-async def close_clients() -> None:
-    """Close the connections of the running event loop, which is about to end."""
-    client = _clients.pop(asyncio.get_running_loop(), {}).get(None)
-    if client is not None:
-        await client.aclose()
-
-
 def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
     url = settings.base_url
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
-    chat = _client(loop, settings, url, key, name)
-    return Model(name, chat, address=url or "api.openai.com")
+    chat = client(loop, settings, url, key, name)
+    return Model(name, chat, address=address_of(settings))
 
 
-def _embedded(
-    name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings, notify: Notify
-) -> Model:
+def _embedded(name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
     path = None if name in (None, EMBEDDED) else Path(str(name))
     server = embedded.embedded_server(path)
     # Without a bound llama.cpp writes until the context is full.
     most = embedded.MAX_TOKENS if path is None else embedded.MAX_TOKENS_OF_A_FILE
-    chat = _client(loop, settings, server.url, server.api_key, server.model, most)
+    chat = client(loop, settings, server.url, server.api_key, server.model, most, is_ours=True)
     return Model(server.model, chat, is_embedded=path is None)
 
 
-def _first_listed(settings: Settings) -> str:
+async def _first_listed(settings: Settings) -> str:
     """The model for a server where none is named: OpenAI's default, or the first it lists."""
     if settings.base_url is None:
         return OPENAI_MODEL
-    names = listed(settings)
+    names = await listed(settings)
     if not names:
-        raise ModelError(f"the model server at {settings.base_url} lists no model: name one")
+        raise ModelError(f"the model server at {address_of(settings)} lists no model: name one")
     return names[0]
-
-
-def listed(settings: Settings) -> list[str]:
-    """Ask a server which models it has.
-
-    Args:
-        settings: Its address and key.
-
-    Returns:
-        The models' names, in the server's order.
-
-    Raises:
-        ModelError: It can't be asked.
-    """
-    key = settings.api_key.get_secret_value() if settings.api_key else "none"
-    address = settings.base_url or "api.openai.com"
-    client = openai.OpenAI(
-        api_key=key,
-        base_url=settings.base_url,
-        timeout=settings.timeout,
-        max_retries=settings.max_retries,
-    )
-    with client:
-        try:
-            return [model.id for model in client.models.list()]
-        except openai.OpenAIError as error:
-            chat = ChatModel.model_construct()
-            raise ModelError(_sentence(error, Model("?", chat, address))) from error

@@ -28,7 +28,7 @@ task; then reply with nothing but this:
 {done}
 Never write it while anything is missing."""
 
-SOLVER = """You are {me}. {other} leads you, one instruction at a time; you carry each out.
+SOLVER = """You are {me}. {other} leads and sends instructions, which you carry out one by one.
 Stay in your part: you never give instructions and never ask questions.
 
 The task you two work on: {task}
@@ -81,6 +81,7 @@ JUDGE_YOURSELF = """Step back from the conversation for a moment. Which objectiv
 are not met yet, and is the task complete?"""
 
 NOTHING_LEFT = "Nothing is left to do."
+NOT_COMPLETE = "The task is not complete yet."
 STILL_LEFT = "Still to do: {objectives}."
 
 MEND = "{problem} Please say it again as it should be, and nothing else."

@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import ToolCall
+from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
 from duologue.graphs.end_chat import Event, paused
@@ -64,6 +65,8 @@ async def _run(call: ToolCall, allowed: tuple[str, ...], tools: Tools) -> tuple[
         answer = await tool.ainvoke({**call, "type": "tool_call"})
     except ValidationError as error:
         return f"The arguments of {call['name']} do not fit: {error}", True
+    except GraphBubbleUp:
+        raise
     except Exception as error:  # a tool may raise anything; the model is told
         return f"{call['name']} failed: {type(error).__name__}: {error}", True
     return str(getattr(answer, "text", answer)), False

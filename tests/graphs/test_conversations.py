@@ -383,7 +383,7 @@ async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -
         pytest.param(
             "structured",
             [{"objectives_left": [], "complete": False}],
-            [f"u:{prompts.JUDGE_YOURSELF}", "a:Nothing is left to do."],
+            [f"u:{prompts.JUDGE_YOURSELF}", "a:The task is not complete yet."],
             id="Y10-structured-none-left",
         ),
         pytest.param(

@@ -89,7 +89,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
             "end_chat": {
                 "mode": draw(st.sampled_from(modes)),
                 "max_iterations": draw(st.integers(1, 99)),
-                "done_token": draw(st.none() | st.builds(DoneToken, token=texts, by=anyone)),
+                "done_token": draw(st.none() | st.builds(DoneToken, token=printable, by=anyone)),
                 "max_role_flips": draw(st.integers(1, 3)),
             },
             "judge": {

@@ -37,7 +37,8 @@ from duologue.graphs.events import Ended, MessageSaid, Notice, ReplyRejected, To
 from duologue.graphs.log import Kind
 from duologue.graphs.settings import Settings
 from duologue.nodes import embedded
-from duologue.nodes.models import ChatModel, Model, Models
+from duologue.nodes.clients import ChatModel
+from duologue.nodes.models import Model, Models
 from duologue.nodes.script_http import Connection, Gone, Request
 from duologue.nodes.scripted import Reply, Script, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer

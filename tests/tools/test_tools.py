@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
+from pydantic import ValidationError
 
 from duologue.graphs import (
     Conversation,
-    ModelError,
     Result,
     SpecError,
     build_graph,
@@ -190,7 +190,7 @@ async def test_calls_run_side_by_side_and_answer_in_their_order() -> None:
             ["arguments of add"],
             marks=pytest.mark.xfail(
                 strict=True,
-                raises=ModelError,
+                raises=ValidationError,
                 reason="LangChain's reading of arguments that are JSON but no object raises",
             ),
         ),
