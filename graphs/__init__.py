@@ -24,6 +24,7 @@ from duologue.graphs.sessions import (
     list_sessions,
 )
 from duologue.graphs.spec import (
+    Brief,
     Conversation,
     DoneToken,
     EndChat,
@@ -35,9 +36,11 @@ from duologue.graphs.spec import (
     Speaker,
     TaskSpecification,
 )
+from duologue.graphs.store import SessionRow
 from duologue.graphs.viewpoint import viewpoint
 
 __all__ = [
+    "Brief",
     "Conversation",
     "DoneToken",
     "DuologueError",
@@ -55,6 +58,7 @@ __all__ = [
     "Result",
     "RolePlay",
     "SessionError",
+    "SessionRow",
     "Speaker",
     "SpecError",
     "StoreError",

@@ -7,6 +7,7 @@ nothing of what runs a conversation.
 
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -174,7 +175,10 @@ def run(
         "temperature": temperature,
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    is_file = task.lower().endswith((".toml", ".json"))
+    # With roles it is a task, even one that ends in a file's name, unless there is such a file.
+    has_roles = user_role is not None and assistant_role is not None
+    named = task.lower().endswith((".toml", ".json"))
+    is_file = named and (not has_roles or Path(task).is_file())
     _check(options, is_file=is_file)
 
     from duologue.graphs.cli_exit import Again

@@ -61,7 +61,8 @@ class Result:
 
         Returns:
             LangChain messages, the system prompt first: the speaker's own lines are the
-            assistant's, the others' the user's.
+            assistant's, the others' the user's. The embedded model is told its `Brief` instead of
+            the system prompt.
 
         Raises:
             KeyError: Nobody has that name.

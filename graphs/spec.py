@@ -29,6 +29,9 @@ SPEAKER_TEMPERATURE = 0.2
 TASK_TEMPERATURE = 1.0
 """What the task's rewriting uses unless told otherwise (LazyLLM's high temperature)."""
 
+MOST = 1_000_000
+"""The largest cap: more rounds than any conversation has, and a number that any store can keep."""
+
 MARK_LENGTH = 200
 """The longest mark, in characters."""
 
@@ -201,7 +204,7 @@ class EndChat(Data):
 
     mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
     """How completed tasks end it."""
-    max_iterations: PositiveInt = 5
+    max_iterations: Annotated[PositiveInt, Field(le=MOST)] = 5
     """The cap, in rounds; in one round every speaker speaks once."""
     done_token: DoneToken | None = None
     """A word that ends it."""

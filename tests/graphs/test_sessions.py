@@ -268,6 +268,18 @@ async def test_a_session_listed_but_never_begun_begins(store: str) -> None:
     assert len(asked.calls) == 4
 
 
+async def test_a_finished_session_whose_deletion_was_killed_half_way_begins_anew(
+    store: str,
+) -> None:
+    await aconverse(GARDEN, session="garden", store=store, model=model())
+    async with open_store(store) as opened:
+        await opened.checkpointer.adelete_thread("garden")
+    asked = model()
+    result = await aconverse(GARDEN, session="garden", store=store, model=asked)
+    assert result.outcome is not None
+    assert len(asked.calls) == 4
+
+
 async def test_a_session_of_a_newer_release_is_refused_and_kept(store: str) -> None:
     async with open_store(store) as opened:
         spec = json.dumps(GARDEN.model_dump(mode="json") | {"version": 99, "mood": "good"})

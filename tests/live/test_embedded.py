@@ -13,13 +13,18 @@ from typing import Any
 
 import openai
 import pytest
+from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from duologue.graphs.errors import ModelError
+from duologue.graphs.log import Kind
+from duologue.graphs.settings import Settings
 from duologue.nodes import embedded
+from duologue.nodes.clients import close_clients
 from duologue.nodes.embedded import MAX_TOKENS, SAMPLING, EmbeddedServer, embedded_server
 from duologue.nodes.grammar import grammar
+from duologue.nodes.models import Models
 
 pytestmark = pytest.mark.live
 
@@ -236,3 +241,14 @@ def test_ten_turns_are_well_formed_and_distinct(server: EmbeddedServer) -> None:
     assert all(re.fullmatch(r"Instruction: .+\.\nInput: (None|.+\.)", said) for said in log[::2])
     assert all(re.fullmatch(r"Solution: .+\. Next request\.", said) for said in log[1::2])
     assert len(set(log)) == 10
+
+
+async def test_a_proxy_is_not_asked_for_the_embedded_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    model = await Models(settings=Settings()).get("embedded", print)
+    answer = await model.answer([HumanMessage("Hi")], {"max_tokens": 8}, purpose=Kind.SPEECH)
+    await close_clients()
+    assert answer.text

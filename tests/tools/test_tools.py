@@ -280,3 +280,17 @@ async def test_a_tool_that_returns_more_than_text_is_told_as_text() -> None:
     assert isinstance(model.calls[1].prompt[-1]["content"], str)
     assert '"a": 2' in model.calls[1].prompt[-1]["content"]
     assert len(results(result)) == 1
+
+
+@pytest.mark.parametrize("given", ["", "call_0"])
+async def test_each_call_has_its_own_result_whatever_ids_a_server_gives(given: str) -> None:
+    first = Reply(tool_calls=(call("add", {"a": 1, "b": 2}, given),))
+    both = (call("add", {"a": 5, "b": 5}, given), call("add", {"a": 7, "b": 7}, given))
+    script: list[Line] = [first, "3.", "Ok.", Reply(tool_calls=both), "10 and 14.", "Ok."]
+    conversation = talk("add", end_chat={"max_iterations": 2})
+    result, model = await run(script, [add], conversation)
+    assert result.outcome is not None
+    told = [message["content"] for message in model.calls[4].prompt if message["role"] == "tool"]
+    assert told == ["3", "10", "14"]
+    ids = [answer.tool_call_id for answer in results(result)]
+    assert len(set(ids)) == 3
