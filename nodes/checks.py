@@ -91,17 +91,18 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
         text: The message.
 
     Returns:
-        The name of the one whose first mark, or whose name as a label, begins a line outside of
-        code. None when there is none.
+        The name of the one whose first mark begins a line outside of code, or whose name as a
+        label begins the message. None when there is none.
     """
     own = speaker.format.lines if speaker.format is not None else ()
-    for found in _prose(text):
+    for place, found in enumerate(_prose(text.strip())):
         for other in conversation.speakers:
             if other.name == speaker.name:
                 continue
-            label = f"{other.name}:"
+            # Further down a name and a colon may well stand in a list, a note or a quoted line.
+            label = (f"{other.name}:",) if place == 0 else ()
             marks = other.format.lines[:1] if other.format is not None else ()
-            if any(_begins(found, mark) for mark in (label, *marks) if mark not in own):
+            if any(_begins(found, mark) for mark in (*label, *marks) if mark not in own):
                 return other.name
     return None
 

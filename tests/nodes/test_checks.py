@@ -156,6 +156,10 @@ def test_marks_are_found_where_they_belong(marks: Marks, text: str, carried: boo
         ),
         pytest.param(PROGRAMMER, "```\nx\n```\nInstruction: sum", TRADER, id="Z3-behind-code"),
         pytest.param(PROGRAMMER, "", None, id="Z3-blank"),
+        pytest.param(PROGRAMMER, "\nStock Trader: sell", TRADER, id="Z3-by-name-behind-a-blank"),
+        pytest.param(
+            PROGRAMMER, "Solution: a play\nStock Trader: sell\nNext request.", None, id="Z3-quoted"
+        ),
     ],
 )
 def test_a_reply_that_speaks_anothers_part_is_seen(
