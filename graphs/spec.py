@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self
 
+import tomli_w
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -313,6 +314,14 @@ class Conversation(Data):
             What differs from the defaults, and the version, which says whose defaults they are.
         """
         return {"version": self.version} | self.model_dump(mode="json", exclude_defaults=True)
+
+    def to_toml(self) -> str:
+        """Write it as TOML, which `duologue run` and `load_conversation` read.
+
+        Returns:
+            What differs from the defaults, and the version.
+        """
+        return tomli_w.dumps(self.stored(), multiline_strings=True)
 
     def speaker(self, name: str) -> Speaker:
         """Give the speaker of this name.

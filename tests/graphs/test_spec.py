@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pytest
@@ -44,7 +45,9 @@ generations = st.builds(
     stop=st.lists(st.text(max_size=3), max_size=2).map(tuple),
     seed=st.none() | st.integers(-(2**40), 2**40),
 )
-printable = texts.filter(str.isprintable)
+printable = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1, max_size=20
+)
 formats = st.builds(
     Marks, lines=st.lists(printable, min_size=1, max_size=2).map(tuple), end=st.none() | printable
 )
@@ -114,6 +117,17 @@ def toml(value: object) -> str:
 
 def as_toml(data: Mapping[str, object]) -> str:
     return "".join(f"{key} = {toml(value)}\n" for key, value in data.items())
+
+
+@settings(max_examples=80, deadline=None)
+@given(conversation=conversations())
+def test_what_is_written_as_toml_is_read_as_the_same_conversation(
+    conversation: Conversation,
+) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "talk.toml"
+        file.write_text(conversation.to_toml(), encoding="utf-8", newline="")
+        assert load_conversation(file) == conversation
 
 
 @settings(max_examples=80, deadline=None)
