@@ -27,6 +27,7 @@ from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, 
 from duologue.graphs.load import load_conversation
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
+from duologue.graphs.sessions import read_session
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
 from duologue.graphs.store import (
@@ -352,7 +353,7 @@ def _replayed(result: Result) -> Iterator[Event]:
 
 async def _finished(store: Store, session: str, conversation: Conversation, graph: Graph) -> Result:
     """Read a session whose run is over, and note its outcome where sessions are listed."""
-    result = await _read(session, conversation, graph)
+    result = await read_session(session, conversation, graph)
     if result.outcome is not None:
         await store.finish(session, result.outcome.reason.value)
     return result
@@ -365,10 +366,5 @@ async def _stored(
     if row is None or row.status != "finished":
         return None
     graph = build_graph(checkpointer=store.checkpointer)
-    result = await _read(row.session, conversation, graph)
+    result = await read_session(row.session, conversation, graph)
     return None if result.outcome is None else result
-
-
-async def _read(session: str, conversation: Conversation, graph: Graph) -> Result:
-    state = await graph.aget_state({"configurable": {"thread_id": session}})
-    return Result.of(session, conversation, state.values)

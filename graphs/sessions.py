@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 
 from duologue.graphs.background import run
-from duologue.graphs.build import build_graph
+from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
 from duologue.graphs.settings import load_settings
+from duologue.graphs.spec import Conversation
 from duologue.graphs.store import SessionRow, check_session_id, open_store, unknown_session
 
 
@@ -31,8 +32,22 @@ async def aget_session(session: str, *, store: str | Path | None = None) -> Resu
             raise unknown_session(session, opened.url)
         conversation = restored(json.loads(row.spec), f"session {session!r}: ")
         graph = build_graph(checkpointer=opened.checkpointer)
-        state = await graph.aget_state({"configurable": {"thread_id": session}})
-        return Result.of(session, conversation, state.values)
+        return await read_session(session, conversation, graph)
+
+
+async def read_session(session: str, conversation: Conversation, graph: Graph) -> Result:
+    """Read what a graph's checkpointer holds of a session.
+
+    Args:
+        session: The session's id.
+        conversation: Its spec.
+        graph: A graph on the store's checkpointer.
+
+    Returns:
+        The session as it stands.
+    """
+    state = await graph.aget_state({"configurable": {"thread_id": session}})
+    return Result.of(session, conversation, state.values)
 
 
 async def adelete_session(session: str, *, store: str | Path | None = None) -> None:
