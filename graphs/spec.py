@@ -4,6 +4,7 @@ Only data lives here. Reading it from files is in `duologue.graphs.load`, what h
 moment in `duologue.graphs.end_chat`.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from enum import StrEnum
@@ -321,7 +322,10 @@ class Conversation(Data):
         Returns:
             What differs from the defaults, and the version.
         """
-        return tomli_w.dumps(self.stored(), multiline_strings=True)
+        stored = self.stored()
+        # Inside a block string TOML reads a carriage return and a line feed as one line feed.
+        blocks = "\\r" not in json.dumps(stored)
+        return tomli_w.dumps(stored, multiline_strings=blocks)
 
     def speaker(self, name: str) -> Speaker:
         """Give the speaker of this name.

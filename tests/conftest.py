@@ -7,12 +7,17 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import settings
 
 import children
 from postgres import server
 
 # Read when LangGraph is first imported, here and in every process that a test starts.
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
+
+# What is drawn anew at each run finds faults while one works; a build must not depend on the draw.
+settings.register_profile("drawn_once", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(autouse=True)

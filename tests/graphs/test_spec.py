@@ -130,6 +130,13 @@ def test_what_is_written_as_toml_is_read_as_the_same_conversation(
         assert load_conversation(file) == conversation
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\t\x0b\x85\u2028"])
+def test_line_ends_of_every_kind_survive_toml(end: str) -> None:
+    given = load_conversation(minimal(task=f"Plan{end}a{end}{end}garden{end}", model=f"m{end}"))
+    Path("talk.toml").write_text(given.to_toml(), encoding="utf-8", newline="")
+    assert load_conversation("talk.toml") == given
+
+
 @settings(max_examples=80, deadline=None)
 @given(conversation=conversations())
 def test_a_conversation_survives_dict_json_and_toml(conversation: Conversation) -> None:
