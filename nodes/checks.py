@@ -8,16 +8,11 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs.log import Kind, line
 from duologue.graphs.spec import Conversation, Data, Speaker
+from duologue.graphs.wording import is_equal, is_short, says
 from duologue.nodes.prompts import form_of
-
-SHORT_WORDS = 5
-"""A reply of fewer words may be the same as the one before it, such as "higher" in a game."""
 
 _DECORATION = "*_#>`~ \t"
 """Markdown that may stand around a mark."""
-
-_EMPHASIS = "*_`~\"' \t"
-"""What may stand around a done token, which can itself begin with one of the signs above."""
 
 
 class Problem(Data):
@@ -78,8 +73,7 @@ def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
     done = conversation.end_chat.done_token
     if done is None or done.by not in (None, speaker.name):
         return False
-    # As it stands too: the token may itself begin with a sign of emphasis.
-    return any(done.token in (found.strip(), found.strip(_EMPHASIS)) for found in text.splitlines())
+    return says(done.token, text)
 
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
@@ -144,11 +138,10 @@ def _prose(text: str) -> Iterator[str]:
 
 
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
-    words = text.casefold().split()
-    if len(words) < SHORT_WORDS:
+    if is_short(text):
         return False
     for message in reversed(log):
         about = line(message)
         if about.speaker == speaker.name and about.kind is Kind.SPEECH:
-            return message.text.casefold().split() == words
+            return is_equal(message.text, text)
     return False
