@@ -1,0 +1,574 @@
+"""Wording: what is blank, said, a farewell, the same; and whole conversations through all of it."""
+
+# Texts are typed as people and models type them.
+# ruff: noqa: RUF001
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duologue.graphs.wording import (
+    is_blank,
+    is_equal,
+    is_farewell,
+    is_same,
+    is_short,
+    plain,
+    says,
+)
+from transcripts import ORDINARY, PATHOLOGICAL, Transcript
+
+MARKS = ("Instruction:", "Input:", "Solution:", "Next request.")
+
+BLANK = [
+    "",
+    " \t\r\n",
+    "\u200b\u200d\ufeff\u00ad",
+    "\u3164",
+    "\ud800",
+    "...",
+    "…",
+    "---",
+    "**",
+    "** **",
+    '""',
+    "“”",
+    "' '",
+    "```\n```",
+    "> \n> ",
+    "# ",
+    "- ",
+    "| | |",
+    "───",
+    "[]()",
+    "?!",
+    "。",
+]
+
+NOT_BLANK = [
+    "a",
+    "0",
+    "½",
+    "①",
+    "👍",
+    "🏻",
+    "1️⃣",
+    "♥",
+    "$",
+    "→",
+    ":)",
+    "好",
+    "ก",
+    "...a",
+    "- x",
+    "e",
+]
+
+FAREWELLS = [
+    "Thank you so much for your help! Have a great day!",
+    "You're welcome, Bob. Take care!",
+    "Goodbye!",
+    "It was a pleasure working with you. Looking forward to our next conversation.",
+    "👋",
+    "Bye 😊",
+    "THANK YOU!!!",
+    "Thanks a lot, that's very kind of you.",
+    (
+        "You’re very welcome! I’m glad I could help. If you have any more questions in the "
+        "future, feel free to reach out. Have a wonderful day! 😊"
+    ),
+    (
+        "Thank you for your kind words! I'm really happy to hear that I could be of "
+        "assistance. Don't hesitate to contact me anytime. Take care and have a fantastic week "
+        "ahead!"
+    ),
+    "**Goodbye!** 👋✨",
+    "Best regards,\nAnna Weber",
+    "Thank you!\n\nKind regards,\n[Your Name]",
+    "Thanks for your help with the trading bot!",
+    "Good luck with your garden!",
+    "Thank you, Dr. Chen. Goodbye!",
+    "I appreciate it. Have a good one!",
+    "Same to you!",
+    "You too! See you next week.",
+    "My pleasure!",
+    "Cheers!",
+    "Vielen lieben Dank und bis bald!",
+    "Danke dir, mach's gut!",
+    "Ich wünsche Ihnen ebenfalls einen schönen Abend!",
+    "Liebe Grüße\nJonas",
+    "Merci pour tout, bonne soirée !",
+    "Je vous remercie beaucoup. À bientôt !",
+    "¡Gracias a ti! ¡Nos vemos pronto!",
+    "Grazie a te, buona serata!",
+    "Obrigado, igualmente! Até amanhã!",
+    "thx, bye",
+    "The pleasure was mine!",
+    "No problem at all! Happy to help.",
+    "Thank you both. It was great talking to you.",
+    "Wishing you all the best in your future endeavors!",
+    "Happy coding!",
+    "Take care, and don't hesitate to reach out if you need anything else.",
+    "Farewell, my friend.",
+    "Until next time!",
+    (
+        "Thank you for this wonderful conversation! It has been a true pleasure collaborating "
+        "with you, and I look forward to working together again."
+    ),
+    "I'm so glad we could work together on this. Thank you for your trust!",
+    "Absolutely! Enjoy the rest of your day!",
+    "Thank you for your time and consideration.",
+    "Goodbye for now!",
+    "It's been a pleasure assisting you today. Have a great day ahead!",
+    (
+        "You're welcome! If you have any further questions or need more assistance, I'm here "
+        "to help. Good luck with your project!"
+    ),
+    (
+        "Thank you once again for your collaboration. Wishing you continued success with the "
+        "trading bot!"
+    ),
+    "I'm looking forward to it! See you soon.",
+    "Great, thank you! I'll reach out if I have any questions. Have a nice day!",
+    "Thanks again, and take care of yourself!",
+    "Thank you for your understanding and support throughout this process.",
+    "Bye-bye!",
+    "Okay, thank you. Bye!",
+    "It was my pleasure to help you. All the best!",
+    "Thank you for playing!",
+    "Muito obrigado pela ajuda, tenha um ótimo fim de semana!",
+    "Auf Wiedersehen und nochmals vielen Dank für alles!",
+    "Merci à vous, à la prochaine !",
+    "Thank you for the tip!",
+    "You're most welcome! It was truly a pleasure collaborating with you on this project.",
+    "Thank you, Bob! Your kind words mean a lot to me. Have a great evening!",
+    "Es hat mich gefreut. Auf Wiedersehen!",
+    "Will do, thanks! Bye!",
+    "Thank you, that would be all.",
+    "See ya! ✌️",
+    "Thanks :)",
+    "> Thank you!",
+    "# Goodbye!",
+    "Bob: Goodbye!",
+    "thank you thank you thank you",
+    "Oh, thank you, dear Bob!",
+]
+
+NOT_FAREWELLS = [
+    "Thanks, now add tests for the parser",
+    "Thank you. My guess is 42.",
+    "Thank you. How are you?",
+    "Thank you. Here is the report.",
+    "Thanks, I have a question.",
+    "Thank you. I need help.",
+    "Goodbye is the word I meant.",
+    "Thanks for the fix. Please run the tests.",
+    "Hello!",
+    "Good morning, everyone.",
+    "",
+    "...",
+    "None",
+    "Yes.",
+    "Great work!",
+    "Perfect.",
+    "🦁",
+    "Thanks 🎬🦁👑",
+    "```\nbye()\n```",
+    "`bye`",
+    "Have a look at the parser.",
+    "Thanks, see you at noon in the lab to fix the parser",
+    "Thank you, continue.",
+    "Please continue.",
+    "You're welcome to add a test.",
+    "Take care of the parser.",
+    "Take care that nothing breaks.",
+    "Bye the way, the parser fails",
+    "Let me know if the tests pass.",
+    "Enjoy writing the tests!",
+    "Have a great idea",
+    "I look forward to your report on Monday morning.",
+    "No, thank you, I want the lamp.",
+    "Danke, und jetzt bitte den Parser testen.",
+    "Merci, la suite est dans le fichier.",
+    "Gracias, el parser falla.",
+    "Grazie, il file manca.",
+    "Obrigado, falta o arquivo.",
+    "Thank you. Lower.",
+    "Thanks! Next.",
+    "Thank you, Python is fine",
+    "Instruction: Write a poem of thanks.\nInput: None",
+    "Welcome!",
+    "See you in court.",
+    "Feel free to add tests.",
+    "I'm happy to write the parser.",
+    "Best regards are not enough.",
+    "Thank you note",
+    "Sorry!",
+    "That's all.",
+    "Thank you for the report, it is wrong.",
+    "Thanks. Tuesday.",
+    "I'm glad you asked.",
+    "My pleasure is gardening.",
+    "Let's keep in touch with reality.",
+    "Good night is when the owls call.",
+    "Stay safe by wearing a helmet.",
+    "Dreams.",
+    "Well.",
+    "Reise",
+    "Thank you for nothing, you broke it.",
+    "My guess is goodbye.",
+    "The word is thanks.",
+    '"Thank you" is two words.',
+    "Thanks to the wall, the beans grow.",
+    "Thank you for the idea and write it down",
+    "Good luck is when beans grow without water.",
+    "Have fun with the parser and fix it.",
+    "Take care with the knife.",
+    "Bye bye birdie is a musical.",
+    "I wish you had asked.",
+    "I hope you enjoy spinach.",
+    "Do not thank me.",
+    "No problem with the tests.",
+    "Thanks for adding tests; please fix the parser.",
+    "Thanks everyone, let us start.",
+    "Thanks for the idea and boil the beans",
+    "Thank you. 1",
+    "Goodbye ²",
+    "Bye; the tests fail",
+    "Danke für die Blumen, sie stehen im Flur.",
+    "Thanks, Anna",
+    "You too can learn Python.",
+    "I appreciate the offer. Sixty euros.",
+    "Anytime you water them, they grow.",
+    "Buenas noches, quisiera una mesa.",
+    "Bonne idée !",
+    "Gute Idee, danke, aber ohne Zwiebeln.",
+    "Farewell to arms is a novel.",
+    "Cheers to the bride!",
+    "So long as it rains, wait.",
+    "Thanks to you, the parser works.",
+    "I will.",
+    "\ud800",
+]
+
+SAID = [
+    "STOP",
+    " STOP ",
+    "Fine.\nSTOP",
+    "STOP\r\nBye.",
+    "**STOP**",
+    "`STOP`",
+    '"STOP"',
+    "a\u2028STOP",
+]
+NOT_SAID = ["", "stop", "STOP.", "I will STOP now", "STOPSTOP", "STOP STOP", "- STOP"]
+
+SAME = [
+    ("Please tell me more about it.", "Please tell me more about it."),
+    ("Please tell me more about it.", "  please TELL me\n\nmore about it"),
+    ("Please tell me more about it.", "**Please** tell me _more_ about it!"),
+    ("I'm sure we don't need it.", "I’m sure we don’t need it…"),
+    ("Ｐｌｅａｓｅ tell me ﬁve facts about it", "Please tell me five facts about it"),
+    ("Thank you, that is all I need 😊", "Thank you, that is all I need! 👍✨"),
+    ('"We go on with the plan as agreed."', "We go on with the plan as agreed."),
+    ("I will run `pytest` and tell you more.", "I will run pytest and tell you more."),
+    ("Is it number 42, my dear friend?", "is it number 42 my dear friend"),
+    ("Die Straße ist heute leider gesperrt.", "die STRASSE ist heute leider gesperrt"),
+    (
+        "The plan has been made, the soil has been dug, and we can go on with it.",
+        "The plan has been made, the soil has been dug, so we can go on with it.",
+    ),
+    (
+        "I think that we should really water all of the beans by the wall tonight, don't you?",
+        "I think that we should water all of the beans by the wall tonight, don't you?",
+    ),
+    ("请问您还有其他问题需要我帮忙吗?", "请问您还有其他问题需要我帮忙吗？"),
+    ("申し訳ありませんが、お答えできません。", "申し訳ありませんがお答えできません"),
+]
+
+NOT_SAME = [
+    ("Lower.", "Lower."),
+    ("Your move.", "Your move."),
+    ("Yes.", "Yes."),
+    ("Is it your move?", "Is it your move?"),
+    ("", ""),
+    ("👋 👋", "👋 👋"),
+    ("いいえ、もっと小さいです。", "いいえ、もっと小さいです。"),
+    ("不对，再大一点。", "不对，再大一点。"),
+    ("ใช่ครับ", "ใช่ครับ"),
+    ("Is it number 42, my friend?", "Is it number 43, my friend?"),
+    ("The answer to it is 1.5 metres.", "The answer to it is 15 metres."),
+    ("What do you make of 7 + 5?", "What do you make of 7 - 5?"),
+    ("It is now -3 degrees out there.", "It is now 3 degrees out there."),
+    ("I think the right answer is B.", "I think the right answer is C."),
+    ("I think the right answer is A.", "I think the right answer is B."),
+    ("My guess is the number forty-two, if I may.", "My guess is the number forty-one, if I may."),
+    ("I ran the tests again: `1 failed`", "I ran the tests again: `2 failed`"),
+    ("Please run this for me now: `a + b`", "Please run this for me now: `a - b`"),
+    (
+        'Please translate the next sentence into French for me: "The cat sleeps."',
+        'Please translate the next sentence into French for me: "The cats sleep."',
+    ),
+    (
+        "We should water all of the beans tonight, I think.",
+        "We should not water all of the beans tonight, I think.",
+    ),
+    (
+        "Is it perhaps the country of Austria, my friend?",
+        "Is it perhaps the country of Australia, my friend?",
+    ),
+    (
+        "Thank you for your answer. My next question about your animal. Does it have fur?",
+        "Thank you for your answer. My next question about your animal. Does it have fins?",
+    ),
+    (
+        "私の次の予想は五十三番だと思います、どうですか。",
+        "私の次の予想は五十四番だと思います、どうですか。",
+    ),
+    ("I will choose the card 🍎 this time", "I will choose the card 🍌 this time"),
+    ("Please tell me more about the beans.", "Please tell me more about the garden."),
+    (
+        "The light above the door is on, as it should be.",
+        "The light above the door is off, as it should be.",
+    ),
+]
+
+TEXT = st.text(st.characters(), max_size=80)
+"""Any text, lone surrogates too."""
+TALK = st.lists(st.sampled_from([*FAREWELLS, *NOT_FAREWELLS, *BLANK, *NOT_BLANK]), max_size=4).map(
+    " ".join
+)
+ANY = TEXT | TALK
+
+
+@pytest.mark.parametrize("text", BLANK)
+def test_blank_is_what_says_nothing(text: str) -> None:
+    assert is_blank(text)
+    assert not is_farewell(text)
+
+
+@pytest.mark.parametrize("text", [*NOT_BLANK, *FAREWELLS])
+def test_a_letter_a_number_or_an_emoji_is_not_blank(text: str) -> None:
+    assert not is_blank(text)
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_a_token_is_said_alone_on_a_line(text: str) -> None:
+    assert says("STOP", text)
+
+
+@pytest.mark.parametrize("text", NOT_SAID)
+def test_a_token_is_not_said_among_other_words(text: str) -> None:
+    assert not says("STOP", text)
+
+
+@pytest.mark.parametrize("token", ["*_*", "**", "~", "'x'", "`done`"])
+def test_a_token_may_be_made_of_decoration(token: str) -> None:
+    assert says(token, token)
+    assert says(token, f"Fine.\n  {token}")
+
+
+@pytest.mark.parametrize("text", FAREWELLS)
+def test_thanks_farewells_and_pleasantries_are_farewells(text: str) -> None:
+    assert is_farewell(text, ("Bob",))
+    assert is_farewell(text.upper(), ("Bob",))
+    assert is_farewell(f"**{text}**", ("Bob",))
+    assert is_farewell(text.replace("'", "’"), ("Bob",))
+
+
+@pytest.mark.parametrize("text", NOT_FAREWELLS)
+def test_anything_with_content_is_no_farewell(text: str) -> None:
+    assert not is_farewell(text, ("Bob",), MARKS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Solution: You're welcome! Next request.",
+        "**Solution:** Goodbye!\n\n**Next request.**",
+        "**Solution**: Goodbye! _Next request._",
+        "Instruction: Thank you for everything!\nInput: None",
+        "instruction: thank you!\ninput: n/a",
+    ],
+)
+def test_marks_do_not_hide_a_farewell(text: str) -> None:
+    assert is_farewell(text, (), MARKS)
+    assert not is_farewell(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Solution: Next request.",
+        "Instruction: None\nInput: None",
+        "Instruction: Thank you. Add tests.\nInput: None",
+        "Instruction: Thank you.\nInput: the parser",
+    ],
+)
+def test_marks_alone_are_no_farewell(text: str) -> None:
+    assert not is_farewell(text, (), MARKS)
+
+
+def test_names_are_filler_whatever_they_are_made_of() -> None:
+    assert is_farewell("Goodbye, Agent 2!", ("Agent 2",))
+    assert not is_farewell("Goodbye, Agent 2!", ("Agent",))
+    assert is_farewell("Thanks, trader!", ("Stock Trader",))
+    assert is_farewell("Bye, *_Max_*!", ("*_Max_*", "", "("))
+    assert is_farewell("さん, thank you!", ("さん",))
+    assert not is_farewell("Goodbye, Carla!", ("Bob",))
+    assert not is_farewell("Bob", ("Bob",))
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_the_same_in_other_clothes_is_the_same(one: str, other: str) -> None:
+    assert is_same(one, other)
+    assert is_same(other, one)
+
+
+@pytest.mark.parametrize(("one", "other"), NOT_SAME)
+def test_a_short_reply_or_another_move_is_not_the_same(one: str, other: str) -> None:
+    assert not is_same(one, other)
+    assert not is_same(other, one)
+
+
+def test_equal_texts_are_equal_though_short() -> None:
+    assert is_equal("Lower.", "**lower**")
+    assert not is_equal("Lower.", "Higher.")
+    assert not is_equal("It is 1.5", "It is 15")
+
+
+@given(ANY)
+def test_no_text_is_too_strange(text: str) -> None:
+    is_blank(text)
+    is_farewell(text, (text, text[:3]), (text[1:], "a:"))
+    says(text, text)
+    plain(text)
+
+
+@given(ANY, ANY)
+def test_is_same_is_symmetric(one: str, other: str) -> None:
+    assert is_same(one, other) == is_same(other, one)
+    near = f"{one} {other}"
+    assert is_same(one, near) == is_same(near, one)
+
+
+@given(ANY)
+def test_a_text_is_the_same_as_itself_unless_it_is_short(text: str) -> None:
+    assert is_same(text, text) != is_short(text)
+    assert is_equal(text, text)
+
+
+@given(TEXT | TALK, st.characters(categories=["Nd"]), st.sampled_from(FAREWELLS))
+def test_what_holds_a_digit_is_no_farewell(text: str, digit: str, farewell: str) -> None:
+    assert not is_farewell(f"{text}{digit} {farewell}")
+    assert not is_farewell(f"{farewell} {digit}{text}")
+
+
+@given(st.lists(st.sampled_from(FAREWELLS), min_size=1, max_size=5))
+def test_farewells_in_a_row_are_a_farewell(texts: list[str]) -> None:
+    # A signature ends a message, so the next farewell begins another paragraph.
+    whole = "\n\n".join(text for text in texts if "\n" not in text) or "Bye"
+    assert is_farewell(whole, ("Bob",))
+
+
+@given(ANY, st.sampled_from(NOT_FAREWELLS[:2]))
+def test_content_is_never_hidden_by_what_stands_before_it(text: str, content: str) -> None:
+    assert not is_farewell(f"{text}\n{content}")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "a ",
+        "thank you ",
+        "bye. ",
+        "`",
+        '"',
+        "[name",
+        "1-",
+        "\ud800",
+        "\n",
+        ">",
+        "-",
+        "“",
+        "dr. ",
+        "*",
+        "好",
+    ],
+)
+def test_huge_texts_are_no_trouble(piece: str) -> None:
+    """A rule that is not linear would run into the time limit of a test."""
+    huge = piece * 200_000
+    is_blank(huge)
+    is_farewell(huge, ("Bob", "[name"), MARKS)
+    says(piece, huge)
+    text = f"here is a long one {huge}"
+    assert is_same(text, text)
+    is_same(text, f"So {text}")
+
+
+@dataclass
+class Counts:
+    """How far each guard is at a message."""
+
+    blank_replies: int
+    same_replies: int
+    farewells: int
+
+    def reached(self) -> list[str]:
+        """The guards that end the conversation here."""
+        limits = {"blank_replies": 2, "same_replies": 3, "farewells": 4}
+        return [guard for guard, limit in limits.items() if getattr(self, guard) >= limit]
+
+
+def counted(transcript: Sequence[tuple[str, str]]) -> Iterator[Counts]:
+    """Fold over a conversation."""
+    names = sorted({speaker for speaker, _ in transcript})
+    blanks = farewells = 0
+    said: dict[str, list[str]] = {}
+    for speaker, text in transcript:
+        before = said.setdefault(speaker, [])
+        blanks = blanks + 1 if is_blank(text) else 0
+        farewells = farewells + 1 if is_farewell(text, names, MARKS) else 0
+        same = 1 + sum(is_same(text, earlier) for earlier in before)
+        before.append(text)
+        yield Counts(blanks, same, farewells)
+
+
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_no_guard_ends_an_ordinary_conversation(kind: str) -> None:
+    assert 6 <= len(ORDINARY[kind]) <= 24
+    assert all(not counts.reached() for counts in counted(ORDINARY[kind]))
+
+
+@pytest.mark.parametrize(
+    ("guard", "transcript"),
+    [
+        pytest.param(guard, transcript, id=f"{guard}-{number}")
+        for guard, transcripts in PATHOLOGICAL.items()
+        for number, transcript in enumerate(transcripts)
+    ],
+)
+def test_a_guard_ends_its_conversation_at_the_last_message(
+    guard: str, transcript: Transcript
+) -> None:
+    *before, last = counted(transcript)
+    assert all(not counts.reached() for counts in before)
+    assert last.reached() == [guard]
+
+
+def test_ordinary_conversations_are_of_many_kinds_and_tongues() -> None:
+    assert len(ORDINARY) >= 20
+    letters = {
+        unicodedata.name(sign).split()[0]
+        for talk in ORDINARY.values()
+        for _, text in talk
+        for sign in text
+        if sign.isalpha()
+    }
+    assert {"LATIN", "HIRAGANA", "CJK"} <= letters
