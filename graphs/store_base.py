@@ -116,6 +116,15 @@ class Store(ABC):
             StoreError: The database fails.
         """
 
+    @abstractmethod
+    async def clear_stop(self, session: str) -> None:
+        """Forget that `session` was asked to stop, as a run that starts does.
+
+        Raises:
+            SessionError: There is no such session.
+            StoreError: The database fails.
+        """
+
     async def stop_requested(self, session: str) -> bool:
         """Return whether `session` was asked to stop.
 

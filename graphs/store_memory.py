@@ -60,6 +60,10 @@ class MemoryStore(Store):
         """See `Store.request_stop`."""
         self._change(session, stop_requested=True)
 
+    async def clear_stop(self, session: str) -> None:
+        """See `Store.clear_stop`."""
+        self._change(session, stop_requested=False)
+
     def _change(self, session: str, **values: object) -> None:
         row = self._space.rows.get(session)
         if row is None:

@@ -82,9 +82,16 @@ class SqlStore(Store):
 
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
+        await self._set_stop(session, 1)
+
+    async def clear_stop(self, session: str) -> None:
+        """See `Store.clear_stop`."""
+        await self._set_stop(session, 0)
+
+    async def _set_stop(self, session: str, wanted: int) -> None:
         await self._change(
-            "UPDATE duologue_sessions SET stop_requested = 1, updated_at = ? WHERE session = ?",
-            *(_now(), session),
+            "UPDATE duologue_sessions SET stop_requested = ?, updated_at = ? WHERE session = ?",
+            *(wanted, _now(), session),
         )
 
     async def _change(self, sql: LiteralString, *values: object) -> None:

@@ -109,6 +109,23 @@ async def test_finishing_and_stopping_change_only_their_session(store: Store) ->
     assert await store.get("two") == two
 
 
+async def test_a_request_to_stop_is_forgotten_for_its_session_only(store: Store) -> None:
+    for name in ("one", "two"):
+        await store.add(name, title=name, spec="{}")
+        await store.request_stop(name)
+    before = await store.get("one")
+    assert before is not None
+    await store.clear_stop("one")
+    await store.clear_stop("one")
+    assert not await store.stop_requested("one")
+    assert await store.stop_requested("two")
+    cleared = await store.get("one")
+    assert cleared is not None
+    kept = {"stop_requested": True, "updated_at": before.updated_at}
+    assert cleared.model_copy(update=kept) == before
+    assert cleared.updated_at >= before.updated_at
+
+
 async def test_a_listing_is_newest_first(store: Store) -> None:
     for name in ("b", "a", "c"):
         await store.add(name, title=name, spec="{}")
@@ -119,6 +136,7 @@ async def test_an_unknown_session_is_named(store: Store) -> None:
     for call in (
         store.finish("gone", "x"),
         store.request_stop("gone"),
+        store.clear_stop("gone"),
         store.stop_requested("gone"),
         store.delete("gone"),
     ):
