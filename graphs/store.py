@@ -15,6 +15,8 @@ from duologue.graphs.store_base import (
     check_session_id,
     redacted,
     store_errors,
+    store_failure,
+    taken_session,
     unknown_session,
 )
 from duologue.graphs.store_memory import open_memory
@@ -27,6 +29,7 @@ __all__ = [
     "default_store_url",
     "open_store",
     "store_errors",
+    "taken_session",
     "unknown_session",
 ]
 
@@ -40,14 +43,17 @@ def default_store_url() -> str:
 
 
 @asynccontextmanager
-async def open_store(target: str | Path | None = None) -> AsyncIterator[Store]:
-    """Open the place where sessions live, made if it is missing.
+async def open_store(
+    target: str | Path | None = None, *, create: bool = True
+) -> AsyncIterator[Store]:
+    """Open the place where sessions live.
 
     Args:
         target: None for the user's data folder; a path, `sqlite:///relative.db` or
             `sqlite:////absolute.db` for a SQLite file, readable by its owner only if it is made
             here; `postgresql://…` or `postgres://…`; `memory:` or `memory:name` for this
             process's memory, where the same address is the same store.
+        create: Whether a SQLite file is made where it is missing.
 
     Yields:
         The store, usable in this event loop until the block ends.
@@ -56,16 +62,16 @@ async def open_store(target: str | Path | None = None) -> AsyncIterator[Store]:
         StoreError: The target is none of these, or can't be used.
     """
     # In a thread, like all that touches files: the dev server refuses it in a coroutine.
-    opening = await asyncio.to_thread(_opening, target)
+    opening = await asyncio.to_thread(_opening, target, create=create)
     async with opening as store:
         yield store
 
 
-def _opening(target: str | Path | None) -> AbstractAsyncContextManager[Store]:
+def _opening(target: str | Path | None, *, create: bool) -> AbstractAsyncContextManager[Store]:
     if target is None:
         target = default_store_url()
     if isinstance(target, Path):
-        return open_sqlite(target)
+        return _sqlite(target, create=create)
     if target.startswith(("postgresql://", "postgres://")):
         return _postgres()(target)
     if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
@@ -76,7 +82,14 @@ def _opening(target: str | Path | None) -> AbstractAsyncContextManager[Store]:
             f"Sessions can't be kept in {redacted(target)!r}: use a file's path, "
             "sqlite:///file.db, postgresql://…, memory: or memory:name."
         )
-    return open_sqlite(Path(path))
+    return _sqlite(Path(path), create=create)
+
+
+def _sqlite(path: Path, *, create: bool) -> AbstractAsyncContextManager[Store]:
+    path = path.expanduser().absolute()
+    if not create and not path.exists():
+        raise store_failure(f"sqlite:///{path.as_posix()}", "there is no such file")
+    return open_sqlite(path)
 
 
 def _postgres() -> Callable[[str], AbstractAsyncContextManager[Store]]:

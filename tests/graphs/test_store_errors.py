@@ -80,6 +80,26 @@ async def test_not_a_database(tmp_path: Path) -> None:
     assert isinstance(error.__cause__, sqlite3.Error)
 
 
+async def test_a_file_that_is_not_there_is_not_made_for_a_reader(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "typo.db"
+    for target in (file, str(file), f"sqlite:///{file}"):
+        with pytest.raises(StoreError) as caught:
+            async with open_store(target, create=False):
+                pytest.fail("opened")
+        expected = f"The sessions in sqlite:///{file} can't be used: there is no such file."
+        assert str(caught.value) == expected
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - a test may block
+    async with open_store(file):
+        pass
+    async with open_store(file, create=False) as store:
+        assert await store.list() == []
+
+
+async def test_memory_needs_no_file(tmp_path: Path) -> None:
+    async with open_store(f"memory:{tmp_path.name}", create=False) as store:
+        assert await store.list() == []
+
+
 async def test_a_folder(tmp_path: Path) -> None:
     error = await refused(tmp_path)
     assert str(error) == f"The sessions in sqlite:///{tmp_path} can't be used: Is a directory."
