@@ -1,6 +1,6 @@
 """The compiled graph: five nodes and the conditional edges between them, for every conversation."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any, Required, cast, get_args
 
@@ -44,6 +44,7 @@ def build_graph(
     models: Models | Mapping[str, BaseChatModel] | None = None,
     tools: Iterable[BaseTool] = (),
     form: type[Form] | None = None,
+    stop_requested: Callable[[str], Awaitable[bool]] | None = None,
 ) -> Graph:
     """Build the graph that runs any conversation.
 
@@ -53,6 +54,7 @@ def build_graph(
         models: LangChain chat models by the names that conversations use, or a `Models`.
         tools: LangChain tools that conversations may name.
         form: A kind's short form, whose fields a run may be started with.
+        stop_requested: Says whether the session of this id was asked to stop. None: nobody can ask.
 
     Returns:
         The compiled graph. A run is started with ``{"conversation": …}``, or the form's fields.
@@ -66,7 +68,7 @@ def build_graph(
         ['__start__', 'assistant_agent', 'completion_judge']
     """
     found = models if isinstance(models, Models) else Models(model, models or {})
-    resources = Resources(found, Tools(tools))
+    resources = Resources(found, Tools(tools), stop_requested)
     schema = Input if form is None else form_input(form)
     builder = StateGraph(State, input_schema=schema, output_schema=Output)
     first = partial(task_specification, resources=resources, form=form)

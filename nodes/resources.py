@@ -1,6 +1,6 @@
 """What the nodes share that is not data: models and tools, and the one way to finish a step."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ class Resources:
     """Where models are found."""
     tools: Tools
     """Where tools are found."""
+    stop_requested: Callable[[str], Awaitable[bool]] | None = None
+    """Whether the session of this id was asked to stop. None: nobody can ask."""
 
 
 @dataclass(frozen=True)
