@@ -19,9 +19,11 @@ from duologue.graphs.sessions import (
     adelete_session,
     aget_session,
     alist_sessions,
+    astop_session,
     delete_session,
     get_session,
     list_sessions,
+    stop_session,
 )
 from duologue.graphs.spec import (
     Brief,
@@ -70,6 +72,7 @@ __all__ = [
     "aget_session",
     "alist_sessions",
     "aresume",
+    "astop_session",
     "astream",
     "build_graph",
     "converse",
@@ -80,6 +83,7 @@ __all__ = [
     "load_conversation",
     "resume",
     "role_play",
+    "stop_session",
     "stream",
     "viewpoint",
 ]

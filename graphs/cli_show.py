@@ -13,10 +13,10 @@ from duologue.graphs.cli_text import one_line
 from duologue.graphs.errors import SpecError
 from duologue.graphs.events import Ended, Event, events_of
 from duologue.graphs.result import Result
-from duologue.graphs.sessions import get_session
+from duologue.graphs.sessions import get_session, known_store
 from duologue.graphs.settings import Settings, load_settings
 from duologue.graphs.spec import listing
-from duologue.graphs.store import SessionRow, open_store
+from duologue.graphs.store import SessionRow
 from duologue.graphs.terminal import (
     JsonLines,
     Transcript,
@@ -54,7 +54,7 @@ def show_sessions(store: str | None, *, as_json: bool) -> None:
 
 
 async def _rows(store: str | None) -> list[tuple[SessionRow, str]]:
-    async with open_store(store or load_settings().store) as opened:
+    async with known_store(store) as opened:
         rows = await opened.list()
         return [(row, _status(row, locked=await opened.is_locked(row.session))) for row in rows]
 

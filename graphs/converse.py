@@ -27,7 +27,7 @@ from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, 
 from duologue.graphs.load import load_conversation
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
-from duologue.graphs.sessions import read_session
+from duologue.graphs.sessions import read_session, title_of
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
 from duologue.graphs.store import (
@@ -201,9 +201,12 @@ async def _run(
     settings = await asyncio.to_thread(load_settings)
     models = Models(options.get("model"), options.get("models") or {}, settings)
     tools = list(options.get("tools") or ())
-    async with open_store(options.get("store") or settings.store) as store:
+    target = options.get("store")
+    # A session that goes on is not in a file that a mistyped name would make.
+    create = source is not None or not target
+    async with open_store(target or settings.store, create=create) as store:
         if session is None:
-            session = _new_id(_title(given))
+            session = _new_id("session" if given is None else title_of(given))
         if reset and given is not None and await store.get(session) is not None:
             # What would end the new run at once must not cost the old one.
             Tools(tools).check(given)
@@ -215,7 +218,7 @@ async def _run(
             started = SessionStarted(
                 session=session,
                 store=store.url,
-                title=_title(conversation),
+                title=title_of(conversation),
                 resumed=row is not None,
             )
             yield started
@@ -225,13 +228,21 @@ async def _run(
                     yield event
                 yield finished
                 return
+            await _forget_stop(store, row)
             Tools(tools).check(conversation)
             async for event in _prepared(models, conversation):
                 yield event
             if row is None:
+                # A fork that was killed half-way leaves a state that no row knows.
+                await store.checkpointer.adelete_thread(session)
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
-                await store.add(session, title=_title(conversation), spec=spec)
-            graph = build_graph(checkpointer=store.checkpointer, models=models, tools=tools)
+                await store.add(session, title=title_of(conversation), spec=spec)
+            graph = build_graph(
+                checkpointer=store.checkpointer,
+                models=models,
+                tools=tools,
+                stop_requested=store.stop_requested,
+            )
             async with aclosing(
                 _steps(graph, session, conversation, options.get("durability"), tokens=tokens)
             ) as steps:
@@ -243,15 +254,14 @@ async def _run(
             yield result
 
 
+async def _forget_stop(store: Store, row: SessionRow | None) -> None:
+    """Forget that an earlier run was asked to stop."""
+    if row is not None and row.stop_requested:
+        await store.clear_stop(row.session)
+
+
 def _loaded(source: Source) -> Conversation:
     return source if isinstance(source, Conversation) else load_conversation(source)
-
-
-def _title(conversation: Conversation | None) -> str:
-    if conversation is None:
-        return "session"
-    own = next((speaker.task for speaker in conversation.speakers if speaker.task), None)
-    return conversation.title or conversation.task or own or "session"
 
 
 def _new_id(title: str) -> str:

@@ -2,31 +2,55 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from duologue.graphs.background import run
 from duologue.graphs.build import Graph, build_graph
+from duologue.graphs.errors import SessionError
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
-from duologue.graphs.store import SessionRow, check_session_id, open_store, unknown_session
+from duologue.graphs.store import (
+    SessionRow,
+    Store,
+    check_session_id,
+    open_store,
+    unknown_session,
+)
 
 
-async def _target(store: str | Path | None) -> str | Path | None:
-    return store or (await asyncio.to_thread(load_settings)).store
+@asynccontextmanager
+async def known_store(store: str | Path | None) -> AsyncIterator[Store]:
+    """Open a store for what needs sessions that are there.
+
+    Args:
+        store: Where sessions are kept; a file must exist, since a mistyped one holds nothing. None:
+            the setting, else the user's data folder, which may be empty yet.
+
+    Yields:
+        The store.
+
+    Raises:
+        StoreError: The store can't be opened.
+    """
+    target = store or (await asyncio.to_thread(load_settings)).store
+    async with open_store(target, create=not store) as opened:
+        yield opened
 
 
 async def alist_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
     """List the sessions of a store; `list_sessions` says how."""
-    async with open_store(await _target(store)) as opened:
+    async with known_store(store) as opened:
         return await opened.list()
 
 
 async def aget_session(session: str, *, store: str | Path | None = None) -> Result:
     """Read a session; `get_session` says how."""
     check_session_id(session)
-    async with open_store(await _target(store)) as opened:
+    async with known_store(store) as opened:
         row = await opened.get(session)
         if row is None:
             raise unknown_session(session, opened.url)
@@ -50,11 +74,38 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
     return Result.of(session, conversation, state.values)
 
 
+def title_of(conversation: Conversation) -> str:
+    """Give what lists of sessions show of a conversation: its title, else a task.
+
+    Args:
+        conversation: Its spec.
+
+    Returns:
+        The title.
+    """
+    own = next((speaker.task for speaker in conversation.speakers if speaker.task), None)
+    return conversation.title or conversation.task or own or "session"
+
+
 async def adelete_session(session: str, *, store: str | Path | None = None) -> None:
     """Delete a session; `delete_session` says how."""
     check_session_id(session)
-    async with open_store(await _target(store)) as opened:
+    async with known_store(store) as opened:
         await opened.delete(session)
+
+
+async def astop_session(session: str, *, store: str | Path | None = None) -> None:
+    """Ask whoever runs a session to stop; `stop_session` says how."""
+    check_session_id(session)
+    async with known_store(store) as opened:
+        row = await opened.get(session)
+        if row is None:
+            raise unknown_session(session, opened.url)
+        if row.status == "finished":
+            raise SessionError(f"Session {session!r} has ended already.")
+        if not await opened.is_locked(session):
+            raise SessionError(f"Session {session!r} is not running: there is nothing to stop.")
+        await opened.request_stop(session)
 
 
 def list_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
@@ -101,3 +152,17 @@ def delete_session(session: str, *, store: str | Path | None = None) -> None:
         StoreError: The store can't be opened or written.
     """
     run(adelete_session(session, store=store))
+
+
+def stop_session(session: str, *, store: str | Path | None = None) -> None:
+    """Ask whoever runs a session, here or in another process, to stop after its current turn.
+
+    Args:
+        session: The session's id.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Raises:
+        SessionError: There is no such session, it has ended already, or nobody runs it.
+        StoreError: The store can't be opened or written.
+    """
+    run(astop_session(session, store=store))

@@ -18,10 +18,12 @@ from duologue.graphs import (
     ModelError,
     SessionError,
     SpecError,
+    StoreError,
     aconverse,
     aget_session,
     alist_sessions,
     aresume,
+    astop_session,
     astream,
     converse,
     delete_session,
@@ -29,6 +31,7 @@ from duologue.graphs import (
     list_sessions,
     resume,
     role_play,
+    stop_session,
 )
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.store import open_store
@@ -148,10 +151,36 @@ def test_any_id_of_the_allowed_signs_works(session: str, store: str) -> None:
     assert converse(GARDEN, session=session, store=store, model=model()).session == session
 
 
+KNOWN = [resume, get_session, delete_session, stop_session]
+"""What needs a session that is there."""
+
+
 def test_an_unknown_session_is_one_clear_error(store: str) -> None:
-    for act in (resume, get_session, delete_session):
+    converse(GARDEN, session="garden", store=store, model=model())
+    for act in KNOWN:
         with pytest.raises(SessionError, match="no session 'nobody'"):
             act("nobody", store=store)
+
+
+def test_a_mistyped_store_is_named_and_not_made(tmp_path: Path) -> None:
+    typo = tmp_path / "typo" / "sessions.db"
+    for act in KNOWN:
+        with pytest.raises(StoreError, match=rf"{typo} can't be used: there is no such file"):
+            act("garden", store=typo)
+    with pytest.raises(StoreError, match=rf"{typo} can't be used: there is no such file"):
+        list_sessions(store=typo)
+    assert not typo.parent.exists()
+
+
+def test_the_store_of_the_settings_may_be_empty_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list_sessions() == []
+    monkeypatch.setenv("DUOLOGUE_STORE", str(tmp_path / "mine.db"))
+    assert list_sessions() == []
+    for act in KNOWN:
+        with pytest.raises(SessionError, match="no session 'nobody'"):
+            act("nobody")
 
 
 def test_without_an_id_a_readable_one_is_made_up(store: str) -> None:
@@ -198,6 +227,48 @@ async def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store
         gate.opened.set()
         await running
     assert (await aresume("garden", store=store, model=asked)).outcome is not None
+
+
+async def test_a_session_that_runs_can_be_asked_to_stop(store: str) -> None:
+    gate = Gate()
+
+    def first() -> None:
+        converse(GARDEN, session="garden", store=store, model=Slow(script=gate.script))
+
+    running = asyncio.create_task(asyncio.to_thread(first))
+    await asyncio.to_thread(gate.asked.wait, 60)
+    try:
+        await astop_session("garden", store=store)
+        await astop_session("garden", store=store)
+        async with open_store(store) as opened:
+            assert await opened.stop_requested("garden")
+    finally:
+        gate.opened.set()
+        await running
+
+
+def test_what_does_not_run_can_not_be_asked_to_stop(store: str) -> None:
+    half(store)
+    with pytest.raises(SessionError, match=r"'garden' is not running: there is nothing to stop\."):
+        stop_session("garden", store=store)
+    resume("garden", store=store, model=model())
+    with pytest.raises(SessionError, match=r"'garden' has ended already\."):
+        stop_session("garden", store=store)
+    with pytest.raises(SessionError, match=r"'\.\./x' can't be a session's id"):
+        stop_session("../x", store=store)
+    assert not list_sessions(store=store)[0].stop_requested
+
+
+async def test_an_old_request_to_stop_does_not_stop_the_next_run(store: str) -> None:
+    await asyncio.to_thread(half, store)
+    async with open_store(store) as opened:
+        await opened.request_stop("garden")
+    seen: list[bool] = []
+    async for event in astream(None, session="garden", store=store, model=model()):
+        if isinstance(event, MessageSaid):
+            async with open_store(store) as opened:
+                seen.append(await opened.stop_requested("garden"))
+    assert seen == [False]
 
 
 class Slow(ScriptedChatModel):
