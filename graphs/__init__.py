@@ -11,6 +11,7 @@ from duologue.graphs.errors import (
     StoreError,
 )
 from duologue.graphs.events import Event
+from duologue.graphs.fork import afork, fork
 from duologue.graphs.load import load_conversation
 from duologue.graphs.outcome import Outcome, Usage, Verdict
 from duologue.graphs.result import Result
@@ -69,6 +70,7 @@ __all__ = [
     "Verdict",
     "aconverse",
     "adelete_session",
+    "afork",
     "aget_session",
     "alist_sessions",
     "aresume",
@@ -78,6 +80,7 @@ __all__ = [
     "converse",
     "decide",
     "delete_session",
+    "fork",
     "get_session",
     "list_sessions",
     "load_conversation",

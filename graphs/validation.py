@@ -1,6 +1,6 @@
 """Making models out of data, with one clear sentence for what is wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -49,8 +49,7 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
     match first["type"]:
         case "extra_forbidden":
             unknown = str(first["loc"][-1])
-            near = get_close_matches(unknown, _fields_at(model, first["loc"][:-1]), n=3)
-            hint = f"; did you mean {listing(near)}?" if near else ""
+            hint = did_you_mean(unknown, _fields_at(model, first["loc"][:-1]))
             return f"{field}: there is no such field{hint}"
         case "missing":
             return f"{field}: is missing"
@@ -67,6 +66,20 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
             shown = f", not {given!r}" if isinstance(given, str | int | float) else ""
             text = message[:1].lower() + message[1:]
             return f"{field}: {text}{shown}" if field else text
+
+
+def did_you_mean(unknown: str, known: Sequence[str]) -> str:
+    """Ask whether a near name was meant, for the end of an error.
+
+    Args:
+        unknown: The name that is not known.
+        known: Those that are.
+
+    Returns:
+        The question with a semicolon in front; empty where no name is near.
+    """
+    near = get_close_matches(unknown, known, n=3)
+    return f"; did you mean {listing(near)}?" if near else ""
 
 
 def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

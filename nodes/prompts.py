@@ -60,6 +60,8 @@ PARTICIPANT = """You are {me}, in a conversation with {others}. Speak only for y
 
 BEGIN = "Please begin."
 
+NEW_TASK = "From now on your task is: {task}"
+
 SPECIFY_TASK = """Task: {task}
 
 {who}Make this task more specific, with imagination: say in one or two sentences what exactly is \

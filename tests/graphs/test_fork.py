@@ -1,0 +1,595 @@
+"""Forks: from every message of a conversation, by the same rules or others, and killed half-way."""
+
+import asyncio
+import json
+import re
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+
+from duologue.graphs import (
+    Conversation,
+    Position,
+    Reason,
+    Result,
+    SessionError,
+    SpecError,
+    StoreError,
+    afork,
+    converse,
+    delete_session,
+    fork,
+    get_session,
+    list_sessions,
+    resume,
+)
+from duologue.graphs.build import build_graph
+from duologue.graphs.end_chat import Event, Stage
+from duologue.graphs.fork import carried
+from duologue.graphs.log import Kind, line, message_id
+from duologue.graphs.spec import EndChatMode
+from duologue.graphs.store import open_store
+from duologue.nodes import prompts
+from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+
+YES: dict[str, Any] = {"objectives_left": [], "complete": True}
+NO: dict[str, Any] = {"objectives_left": ["water"], "complete": False}
+STORES = ["memory", "sqlite"]
+LIVE = pytest.param("postgresql", marks=pytest.mark.live)
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return store_of(request, tmp_path)
+
+
+@pytest.fixture(params=[*STORES, LIVE])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return store_of(request, tmp_path)
+
+
+def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match request.param:
+        case "memory":
+            return f"memory:{tmp_path.name}"
+        case "sqlite":
+            return f"sqlite:///{tmp_path / 'sessions.db'}"
+        case _:
+            return str(request.getfixturevalue("postgres_url"))
+
+
+@tool
+def weather(day: str) -> str:
+    """Tell the weather."""
+    return f"{day}: sun"
+
+
+def talk(form: str = "structured", **fields: Any) -> Conversation:  # noqa: ANN401
+    """Everything that can stand in a log: see `script`."""
+    return Conversation.model_validate(
+        {
+            "task": "Plan a garden",
+            "task_specification": {"word_limit": 4},
+            "speakers": [
+                {"name": "Ann", "task": "Dig", "tools": ["weather"], "stops_chat": True},
+                {"name": "Ben", "task": "Plant", "stops_chat": True, "keep_reflection": True},
+            ],
+            "opening": {"answers": True},
+            "judge": {"form": form},
+            "end_chat": {
+                "mode": "one_last_group_chat_after_first_completion",
+                "max_iterations": 3,
+            },
+            **fields,
+        }
+    )
+
+
+def script(form: str = "structured") -> list[Line]:
+    no: list[Line] = [NO] if form == "structured" else ["Water is left.", "No."]
+    yes: list[Line] = [YES] if form == "structured" else ["Nothing.", "Yes."]
+    calls = [
+        ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a"),
+        ScriptedToolCall(name="weather", args="{", id="b"),
+    ]
+    return [
+        *("Plan a very, very big garden.", "Plan a big garden."),
+        *("I dig.", " ", "I plant."),
+        *("Where?", *no),
+        *(Reply(tool_calls=calls), "By the wall.", *no),
+        *("Good.", *yes),
+        *("", "Bye.", "Farewell."),
+    ]
+
+
+ANSWERED = {Kind.SPECIFIED_TASK, Kind.DRAFT, Kind.SPEECH, Kind.TOOL_CALLS, Kind.REFLECTION}
+"""What a model said: one line for each call."""
+
+
+def calls_in(result: Result) -> int:
+    return sum(line(message).kind in ANSWERED for message in result.messages)
+
+
+def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Result:  # noqa: ANN401
+    """Run it on a script that must be used up."""
+    model = ScriptedChatModel(script=lines)
+    result = converse(conversation, model=model, tools=[weather], **options)
+    assert len(model.calls) == len(lines)
+    return result
+
+
+def go_on(session: str, store: str, lines: Sequence[Line]) -> Result:
+    """Resume it on a script that must be used up."""
+    model = ScriptedChatModel(script=lines)
+    result = resume(session, store=store, model=model, tools=[weather])
+    assert len(model.calls) == len(lines)
+    return result
+
+
+def ids(result: Result) -> list[str]:
+    return [str(message.id) for message in result.messages]
+
+
+def told(result: Result, name: str) -> list[str]:
+    """What this speaker alone was told by the conversation."""
+    return [
+        message.text
+        for message in result.messages
+        if line(message).kind is Kind.INSTRUCTION and line(message).audience == (name,)
+    ]
+
+
+@pytest.mark.parametrize("form", ["structured", "two_questions"])
+def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, form: str) -> None:
+    lines = script(form)
+    whole = run(talk(form), lines, session="one", store=any_store)
+    kinds = {line(message).kind for message in whole.messages}
+    assert kinds == set(Kind)
+    assert whole.outcome is not None
+    assert whole.outcome.completed == ("Ben",)
+    for at in ids(whole):
+        new = fork("one", at=at, into=f"at-{at}", store=any_store)
+        forked = get_session(new, store=any_store)
+        kept = len(forked.messages)
+        assert at in ids(forked)
+        assert forked.messages == whole.messages[:kept]
+        # What was written in one step stays together: no more than that.
+        assert calls_in(forked) <= 1 + sum(
+            line(message).kind in ANSWERED for message in whole.messages[: ids(whole).index(at)]
+        )
+        assert (forked.outcome is None) is (kept < len(whole.messages))
+        ended = go_on(new, any_store, lines[calls_in(forked) :])
+        assert ended.messages == whole.messages
+        assert ended.outcome == whole.outcome
+        assert ended.specified_task == whole.specified_task
+    assert get_session("one", store=any_store) == whole
+
+
+def test_a_fork_of_a_fork_goes_on_from_any_message_too(any_store: str) -> None:
+    lines = script()
+    whole = run(talk(), lines, session="one", store=any_store)
+    fork("one", at="m0012", into="two", store=any_store)
+    go_on("two", any_store, lines[calls_in(get_session("two", store=any_store)) :])
+    delete_session("one", store=any_store)
+    for at in ids(whole):
+        new = fork("two", at=at, into=f"at-{at}", store=any_store)
+        forked = get_session(new, store=any_store)
+        assert forked.messages == whole.messages[: len(forked.messages)]
+        assert at in ids(forked)[-4:]
+        ended = go_on(new, any_store, lines[calls_in(forked) :])
+        assert (ended.messages, ended.outcome) == (whole.messages, whole.outcome)
+
+
+async def everything(target: str, session: str) -> list[Any]:
+    """All that a store holds of one session."""
+    async with open_store(target) as store:
+        config: Any = {"configurable": {"thread_id": session}}
+        state = await build_graph(checkpointer=store.checkpointer).aget_state(config)
+        found = [one async for one in store.checkpointer.alist(config)]
+        held: list[Any] = [await store.get(session), state.values, found]
+    if target.startswith("sqlite:///"):
+        with closing(sqlite3.connect(target.removeprefix("sqlite:///"))) as connection:
+            for table in ("checkpoints", "writes", "duologue_sessions"):
+                column = "session" if table.startswith("duologue") else "thread_id"
+                query = f"SELECT * FROM {table} WHERE {column} = ?"  # noqa: S608 - from above
+                held.append(connection.execute(query, [session]).fetchall())
+    return held
+
+
+async def test_the_original_is_left_as_it_is(store: str) -> None:
+    lines = script()
+    whole = await asyncio.to_thread(run, talk(), lines, session="one", store=store)
+    before = await everything(store, "one")
+    for number, at in enumerate(ids(whole)):
+        changes: dict[str, Any] = {
+            "task": "Plan a park",
+            "speakers": {"Ann": {"task": "Rest"}},
+            "end_chat": {"mode": "all_task_must_complete", "max_iterations": 9},
+        }
+        await afork("one", at=at, into=f"f{number}", store=store, **changes)
+    new = await afork("one", at="m0010", store=store)
+    rest = lines[calls_in(get_session(new, store=store)) :]
+    await asyncio.to_thread(go_on, new, store, rest)
+    assert await everything(store, "one") == before
+
+
+def test_a_fork_is_listed_and_told_apart(store: str) -> None:
+    run(talk(), script(), session="one", store=store)
+    new = fork("one", at="m0009", store=store)
+    assert re.fullmatch(r"one-fork-[0-9a-f]{6}", new)
+    assert fork("one", at="m0009", store=store) != new
+    rows = {row.session: row for row in list_sessions(store=store)}
+    assert (rows[new].status, rows[new].reason) == ("unfinished", None)
+    assert rows[new].title == "Plan a garden"
+    assert rows[new].spec == rows["one"].spec
+    long = fork("one", at="m0009", into="x" * 128, store=store)
+    assert re.fullmatch(r"x{116}-fork-[0-9a-f]{6}", fork(long, store=store))
+
+
+def test_a_fork_that_is_at_its_end_is_finished_and_asks_no_model(store: str) -> None:
+    whole = run(talk(), script(), session="one", store=store)
+    fork("one", into="two", store=store)
+    rows = {row.session: (row.status, row.reason) for row in list_sessions(store=store)}
+    assert rows["two"] == rows["one"] == ("finished", "completed")
+    again = go_on("two", store, [])
+    assert again.outcome == whole.outcome
+    assert run(talk(), [], session="two", store=store) == again
+
+
+def test_a_fork_that_new_rules_end_is_finished(store: str) -> None:
+    run(talk(), script(), session="one", store=store)
+    # Behind Ben's first verdict; a round of two is not over yet.
+    after_ann = message_id(16)
+    whole = get_session("one", store=store)
+    assert whole.messages[16].additional_kwargs["duologue"]["verdict"]["speaker"] == "Ann"
+    new = fork("one", at=after_ann, store=store, end_chat={"max_iterations": 1})
+    ended = go_on(new, store, [])
+    assert ended.outcome is not None
+    assert ended.outcome.reason is Reason.MAX_ITERATIONS
+    assert (ended.outcome.rounds, ended.outcome.messages) == (1, 4)
+
+
+def plain(**fields: Any) -> Conversation:  # noqa: ANN401
+    """Two who speak in turn, until the cap."""
+    return Conversation.model_validate(
+        {
+            "task": "Plan a garden",
+            "speakers": [{"name": "Ann"}, {"name": "Ben", "stops_chat": True}],
+            "end_chat": {"max_iterations": 2},
+            **fields,
+        }
+    )
+
+
+def test_a_finished_session_goes_on_with_a_higher_cap(store: str) -> None:
+    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
+    new = fork("one", store=store, end_chat={"max_iterations": 3})
+    assert list_sessions(store=store)[0].status == "unfinished"
+    ended = go_on(new, store, ["A3", "B3"])
+    assert [text for _, text in ended.speeches] == ["A1", "B1", "A2", "B2", "A3", "B3"]
+    assert ended.outcome is not None
+    assert ended.outcome.total.calls == 6
+
+
+def test_another_task_stands_as_it_is_given(store: str) -> None:
+    conversation = plain(task_specification={"word_limit": 4})
+    lines = ["Plan a very, very big garden.", "Plan a big garden.", "A1", "B1", "A2", "B2"]
+    run(conversation, lines, session="one", store=store)
+    # From the rejected rewrite on, too, when the task did not stand yet.
+    for at in ("m0000", "m0001", "m0003"):
+        new = fork("one", at=at, store=store, task="Plan a park")
+        model = ScriptedChatModel(script=["A", "B", "A again", "B again"])
+        ended = resume(new, store=store, model=model)
+        assert ended.specified_task == "Plan a park"
+        assert ended.conversation.task == "Plan a park"
+        assert len(ended.speeches) == 4
+        assert all("The task: Plan a park" in call.messages[0].text for call in model.calls)
+        assert ids(ended) == [message_id(number) for number in range(len(ended.messages))]
+        assert list_sessions(store=store)[0].title == "Plan a park"
+    kept = fork("one", at="m0003", store=store, title="A garden")
+    assert get_session(kept, store=store).specified_task == "Plan a big garden."
+    assert list_sessions(store=store)[0].title == "A garden"
+
+
+def test_a_task_that_is_no_longer_rewritten_stands_as_it_is_given(store: str) -> None:
+    conversation = plain(task_specification={"word_limit": 4})
+    lines = ["Plan a very, very big garden.", "Plan a big garden.", "A1", "B1", "A2", "B2"]
+    run(conversation, lines, session="one", store=store)
+    new = fork("one", at="m0000", store=store, task_specification=None)
+    ended = go_on(new, store, lines[2:])
+    assert ended.specified_task == "Plan a garden"
+    assert [line(message).kind for message in ended.messages[:2]] == [Kind.DRAFT, Kind.INSTRUCTION]
+
+
+def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
+    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
+    new = fork(
+        *("one",),
+        at="m0002",
+        store=store,
+        speakers={"Ann": {"role_prompt": "You are a pirate."}, "Ben": {"model": "other"}},
+        model="usual",
+    )
+    usual, other = (ScriptedChatModel(script=texts) for texts in (["A2!"], ["B2!"]))
+    ended = resume(new, store=store, models={"usual": usual, "other": other})
+    assert ended.speeches == [("Ann", "A1"), ("Ben", "B1"), ("Ann", "A2!"), ("Ben", "B2!")]
+    assert usual.calls[0].messages[0].text.startswith("You are a pirate.")
+    assert "pirate" not in other.calls[0].messages[0].text
+    assert ended.conversation.speaker("Ben").stops_chat
+
+
+def test_a_new_task_of_a_speakers_own_is_in_its_system_prompt(store: str) -> None:
+    conversation = plain(speakers=[{"name": "Ann", "task": "Dig"}, {"name": "Ben"}])
+    whole = run(conversation, ["A1", "B1", "A2", "B2"], session="one", store=store)
+    new = fork("one", at="m0002", store=store, speakers={"Ann": {"task": "Rest"}})
+    assert get_session(new, store=store).messages == whole.messages[:3]
+    model = ScriptedChatModel(script=["A", "B"])
+    resume(new, store=store, model=model)
+    assert "Your own task: Rest" in model.calls[0].messages[0].text
+
+
+def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(store: str) -> None:
+    """Wherever the fork is: in a turn, the lines it is about stay the newest."""
+    lines = script()
+    whole = run(talk(), lines, session="one", store=store)
+    news = prompts.filled(prompts.NEW_TASK, task="Rest")
+    for at in ids(whole)[:-1]:
+        new = fork("one", at=at, store=store, speakers={"Ann": {"task": "Rest"}})
+        forked = get_session(new, store=store)
+        ended = go_on(new, store, lines[calls_in(forked) :])
+        stands = at != "m0000"
+        assert told(ended, "Ann") == (["Dig", news] if stands else ["Rest"])
+        assert told(ended, "Ben") == ["Plant"]
+        assert len(ended.messages) == len(whole.messages) + stands
+        assert ids(ended) == [message_id(number) for number in range(len(ended.messages))]
+        assert ended.speeches == whole.speeches
+        assert [line(one).kind for one in ended.messages if one.text != news] == [
+            line(one).kind for one in whole.messages
+        ]
+
+
+def test_a_new_task_is_told_in_a_two_question_verdict(store: str) -> None:
+    lines = script("two_questions")
+    whole = run(talk("two_questions"), lines, session="one", store=store)
+    first = next(message for message in whole.messages if line(message).kind is Kind.REFLECTION).id
+    new = fork("one", at=first, store=store, speakers={"Ben": {"task": "Rest"}})
+    forked = get_session(new, store=store)
+    assert [line(message).kind for message in forked.messages[-3:]] == [
+        Kind.INSTRUCTION,
+        Kind.QUESTION,
+        Kind.REFLECTION,
+    ]
+    assert go_on(new, store, lines[calls_in(forked) :]).speeches == whole.speeches
+
+
+def test_a_fork_before_a_forks_beginning_goes_on_by_the_forks_rules(store: str) -> None:
+    lines = script()
+    run(talk(), lines, session="one", store=store)
+    changes: dict[str, Any] = {"speakers": {"Ann": {"task": "Rest"}}, "task": "Plan a park"}
+    fork("one", at="m0014", into="two", store=store, **changes)
+    new = fork("two", at="m0009", store=store)
+    forked = get_session(new, store=store)
+    assert told(forked, "Ann") == ["Dig", prompts.filled(prompts.NEW_TASK, task="Rest")]
+    assert forked.specified_task == "Plan a park"
+    # What was told already is not told again.
+    again = get_session(fork("two", store=store), store=store)
+    assert told(again, "Ann") == told(forked, "Ann")
+
+
+MODES = list(EndChatMode)
+ENDS: dict[EndChatMode, list[Line]] = {
+    EndChatMode.MAX_ITERATIONS_ONLY: ["A2", "B2"],
+    EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION: [],
+    EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: ["A2"],
+    EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: ["A2", "B2"],
+    EndChatMode.ALL_TASK_MUST_COMPLETE: ["A2", YES],
+}
+"""What is still said after Ben has completed its task in the first round of two."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("before", MODES[1:])
+def test_a_fork_after_a_completion_owes_what_the_new_mode_promises(
+    before: EndChatMode, mode: EndChatMode, tmp_path: Path
+) -> None:
+    store = f"memory:{tmp_path.name}"
+    stoppers = [{"name": "Ann", "stops_chat": True}, {"name": "Ben", "stops_chat": True}]
+    conversation = plain(speakers=stoppers, end_chat={"mode": before.value, "max_iterations": 2})
+    lines: list[Line] = ["A1", NO, "B1", YES, *ENDS[before]]
+    run(conversation, lines, session="one", store=store)
+    new = fork("one", at="m0006", store=store, end_chat={"mode": mode.value})
+    ended = go_on(new, store, ENDS[mode])
+    assert ended.outcome is not None
+    only_cap = mode is EndChatMode.MAX_ITERATIONS_ONLY
+    assert ended.outcome.reason is (Reason.MAX_ITERATIONS if only_cap else Reason.COMPLETED)
+
+
+def test_positions_carry_over() -> None:
+    old = talk()
+    new = talk(end_chat={"mode": "one_last_chat_after_first_completion"})
+    done = Position(
+        event=Event.JUDGED, speaker="Ben", turns=3, completed=("Ben",), owed=("Ann", "Ben")
+    )
+    assert carried(old, old, done) is done
+    assert carried(old, talk(task="x"), done) is done
+    assert carried(old, new, done) == done.model_copy(update={"owed": ("Ann",)})
+    later = done.model_copy(
+        update={"event": Event.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann"}
+    )
+    assert carried(old, new, later) == later.model_copy(update={"owed": ()})
+    other = done.model_copy(update={"speaker": "Ann"})
+    assert carried(old, new, other).owed == ()
+
+
+class Gate:
+    """A model's answer, held until it is opened."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.made = number, 0
+        self.asked, self.opened = threading.Event(), threading.Event()
+
+    def script(self, prompt: object) -> str:
+        self.made += 1
+        if self.made == self.number:
+            self.asked.set()
+            assert self.opened.wait(60)
+        return f"Line {self.made}"
+
+
+class Slow(ScriptedChatModel):
+    """A scripted model whose script may wait without holding up the event loop."""
+
+    async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return await asyncio.to_thread(self.invoke, *args, **kwargs)
+
+
+@pytest.fixture
+async def running(store: str) -> AsyncIterator[str]:
+    """A session whose third line is being waited for."""
+    gate = Gate(3)
+
+    def first() -> Result:
+        model = Slow(script=gate.script)
+        return converse(plain(), session="one", store=store, model=model)
+
+    run = asyncio.create_task(asyncio.to_thread(first))
+    await asyncio.to_thread(gate.asked.wait, 60)
+    yield "one"
+    gate.opened.set()
+    assert [text for _, text in (await run).speeches] == [f"Line {n}" for n in range(1, 5)]
+
+
+async def test_a_running_session_can_be_forked(store: str, running: str) -> None:
+    new = await afork(running, store=store)
+    ended = await asyncio.to_thread(go_on, new, store, ["A2", "B2"])
+    assert [text for _, text in ended.speeches] == ["Line 1", "Line 2", "A2", "B2"]
+
+
+async def test_what_a_killed_fork_leaves_is_in_nobodys_way(store: str) -> None:
+    lines: list[Line] = ["A1", "B1", "A2", "B2"]
+    whole = await asyncio.to_thread(run, plain(), lines, session="one", store=store)
+    await afork("one", at="m0003", into="two", store=store)
+    async with open_store(store) as opened:
+        await opened._remove("two")
+        assert [row.session for row in await opened.list()] == ["one"]
+    with pytest.raises(SessionError, match="no session 'two'"):
+        resume("two", store=store)
+    await afork("one", at="m0002", into="two", store=store)
+    ended = await asyncio.to_thread(go_on, "two", store, lines[2:])
+    assert ended.messages == whole.messages
+    # Nor does another conversation of that name go on from it.
+    await afork("one", at="m0003", into="three", store=store)
+    async with open_store(store) as opened:
+        await opened._remove("three")
+    new = await asyncio.to_thread(run, plain(), lines, session="three", store=store)
+    assert new.messages == whole.messages
+
+
+async def test_a_fork_killed_before_its_end_was_listed_is_finished_without_a_call(
+    store: str,
+) -> None:
+    whole = await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=store)
+    await afork("one", into="two", store=store)
+    async with open_store(store) as opened:
+        row = await opened.get("two")
+        assert row is not None
+        await opened._remove("two")
+        await opened.add("two", title=row.title, spec=row.spec)
+    assert (await asyncio.to_thread(go_on, "two", store, [])).outcome == whole.outcome
+
+
+def test_a_session_with_failed_calls_can_be_forked(store: str) -> None:
+    model = ScriptedChatModel(script=["A1", Reply(error=500), "B1", "A2", "B2"])
+    with pytest.raises(Exception, match="500"):
+        converse(plain(), session="one", store=store, model=model)
+    whole = resume("one", store=store, model=model)
+    for at in ids(whole):
+        new = fork("one", at=at, store=store)
+        rest = ["A1", "B1", "A2", "B2"][calls_in(get_session(new, store=store)) :]
+        assert go_on(new, store, rest).messages == whole.messages
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"version": 1}, "version: can't change in a fork"),
+    ({"opening": {"answers": False}}, "opening: can't change in a fork"),
+    ({"speakers": {"Ann": {"name": "Eve"}}}, "speakers.Ann.name: can't change in a fork"),
+    ({"speakers": {"Anna": {}}}, "speakers: nobody is called 'Anna'; did you mean 'Ann'?"),
+    ({"speakers": {"Zoe": {}}}, "speakers: nobody is called 'Zoe'; there are 'Ann', 'Ben'"),
+    ({"speakers": [{"name": "Ann"}]}, "speakers: must be a dict from names to what changes, not "),
+    ({"speakers": {"Ann": "x"}}, "speakers.Ann: must be a dict of its fields, not 'x'"),
+    (
+        {"speakers": {"Ann": {"rol_prompt": "x"}}},
+        "speakers.Ann.rol_prompt: there is no such field; did you mean 'role_prompt'?",
+    ),
+    ({"speakers": {"Ann": {"role_prompt": " "}}}, "speakers.Ann.role_prompt: must not be empty"),
+    ({"modl": "x"}, "modl: there is no such field; did you mean 'model'?"),
+    ({"end_chat": {"mod": "x"}}, "end_chat.mod: there is no such field; did you mean 'mode'?"),
+    ({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: "),
+    ({"end_chat": 3}, "end_chat: "),
+    ({"task": ""}, "task: must not be empty"),
+    ({"task": None}, "task: missing, and 'Ann' has none of its own: give one"),
+    (
+        {
+            "speakers": {"Ben": {"stops_chat": False}},
+            "end_chat": {"mode": "all_task_must_complete"},
+        },
+        "end_chat.mode: all_task_must_complete needs a speaker with stops_chat = true",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), BAD, ids=[said for _, said in BAD])
+def test_changes_that_no_fork_can_make_are_named(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    store = f"memory:{tmp_path.name}"
+    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
+    with pytest.raises(SpecError, match=f"^{re.escape(said)}"):
+        fork("one", store=store, **changes)
+    assert len(list_sessions(store=store)) == 1
+
+
+def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
+    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
+    run(plain(), ["A1", "B1", "A2", "B2"], session="two", store=store)
+    for arguments, said in [
+        ({"session": "nobody"}, "There is no session 'nobody' in "),
+        ({"session": "../x"}, "'../x' can't be a session's id"),
+        ({"session": "one", "into": "a b"}, "'a b' can't be a session's id"),
+        ({"session": "one", "into": ""}, "'' can't be a session's id"),
+        ({"session": "one", "into": "two"}, "Session 'two' exists already in "),
+        ({"session": "one", "into": "one"}, "Session 'one' exists already in "),
+        (
+            {"session": "one", "at": "m0099"},
+            "There is no message 'm0099' in session 'one': it has m0000 to m0004.",
+        ),
+        ({"session": "one", "at": ""}, "There is no message '' in session 'one'"),
+    ]:
+        with pytest.raises(SessionError, match=f"^{re.escape(said)}"):
+            fork(store=store, **arguments)
+    assert len(list_sessions(store=store)) == 2
+
+
+async def test_an_id_that_is_being_run_and_a_session_without_messages_are_refused(
+    store: str,
+) -> None:
+    await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=store)
+    async with open_store(store) as opened:
+        async with opened.lock("two"):
+            with pytest.raises(SessionError, match="'two' is busy"):
+                await afork("one", into="two", store=store)
+        await opened.add("empty", title="", spec=json.dumps(plain().stored()))
+    with pytest.raises(SessionError, match="'empty' has no message yet: there is nothing to fork"):
+        await afork("empty", store=store)
+
+
+def test_a_mistyped_store_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"typo\.db can't be used: there is no such file"):
+        fork("one", store=tmp_path / "typo.db")
+    assert not (tmp_path / "typo.db").exists()
