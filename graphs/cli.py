@@ -1,8 +1,8 @@
 """The command line: its commands and their arguments.
 
-What they do is in `duologue.graphs.cli_run` and `duologue.graphs.cli_show`, how the command ends in
-`duologue.graphs.cli_exit`. Those are imported inside the commands: help and a mistyped option need
-nothing of what runs a conversation.
+What they do is in `duologue.graphs.cli_run`, `duologue.graphs.cli_show` and
+`duologue.graphs.cli_sessions`, how the command ends in `duologue.graphs.cli_exit`. Those are
+imported inside the commands: help and a mistyped option need nothing of what runs a conversation.
 """
 
 import sys
@@ -79,6 +79,25 @@ Model = Annotated[
         "of a .gguf file. [default: DUOLOGUE_MODEL]",
     ),
 ]
+Cap = Annotated[
+    int | None,
+    typer.Option(
+        "--max-iterations",
+        metavar="N",
+        help="The cap, in rounds. [default: 5; of a fork: as it was]",
+    ),
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        metavar="MODE",
+        help="How completed tasks end it: max_iterations_only, "
+        "end_chat_after_first_completion, one_last_chat_after_first_completion, "
+        "one_last_group_chat_after_first_completion or all_task_must_complete. "
+        "[default: max_iterations_only; of a fork: as it was]",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
 Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 
@@ -129,18 +148,8 @@ def run(
     ] = None,
     store: Store = None,
     model: Model = None,
-    max_iterations: Annotated[
-        int | None, typer.Option(metavar="N", help="The cap, in rounds. [default: 5]")
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODE",
-            help="How completed tasks end it: max_iterations_only (the default), "
-            "end_chat_after_first_completion, one_last_chat_after_first_completion, "
-            "one_last_group_chat_after_first_completion or all_task_must_complete.",
-        ),
-    ] = None,
+    max_iterations: Cap = None,
+    mode: Mode = None,
     word_limit: Annotated[
         int | None,
         typer.Option(metavar="N", help="The longest rewritten task, in words. [default: 50]"),
@@ -246,6 +255,63 @@ def show(
     from duologue.graphs.cli_show import show_session
 
     show_session(session, Again(store), speaker=speaker, as_json=as_json)
+
+
+@app.command()
+def fork(
+    session: Session,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MESSAGE",
+            help="The id of the last message to keep, such as m0007. [default: the newest]",
+        ),
+    ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
+    ] = None,
+    mode: Mode = None,
+    max_iterations: Cap = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The task from there on, as it is given.")
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's system prompt from there on."),
+    ] = None,
+    speaker_task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's own task from there on."),
+    ] = None,
+    speaker_model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=NAME", help="What speaks for a speaker from there on."),
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Make a new session that goes on from any message of another one.
+
+    The other one stays as it is. Without options the new one goes on by the same rules.
+    """
+    from duologue.graphs.cli_exit import Again
+    from duologue.graphs.cli_sessions import changes_of, fork_session
+
+    speakers = {
+        "--prompt": ("role_prompt", prompt or []),
+        "--speaker-task": ("task", speaker_task or []),
+        "--speaker-model": ("model", speaker_model or []),
+    }
+    changes = changes_of(mode=mode, max_iterations=max_iterations, task=task, speakers=speakers)
+    fork_session(session, Again(store), at=at, into=into, changes=changes)
+
+
+@app.command()
+def stop(session: Session, store: Store = None) -> None:
+    """Ask a session that runs, in whatever process, to stop after its current turn."""
+    from duologue.graphs.cli_sessions import stop as ask
+
+    ask(session, store)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """The command line in one process: each command, what it prints, and what bad input gets."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from duologue.graphs.sessions import get_session
+from duologue.graphs.store import open_store
 from duologue.nodes.script import Line, Reply
 from duologue.nodes.scripted_server import ScriptedServer
 
@@ -179,6 +182,105 @@ def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
     )
 
 
+def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
+    serve(FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    ran = duologue("fork", "g", "--at", "m0002", "--into", "h")
+    assert (ran.exit_code, ran.stdout) == (0, "h\n")
+    assert ran.stderr == "Go on with: duologue resume h\n"
+    server = serve(FIRST + "!", ANSWER + " Next request.", DONE)
+    ended = duologue("resume", "h")
+    assert ended.exit_code == 0
+    assert len(server.calls) == 3
+    assert "Ended after 2 rounds and 5 messages: Owner said the done token." in ended.stdout
+    assert "Ended after 1 round and 3 messages" in duologue("show", "g").stdout
+    made = duologue("fork", "g")
+    assert re.fullmatch(r"g-fork-[0-9a-f]{6}\n", made.stdout)
+    assert made.stderr == f"Go on with: duologue resume {made.stdout}"
+
+
+def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
+    serve(FIRST, ANSWER, DONE)
+    store = str(tmp_path / "mine.db")
+    duologue(*SHORT, "--mode", "end_chat_after_first_completion", "--store", store)
+    ran = duologue(
+        *("fork", "g", "--at", "m0001", "--into", "-h", "--store", store),
+        *("--mode", "max_iterations_only", "--max-iterations", "1", "--task", "Plan a park"),
+        *("--prompt", "Gardener=You answer a=b.", "--prompt", "Owner=You ask."),
+        *("--speaker-task", "Gardener=Dig", "--speaker-model", " Gardener =other"),
+    )
+    assert (ran.exit_code, ran.stdout) == (0, "-h\n")
+    assert ran.stderr == f"Go on with: duologue resume --store {store} -- -h\n"
+    forked = get_session("-h", store=store).conversation
+    assert forked.task == "Plan a park"
+    assert forked.end_chat.mode == "max_iterations_only"
+    assert forked.end_chat.max_iterations == 1
+    assert forked.end_chat.done_token is not None
+    owner, gardener = forked.speakers
+    assert (owner.role_prompt, owner.task, owner.model) == ("You ask.", None, None)
+    assert (gardener.role_prompt, gardener.task) == ("You answer a=b.", "Dig")
+    assert gardener.model == "other"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "named"),
+    [
+        (["--at", "m0099"], 4, "There is no message 'm0099' in session 'g': it has m0000 to m0003"),
+        (["--into", "a b"], 4, "'a b' can't be a session's id"),
+        (["--into", "g"], 4, "'g' exists already"),
+        (["--mode", "sideways"], 2, "end_chat.mode"),
+        (["--max-iterations", "0"], 2, "end_chat.max_iterations"),
+        (["--task", ""], 2, "task: must not be empty"),
+        (["--prompt", "Owner"], 2, "--prompt: must be a speaker's name, = and the text"),
+        (["--prompt", "Owner="], 2, "speakers.Owner.role_prompt: must not be empty"),
+        (["--prompt", "Owner=a", "--prompt", "Owner=b"], 2, "--prompt: is given twice for 'Owner'"),
+        (["--speaker-task", "Ownr=x"], 2, "nobody is called 'Ownr'; did you mean 'Owner'?"),
+        (["--speaker-model", "=x"], 2, "nobody is called ''; there are 'Owner', 'Gardener'"),
+    ],
+)
+def test_a_fork_that_can_not_be_made_is_named(
+    options: list[str], code: int, named: str, serve: Serve
+) -> None:
+    serve(FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    ran = duologue("fork", "g", *options)
+    assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (code, "", 1)
+    assert named in ran.stderr
+    assert duologue("sessions").stdout.count("\n") == 1
+
+
+def test_a_session_that_runs_is_asked_to_stop(serve: Serve, tmp_path: Path) -> None:
+    serve(FIRST, Reply(error=500))
+    duologue(*SHORT)
+    ran = duologue("stop", "g")
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    assert ran.stderr == "Error: Session 'g' is not running: there is nothing to stop.\n"
+
+    async def while_it_runs() -> str:
+        async with open_store(tmp_path / "sessions.db") as store, store.lock("g"):
+            asked = (await asyncio.to_thread(duologue, "stop", "g")).stdout
+            assert await store.stop_requested("g")
+            return asked
+
+    assert asyncio.run(while_it_runs()) == "Asked g to stop after its current turn.\n"
+    serve(ANSWER, DONE)
+    duologue("resume", "g")
+    assert duologue("stop", "g").stderr == "Error: Session 'g' has ended already.\n"
+
+
+@pytest.mark.parametrize("command", ["resume", "show", "fork", "stop", "delete", "sessions"])
+def test_a_mistyped_store_is_named_and_not_made(command: str, serve: Serve, tmp_path: Path) -> None:
+    serve()
+    typo = tmp_path / "folder" / "typo.db"
+    session = [] if command == "sessions" else ["g"]
+    ran = duologue(command, *session, "--store", str(typo))
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    assert ran.stderr == (
+        f"Error: The sessions in sqlite:///{typo} can't be used: there is no such file.\n"
+    )
+    assert not typo.parent.exists()
+
+
 def test_models_are_listed_with_the_default(serve: Serve) -> None:
     serve()
     ran = duologue("models")
@@ -303,7 +405,7 @@ def test_an_error_of_the_model_in_between_says_how_to_go_on(serve: Serve, tmp_pa
     assert len(server.calls) == 2
 
 
-@pytest.mark.parametrize("command", ["resume", "show", "delete"])
+@pytest.mark.parametrize("command", ["resume", "show", "fork", "stop", "delete"])
 def test_an_unknown_session_and_an_odd_id_are_named(command: str, serve: Serve) -> None:
     serve()
     for session in ("nobody", "../x", "", "a" * 129, "a\nb"):
