@@ -2,18 +2,40 @@
 
 from duologue.graphs.build import build_graph
 from duologue.graphs.converse import aconverse, aresume, astream, converse, resume, stream
-from duologue.graphs.end_chat import Position, Reason, decide
-from duologue.graphs.errors import (
-    DuologueError,
-    ModelError,
-    SessionError,
-    SpecError,
-    StoreError,
+from duologue.graphs.end_chat import decide
+from duologue.graphs.ends import (
+    AllOf,
+    AnyOf,
+    DoneToken,
+    EndChat,
+    EndChatMode,
+    EndingTool,
+    Guards,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
+    Predicate,
+    StopRequested,
 )
+from duologue.graphs.errors import DuologueError, ModelError, SessionError, SpecError, StoreError
 from duologue.graphs.events import Event
 from duologue.graphs.fork import afork, fork
+from duologue.graphs.group_solve import GroupSolve, group_solve
+from duologue.graphs.holding import Reason
+from duologue.graphs.judging import (
+    ByFunction,
+    Finding,
+    Judge,
+    Moderator,
+    RoundRobin,
+    SeparateJudge,
+    Verdict,
+)
 from duologue.graphs.load import load_conversation
-from duologue.graphs.outcome import Outcome, Usage, Verdict
+from duologue.graphs.outcome import Outcome
+from duologue.graphs.position import Position
 from duologue.graphs.result import Result
 from duologue.graphs.role_play import RolePlay, role_play
 from duologue.graphs.sessions import (
@@ -26,44 +48,56 @@ from duologue.graphs.sessions import (
     list_sessions,
     stop_session,
 )
-from duologue.graphs.spec import (
-    Brief,
-    Conversation,
-    DoneToken,
-    EndChat,
-    EndChatMode,
-    Generation,
-    Judge,
-    Marks,
-    Opening,
-    Speaker,
-    TaskSpecification,
-)
+from duologue.graphs.speaker import Brief, Generation, Marks, PrivateOpening, Speaker
+from duologue.graphs.spec import Conversation, Opening, TaskSpecification
 from duologue.graphs.store import SessionRow
+from duologue.graphs.usage import Price, Usage
 from duologue.graphs.viewpoint import viewpoint
+from duologue.graphs.why import Cause, CauseKind
 
 __all__ = [
+    "AllOf",
+    "AnyOf",
     "Brief",
+    "ByFunction",
+    "Cause",
+    "CauseKind",
     "Conversation",
     "DoneToken",
     "DuologueError",
     "EndChat",
     "EndChatMode",
+    "EndingTool",
     "Event",
+    "Finding",
     "Generation",
+    "GroupSolve",
+    "Guards",
     "Judge",
     "Marks",
+    "MaxCalls",
+    "MaxCost",
+    "MaxMessages",
+    "MaxSeconds",
+    "MaxTokens",
     "ModelError",
+    "Moderator",
     "Opening",
     "Outcome",
     "Position",
+    "Predicate",
+    "Price",
+    "PrivateOpening",
     "Reason",
     "Result",
     "RolePlay",
+    "RoundRobin",
+    "SeparateJudge",
     "SessionError",
     "SessionRow",
     "Speaker",
     "SpecError",
+    "StopRequested",
     "StoreError",
     "TaskSpecification",
     "Usage",
@@ -82,6 +116,7 @@ __all__ = [
     "delete_session",
     "fork",
     "get_session",
+    "group_solve",
     "list_sessions",
     "load_conversation",
     "resume",

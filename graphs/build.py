@@ -1,6 +1,6 @@
 """The compiled graph: five nodes and the conditional edges between them, for every conversation."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any, Required, cast, get_args
 
@@ -12,17 +12,17 @@ from langgraph.graph.state import CompiledStateGraph
 from pydantic import Field
 from typing_extensions import TypedDict, get_type_hints
 
-from duologue.graphs.end_chat import Node, Position, decide
-from duologue.graphs.migrations import restored
+from duologue.graphs.end_chat import Node, decide
+from duologue.graphs.migrations import restored, restored_position
 from duologue.graphs.spec import Form
 from duologue.graphs.state import Input, Kept, Output, State
 from duologue.nodes.agents import speak
 from duologue.nodes.completion_judge import completion_judge
 from duologue.nodes.models import Models
-from duologue.nodes.resources import Resources
+from duologue.nodes.resources import Resources, StopRequested
 from duologue.nodes.task_specification import task_specification
 from duologue.nodes.tool_executor import tool_executor
-from duologue.tools.registry import Tools
+from duologue.tools.registry import OrderFunction, PredicateFunction, Registry
 
 Graph = CompiledStateGraph[State, None, Input, Output]
 """A compiled conversation."""
@@ -32,7 +32,7 @@ _AFTER: Mapping[Node, list[Node]] = {
     Node.TASK_SPECIFICATION: [Node.TASK_SPECIFICATION, *_SPEAKERS, Node.END],
     Node.USER_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
     Node.ASSISTANT_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
-    Node.TOOL_EXECUTOR: _SPEAKERS,
+    Node.TOOL_EXECUTOR: [*_SPEAKERS, Node.END],
     Node.COMPLETION_JUDGE: [Node.COMPLETION_JUDGE, *_SPEAKERS, Node.END],
 }
 
@@ -43,8 +43,10 @@ def build_graph(
     model: BaseChatModel | str | None = None,
     models: Models | Mapping[str, BaseChatModel] | None = None,
     tools: Iterable[BaseTool] = (),
+    predicates: Mapping[str, PredicateFunction] | None = None,
+    orders: Mapping[str, OrderFunction] | None = None,
+    stop_requested: StopRequested | None = None,
     form: type[Form] | None = None,
-    stop_requested: Callable[[str], Awaitable[bool]] | None = None,
 ) -> Graph:
     """Build the graph that runs any conversation.
 
@@ -53,8 +55,10 @@ def build_graph(
         model: What speaks where a conversation names no model: a LangChain chat model or a name.
         models: LangChain chat models by the names that conversations use, or a `Models`.
         tools: LangChain tools that conversations may name.
+        predicates: Functions that may end conversations, by the names that these use.
+        orders: Functions that say who speaks next, by the names that conversations use.
+        stop_requested: Tells, between turns, whether a session was asked to stop.
         form: A kind's short form, whose fields a run may be started with.
-        stop_requested: Says whether the session of this id was asked to stop. None: nobody can ask.
 
     Returns:
         The compiled graph. A run is started with ``{"conversation": …}``, or the form's fields.
@@ -68,7 +72,7 @@ def build_graph(
         ['__start__', 'assistant_agent', 'completion_judge']
     """
     found = models if isinstance(models, Models) else Models(model, models or {})
-    resources = Resources(found, Tools(tools), stop_requested)
+    resources = Resources(found, Registry(tools, predicates, orders), stop_requested)
     schema = Input if form is None else form_input(form)
     builder = StateGraph(State, input_schema=schema, output_schema=Output)
     first = partial(task_specification, resources=resources, form=form)
@@ -81,7 +85,7 @@ def build_graph(
     builder.add_node(Node.COMPLETION_JUDGE.value, partial(completion_judge, resources=resources))
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
     for node, following in _AFTER.items():
-        builder.add_conditional_edges(node.value, route, [after.value for after in following])
+        builder.add_conditional_edges(node.value, _route, [after.value for after in following])
     return builder.compile(checkpointer=checkpointer, name="duologue")
 
 
@@ -96,8 +100,13 @@ def route(state: State) -> str:
     """
     if "position" not in state:
         return Node.TASK_SPECIFICATION.value
-    position = Position.model_validate(state["position"])
+    position = restored_position(state["position"])
     return decide(restored(state["spec"]), position).node.value
+
+
+async def _route(state: State) -> str:
+    # LangGraph gives what is not async a thread of its own, at every step.
+    return route(state)
 
 
 def form_input(form: type[Form]) -> type[Input]:

@@ -11,95 +11,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-_HELP = """Two AI agents work on a task by talking, and stop at the right moment.
-
-\b
-  duologue run "Develop a trading bot for the stock market" \\
-      --user-role "Stock Trader" --assistant-role "Python Programmer"
-
-Without a key a tiny model on this machine speaks. For a better one set OPENAI_API_KEY, or
-OPENAI_BASE_URL to any server that speaks OpenAI's API. A conversation that was stopped goes on with
-`duologue resume`.
-"""
-
-_EXIT_CODES = """\b
-Exit codes:
-  0    ended by its rules
-  1    something unforeseen
-  2    bad input: arguments, a conversation, its file, a setting
-  3    a model can't be had or did not answer
-  4    a session, or the place where sessions are kept, can't be used
-  130  interrupted (Ctrl-C); the session can be resumed
-  141  whoever read the output went away; the session can be resumed
-  143  terminated (SIGTERM); the session can be resumed
-"""
-
-
-class _Commands(TyperGroup):
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # typer does not export its context's class
-        try:
-            return super().invoke(ctx)
-        except Exception as error:
-            from duologue.graphs.errors import DuologueError
-
-            if ctx.params["traceback"] or not isinstance(error, DuologueError | OSError):
-                raise
-            from duologue.graphs.cli_exit import explain
-
-            raise typer.Exit(explain(error)) from None
-
+from duologue.graphs.cli_options import (
+    EXIT_CODES,
+    HELP,
+    Cap,
+    Commands,
+    Json,
+    Mode,
+    Model,
+    Session,
+    Store,
+)
 
 app = typer.Typer(
-    cls=_Commands,
-    help=_HELP,
-    epilog=_EXIT_CODES,
+    cls=Commands,
+    help=HELP,
+    epilog=EXIT_CODES,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Store = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        help="Where sessions are kept: a path, sqlite:///…, postgresql://… or memory:. "
-        "[default: DUOLOGUE_STORE, else one file in your data folder]",
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="What speaks where the conversation names no model: a name, embedded, or the path "
-        "of a .gguf file. [default: DUOLOGUE_MODEL]",
-    ),
-]
-Cap = Annotated[
-    int | None,
-    typer.Option(
-        "--max-iterations",
-        metavar="N",
-        help="The cap, in rounds. [default: 5; of a fork: as it was]",
-    ),
-]
-Mode = Annotated[
-    str | None,
-    typer.Option(
-        "--mode",
-        metavar="MODE",
-        help="How completed tasks end it: max_iterations_only, "
-        "end_chat_after_first_completion, one_last_chat_after_first_completion, "
-        "one_last_group_chat_after_first_completion or all_task_must_complete. "
-        "[default: max_iterations_only; of a fork: as it was]",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
-Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 
 
 def _version(wanted: bool) -> None:  # typer calls it so
@@ -120,7 +53,7 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Take the options of all commands; `_Commands` uses them."""
+    """Take the options of all commands; `Commands` uses them."""
 
 
 @app.command()
@@ -247,14 +180,29 @@ def show(
             "assistant's, the others' the user's.",
         ),
     ] = None,
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why",
+            help="Show what led to its end, or leads to it so far: verdicts, rejected replies, "
+            "what guards counted, done tokens and the like.",
+        ),
+    ] = False,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Show what was said in a session, and how it ended."""
+    """Show what was said in a session, and how it ended.
+
+    Beside each message stands its id, for `duologue fork --at`.
+    """
+    if why and speaker is not None:
+        from duologue.graphs.errors import SpecError
+
+        raise SpecError("--why is the same for all speakers: leave out --as")
     from duologue.graphs.cli_exit import Again
     from duologue.graphs.cli_show import show_session
 
-    show_session(session, Again(store), speaker=speaker, as_json=as_json)
+    show_session(session, Again(store), speaker=speaker, why=why, as_json=as_json)
 
 
 @app.command()
@@ -308,7 +256,7 @@ def fork(
 
 @app.command()
 def stop(session: Session, store: Store = None) -> None:
-    """Ask a session that runs, in whatever process, to stop after its current turn."""
+    """Ask a running session to stop after its turn."""
     from duologue.graphs.cli_sessions import stop as ask
 
     ask(session, store)

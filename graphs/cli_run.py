@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import typer
 
 from duologue.graphs.cli_exit import Again, ExitCode
-from duologue.graphs.converse import Options, Source, astream
+from duologue.graphs.converse import astream
 from duologue.graphs.errors import DuologueError, ModelError, StoreError
 from duologue.graphs.events import SessionStarted
+from duologue.graphs.running import Options, Source
 from duologue.graphs.settings import load_settings
 from duologue.graphs.store import open_store
 from duologue.graphs.terminal import JsonLines, Transcript, View, plain, stderr, stdout
-from duologue.nodes.clients import close_clients
 
 _PATIENCE = 3  # signals: the first asks to stop, and `uv run` and the like may send it twice
 
@@ -72,8 +72,6 @@ class _Run:
             self._pause()
             await self._say_how_to_go_on()
             raise
-        finally:
-            await close_clients()
         return ExitCode.DONE
 
     def _listen(self) -> None:

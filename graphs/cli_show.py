@@ -10,12 +10,12 @@ from rich.text import Text
 
 from duologue.graphs.cli_exit import Again
 from duologue.graphs.cli_text import one_line
+from duologue.graphs.data import listing
 from duologue.graphs.errors import SpecError
 from duologue.graphs.events import Ended, Event, events_of
 from duologue.graphs.result import Result
-from duologue.graphs.sessions import get_session, known_store
+from duologue.graphs.sessions import get_session, known_store, title_of
 from duologue.graphs.settings import Settings, load_settings
-from duologue.graphs.spec import listing
 from duologue.graphs.store import SessionRow
 from duologue.graphs.terminal import (
     JsonLines,
@@ -26,8 +26,9 @@ from duologue.graphs.terminal import (
     stderr,
     stdout,
 )
+from duologue.graphs.why import Cause, CauseKind
 from duologue.nodes import embedded
-from duologue.nodes.clients import address_of, close_clients, listed
+from duologue.nodes.clients import address_of, listed
 from duologue.nodes.models import EMBEDDED, NO_MODEL, OPENAI_MODEL
 
 _TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
@@ -81,14 +82,17 @@ def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
         out.print(line, soft_wrap=True)
 
 
-def show_session(session: str, again: Again, *, speaker: str | None, as_json: bool) -> None:
+def show_session(
+    session: str, again: Again, *, speaker: str | None, why: bool, as_json: bool
+) -> None:
     """Show what a session holds.
 
     Args:
         session: Its id.
         again: Where it is kept.
         speaker: Whose view of it to show. None: the conversation.
-        as_json: Whether to print JSON, one event or message a line.
+        why: Whether to show what led to its end instead.
+        as_json: Whether to print JSON, one event, message or cause a line.
 
     Raises:
         SpecError: Nobody in it is called that.
@@ -98,14 +102,17 @@ def show_session(session: str, again: Again, *, speaker: str | None, as_json: bo
         names = listing(result.conversation.names)
         raise SpecError(f"nobody in session {session!r} is called {speaker!r}; there are {names}")
     if as_json:
-        _show_json(result, speaker)
+        _show_json(result, speaker, why=why)
         return
     out = stdout()
-    transcript = Transcript(again, out, stderr())
+    transcript = Transcript(again, out, stderr(), ids=True)
     if speaker is None:
-        title = result.conversation.title or result.conversation.task or session
+        title = title_of(result.conversation)
         plain(out, one_line(title, out.width if on_screen(out) else None), "bold")
-        for event in _events(result):
+    if why:
+        _print_causes(out, [cause for cause in result.why() if cause.message is not None])
+    elif speaker is None:
+        for event in (event for message in result.messages for event in events_of(message)):
             transcript.show(event)
     else:
         for message in result.viewpoint(speaker):
@@ -113,11 +120,35 @@ def show_session(session: str, again: Again, *, speaker: str | None, as_json: bo
             transcript.body(_text(message))
     if result.outcome is None:
         transcript.unfinished(session)
-    elif speaker is not None:
+    else:
         transcript.show(Ended.of(session, result.outcome))
 
 
-def _show_json(result: Result, speaker: str | None) -> None:
+def _print_causes(out: Console, causes: list[Cause]) -> None:
+    out.print()
+    if not causes:
+        plain(out, "Nothing was judged, rejected or counted on the way.", "dim")
+        return
+    ids = max(len(cause.message or "") for cause in causes)
+    for cause in causes:
+        row = Text((cause.message or "").ljust(ids) + "  ", "dim")
+        text = Text(one_line(cause.text), _STYLES.get(cause.kind, ""))
+        # Where a person looks, what does not fit stands below its own beginning.
+        width = max(1, out.width - row.cell_len)
+        lines = text.wrap(out, width) if on_screen(out) else [text]
+        for place, part in enumerate(lines):
+            part.rstrip()
+            out.print(row if place == 0 else " " * row.cell_len, part, sep="", soft_wrap=True)
+
+
+_STYLES = {CauseKind.REJECTED: "dim", CauseKind.COUNTED: "yellow"}
+
+
+def _show_json(result: Result, speaker: str | None, *, why: bool) -> None:
+    if why:
+        for cause in result.why():
+            json_line(cause.model_dump_json())
+        return
     if speaker is None:
         for event in _events(result):
             JsonLines().show(event)
@@ -163,18 +194,11 @@ def show_models() -> None:
     names: list[str] = []
     if _has_server(settings):
         plain(out, f"At {one_line(address_of(settings))}:", "bold")
-        names = asyncio.run(_listed(settings))
+        names = asyncio.run(listed(settings))
         for name in names:
             plain(out, f"  {one_line(name)}")
     plain(out, "Speaks where none is named:", "bold")
     plain(out, f"  {one_line(_default(settings, names, is_local=weights is not None))}")
-
-
-async def _listed(settings: Settings) -> list[str]:
-    try:
-        return await listed(settings)
-    finally:
-        await close_clients()
 
 
 def _has_server(settings: Settings) -> bool:

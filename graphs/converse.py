@@ -1,64 +1,18 @@
 """Running conversations from Python: from a spec, or a session's id, to an outcome.
 
 Each function comes twice: ``converse`` runs ``aconverse`` on one long-lived background loop, and so
-on. What sessions there are, and what they hold, is in `duologue.graphs.sessions`.
+on. How a run goes is in `duologue.graphs.running`, what sessions there are, and what they hold, in
+`duologue.graphs.sessions`.
 """
 
-import asyncio
-import json
-import re
-import secrets
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from pathlib import Path
-from typing import Any, Literal, Unpack, cast
-
-from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
-from langgraph.checkpoint.base import BaseCheckpointSaver
-from typing_extensions import TypedDict
+from typing import Unpack
 
 from duologue.graphs.background import iterate, run
-from duologue.graphs.build import Graph, build_graph
-from duologue.graphs.end_chat import max_steps
-from duologue.graphs.errors import SessionError
-from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, events_of
-from duologue.graphs.load import load_conversation
-from duologue.graphs.migrations import restored
+from duologue.graphs.events import Event
 from duologue.graphs.result import Result
-from duologue.graphs.sessions import read_session, title_of
-from duologue.graphs.settings import load_settings
-from duologue.graphs.spec import Conversation
-from duologue.graphs.store import (
-    SessionRow,
-    Store,
-    check_session_id,
-    open_store,
-    unknown_session,
-)
-from duologue.nodes.models import Models
-from duologue.nodes.task_specification import first_difference
-from duologue.tools.registry import Tools
-
-Source = Conversation | Mapping[str, Any] | str | Path
-"""A conversation, or a dict or file that holds one."""
-
-
-class Options(TypedDict, total=False):
-    """What `converse`, `resume` and `stream` take beside the conversation, all by name."""
-
-    store: str | Path | None
-    """Where sessions are kept: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None:
-    the setting, else one SQLite file in the user's data folder."""
-    model: BaseChatModel | str | None
-    """What speaks where the conversation names no model: a LangChain chat model or a name."""
-    models: Mapping[str, BaseChatModel]
-    """LangChain chat models by the names that the conversation uses."""
-    tools: Iterable[BaseTool]
-    """LangChain tools that the conversation names."""
-    durability: Literal["sync", "async"]
-    """``sync`` (the default) writes each step before the next begins; ``async`` beside it."""
+from duologue.graphs.running import Options, Source, run_session
 
 
 def converse(
@@ -109,7 +63,7 @@ async def aconverse(
     **options: Unpack[Options],
 ) -> Result:
     """Run a conversation to its outcome; `converse` says how."""
-    events = _run(conversation, session, reset=reset, tokens=False, **options)
+    events = run_session(conversation, session, reset=reset, tokens=False, **options)
     return await _last(events)
 
 
@@ -133,7 +87,7 @@ def resume(session: str, **options: Unpack[Options]) -> Result:
 
 async def aresume(session: str, **options: Unpack[Options]) -> Result:
     """Go on with a session, from its id alone; `resume` says how."""
-    return await _last(_run(None, session, reset=False, tokens=False, **options))
+    return await _last(run_session(None, session, reset=False, tokens=False, **options))
 
 
 def stream(
@@ -169,7 +123,7 @@ async def astream(
     **options: Unpack[Options],
 ) -> AsyncGenerator[Event, None]:
     """Run a conversation and follow what happens; `stream` says how."""
-    run_of_it = _run(conversation, session, reset=reset, tokens=True, **options)
+    run_of_it = run_session(conversation, session, reset=reset, tokens=True, **options)
     async with aclosing(run_of_it) as events:
         async for event in events:
             if not isinstance(event, Result):
@@ -184,197 +138,3 @@ async def _last(events: AsyncGenerator[Event | Result, None]) -> Result:
                 result = event
     assert result is not None  # noqa: S101  # a run ends with its result or an error
     return result
-
-
-async def _run(
-    source: Source | None,
-    session: str | None,
-    *,
-    reset: bool,
-    tokens: bool,
-    **options: Unpack[Options],
-) -> AsyncGenerator[Event | Result, None]:
-    """Run a session: its events, then its result."""
-    given = None if source is None else await asyncio.to_thread(_loaded, source)
-    if session is not None:
-        check_session_id(session)
-    settings = await asyncio.to_thread(load_settings)
-    models = Models(options.get("model"), options.get("models") or {}, settings)
-    tools = list(options.get("tools") or ())
-    target = options.get("store")
-    # A session that goes on is not in a file that a mistyped name would make.
-    create = source is not None or not target
-    async with open_store(target or settings.store, create=create) as store:
-        if session is None:
-            session = _new_id("session" if given is None else title_of(given))
-        if reset and given is not None and await store.get(session) is not None:
-            # What would end the new run at once must not cost the old one.
-            Tools(tools).check(given)
-            await models.prepare(given, lambda text: None)
-            await store.delete(session)
-        async with store.lock(session):
-            row = await store.get(session)
-            conversation = _agreed(session, given, row, store.url)
-            started = SessionStarted(
-                session=session,
-                store=store.url,
-                title=title_of(conversation),
-                resumed=row is not None,
-            )
-            yield started
-            finished = await _stored(store, row, conversation)
-            if finished is not None:
-                for event in _replayed(finished):
-                    yield event
-                yield finished
-                return
-            await _forget_stop(store, row)
-            Tools(tools).check(conversation)
-            async for event in _prepared(models, conversation):
-                yield event
-            if row is None:
-                # A fork that was killed half-way leaves a state that no row knows.
-                await store.checkpointer.adelete_thread(session)
-                spec = json.dumps(conversation.stored(), ensure_ascii=False)
-                await store.add(session, title=title_of(conversation), spec=spec)
-            graph = build_graph(
-                checkpointer=store.checkpointer,
-                models=models,
-                tools=tools,
-                stop_requested=store.stop_requested,
-            )
-            async with aclosing(
-                _steps(graph, session, conversation, options.get("durability"), tokens=tokens)
-            ) as steps:
-                async for event in steps:
-                    yield event
-            result = await _finished(store, session, conversation, graph)
-            if result.outcome is not None:
-                yield Ended.of(session, result.outcome)
-            yield result
-
-
-async def _forget_stop(store: Store, row: SessionRow | None) -> None:
-    """Forget that an earlier run was asked to stop."""
-    if row is not None and row.stop_requested:
-        await store.clear_stop(row.session)
-
-
-def _loaded(source: Source) -> Conversation:
-    return source if isinstance(source, Conversation) else load_conversation(source)
-
-
-def _new_id(title: str) -> str:
-    words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
-    return "-".join([*words, secrets.token_hex(3)])[-128:]
-
-
-def _agreed(
-    session: str, given: Conversation | None, row: SessionRow | None, where: str
-) -> Conversation:
-    """The conversation to run: the stored one, which a given one must not contradict."""
-    if row is None:
-        if given is None:
-            raise unknown_session(session, where)
-        return given
-    stored = restored(json.loads(row.spec), f"session {session!r}: ")
-    if given is not None and given != stored:
-        raise SessionError(
-            f"session {session!r} belongs to another conversation: "
-            f"{first_difference(stored, given)} differs; choose another id, or reset it"
-        )
-    return stored
-
-
-async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerator[Event, None]:
-    """Find the models before anything is stored, and tell what takes a moment as it happens."""
-    notices: asyncio.Queue[str | None] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    def notify(text: str) -> None:
-        loop.call_soon_threadsafe(notices.put_nowait, text)
-
-    async def prepare() -> None:
-        try:
-            await models.prepare(conversation, notify)
-        finally:
-            loop.call_soon(notices.put_nowait, None)
-
-    preparing = asyncio.create_task(prepare())
-    try:
-        while (text := await notices.get()) is not None:
-            yield Notice(text=text)
-        await preparing
-    finally:
-        preparing.cancel()
-
-
-async def _steps(
-    graph: Graph,
-    session: str,
-    conversation: Conversation,
-    durability: Literal["sync", "async"] | None,
-    *,
-    tokens: bool,
-) -> AsyncGenerator[Event, None]:
-    """Run the graph from where the session is, and tell what happens."""
-    config: RunnableConfig = {
-        "configurable": {"thread_id": session},
-        "recursion_limit": max_steps(conversation),
-    }
-    checkpointer = graph.checkpointer
-    assert isinstance(checkpointer, BaseCheckpointSaver)  # noqa: S101  # built with the store's
-    known = await checkpointer.aget_tuple(config) is not None
-    spec = conversation.stored()
-    stream = graph.astream(
-        None if known else {"conversation": spec},
-        config,
-        stream_mode=["updates", "custom", "messages"] if tokens else ["updates", "custom"],
-        durability=durability or "sync",
-    )
-    # Closed here: else a reader who leaves early would have it run on after the store is closed.
-    async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
-        async for mode, found in parts:
-            for event in _events(mode, found):
-                yield event
-
-
-def _events(mode: str, found: Any) -> Iterator[Event]:  # noqa: ANN401
-    """Turn what LangGraph streams into events."""
-    if mode == "custom" and "notice" in found:
-        yield Notice(text=found["notice"])
-    elif mode == "messages":
-        chunk, metadata = found
-        # Whole messages that a node writes come without a purpose; a model's tokens have one.
-        if metadata.get("purpose") == "speech" and chunk.text:
-            yield Token(speaker=metadata["speaker"], text=chunk.text)
-    elif mode == "updates":
-        for update in found.values():
-            for message in (update or {}).get("messages", ()):
-                yield from events_of(message)
-
-
-def _replayed(result: Result) -> Iterator[Event]:
-    for message in result.messages:
-        yield from events_of(message)
-    if result.outcome is not None:
-        yield Ended.of(result.session, result.outcome)
-
-
-async def _finished(store: Store, session: str, conversation: Conversation, graph: Graph) -> Result:
-    """Read a session whose run is over, and note its outcome where sessions are listed."""
-    result = await read_session(session, conversation, graph)
-    if result.outcome is not None:
-        await store.finish(session, result.outcome.reason.value)
-    return result
-
-
-async def _stored(
-    store: Store, row: SessionRow | None, conversation: Conversation
-) -> Result | None:
-    """Read a session that is finished. None: it is not, or a deletion was killed half-way."""
-    if row is None or row.status != "finished":
-        return None
-    graph = build_graph(checkpointer=store.checkpointer)
-    result = await read_session(row.session, conversation, graph)
-    return None if result.outcome is None else result

@@ -1,15 +1,16 @@
 """What happens in a conversation, one event at a time."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from pydantic import Field, TypeAdapter
+from pydantic import computed_field
 
-from duologue.graphs.end_chat import Reason
+from duologue.graphs.data import Data
+from duologue.graphs.holding import Reason
+from duologue.graphs.judging import Verdict
 from duologue.graphs.log import Kind, line
-from duologue.graphs.outcome import Outcome, Usage, Verdict
-from duologue.graphs.spec import Data
+from duologue.graphs.outcome import Outcome
 
 
 class SessionStarted(Data):
@@ -57,6 +58,8 @@ class MessageSaid(Data):
     text: str
     problem: str | None = None
     """What is wrong with it, where it was accepted all the same."""
+    alone: bool = False
+    """Whether nobody else heard it: a private or an opening answer."""
 
 
 class ReplyRejected(Data):
@@ -94,37 +97,38 @@ class VerdictGiven(Data):
     """A judge's answer."""
 
     event: Literal["verdict"] = "verdict"
+    id: str
+    by: str | None = None
+    """Who judged its own task. None: a separate judge."""
     verdict: Verdict
 
 
-class Ended(Data):
+class SpeakerChosen(Data):
+    """Who speaks next, where that is chosen."""
+
+    event: Literal["next_speaker"] = "next_speaker"
+    id: str
+    speaker: str
+    problem: str | None = None
+    """What was wrong with the choice, where the next in order speaks instead."""
+
+
+class Ended(Outcome):
     """The last event: why, when and by whom the conversation ended, and what it used."""
 
     event: Literal["outcome"] = "outcome"
     session: str
-    reason: Reason
-    reasons: tuple[Reason, ...]
-    by: str | None
-    message: str | None
-    rounds: int
-    messages: int
-    completed: tuple[str, ...]
-    usage: dict[str, Usage]
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic documents it
+    @property
+    def reason(self) -> Reason:
+        """The reason: the first of those that held."""
+        return self.reasons[0]
 
     @classmethod
     def of(cls, session: str, outcome: Outcome) -> "Ended":
         """Make the event of a session's outcome."""
-        return cls(
-            session=session,
-            reason=outcome.reason,
-            reasons=outcome.reasons,
-            by=outcome.by,
-            message=outcome.message,
-            rounds=outcome.rounds,
-            messages=outcome.messages,
-            completed=outcome.completed,
-            usage=outcome.usage,
-        )
+        return cls(session=session, **dict(outcome))
 
 
 Event = (
@@ -137,12 +141,10 @@ Event = (
     | ToolCalled
     | ToolAnswered
     | VerdictGiven
+    | SpeakerChosen
     | Ended
 )
 """Anything that happens."""
-
-EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
-"""Reads an event from JSON."""
 
 
 def events_of(message: BaseMessage) -> Iterator[Event]:
@@ -159,7 +161,11 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
     match about.kind:
         case Kind.SPEECH:
             yield MessageSaid(
-                id=str(message.id), speaker=speaker, text=message.text, problem=about.problem
+                id=str(message.id),
+                speaker=speaker,
+                text=message.text,
+                problem=about.problem,
+                alone=about.audience is not None,
             )
         case Kind.DRAFT:
             yield ReplyRejected(
@@ -186,6 +192,8 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
                 failed=message.status == "error",
             )
         case Kind.REFLECTION if about.verdict is not None:
-            yield VerdictGiven(verdict=about.verdict)
+            yield VerdictGiven(id=str(message.id), by=about.speaker, verdict=about.verdict)
+        case Kind.CHOICE:
+            yield SpeakerChosen(id=str(message.id), speaker=about.to or "", problem=about.problem)
         case _:
             return

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from duologue.graphs.group_solve import GroupSolve
 from duologue.graphs.role_play import RolePlay
 from duologue.graphs.spec import Form
 
-KINDS: Mapping[str, type[Form]] = {"role_play": RolePlay}
+KINDS: Mapping[str, type[Form]] = {"role_play": RolePlay, "group_solve": GroupSolve}
 """For each ``kind`` its short form."""

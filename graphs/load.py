@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from duologue.graphs.data import listing
 from duologue.graphs.errors import SpecError
 from duologue.graphs.kinds import KINDS
 from duologue.graphs.migrations import restored
-from duologue.graphs.spec import Conversation, listing
+from duologue.graphs.spec import Conversation
 from duologue.graphs.validation import validated
 
 
@@ -59,4 +60,8 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
         return restored(data, where)
     if not isinstance(kind, str) or kind not in KINDS:
         raise SpecError(f"{where}kind: {kind!r} is unknown; there are {listing(KINDS)}")
-    return validated(KINDS[kind], data, where).conversation()
+    form = validated(KINDS[kind], data, where)
+    try:
+        return form.conversation()
+    except SpecError as error:
+        raise SpecError(f"{where}{error}") from error

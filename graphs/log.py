@@ -20,8 +20,9 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import ToolCall
 
-from duologue.graphs.outcome import Verdict
-from duologue.graphs.spec import Data
+from duologue.graphs.data import Data
+from duologue.graphs.judging import Verdict
+from duologue.graphs.position import Stage
 
 KEY = "duologue"
 """Where a message's `Line` stands in its ``additional_kwargs``."""
@@ -47,7 +48,22 @@ class Kind(StrEnum):
     QUESTION = "question"
     """The judge's question."""
     REFLECTION = "reflection"
-    """A speaker's answer to the judge."""
+    """A speaker's answer to the judge, or a separate judge's."""
+    CHOICE = "choice"
+    """Who was chosen to speak next."""
+
+
+class Flaw(StrEnum):
+    """What may be wrong with a reply."""
+
+    BLANK = "blank"
+    """It says nothing."""
+    ROLE_FLIP = "role_flip"
+    """It speaks another's part."""
+    FORM = "form"
+    """Its marks are missing."""
+    REPEATED = "repeated"
+    """It is the speaker's own last message once more."""
 
 
 class Line(Data):
@@ -59,14 +75,35 @@ class Line(Data):
     """Who said it. None: the conversation itself."""
     audience: tuple[str, ...] | None = None
     """Who may hear it beside the speaker. None: everyone."""
-    problem: str | None = None
+    to: str | None = None
+    """Whom it is meant for, where others hear it too."""
+    stage: Stage = Stage.ROUNDS
+    """The part of the conversation that a speech belongs to."""
+    flaw: Flaw | None = None
     """What was wrong with it, where it was not as asked."""
+    problem: str | None = None
+    """The same in the words that the speaker was told."""
     verdict: Verdict | None = None
     """The verdict it holds."""
 
     def heard_by(self, name: str) -> bool:
         """Whether this speaker hears the line."""
         return self.audience is None or name in self.audience
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a speech that all hear as such, in the rounds or as last words."""
+        return self.is_speech and self.is_aloud
+
+    @property
+    def is_speech(self) -> bool:
+        """Whether it is what a speaker said in its turn."""
+        return self.kind is Kind.SPEECH
+
+    @property
+    def is_aloud(self) -> bool:
+        """Whether all hear it, in the rounds or as last words."""
+        return self.audience is None and self.stage in (Stage.ROUNDS, Stage.LAST_WORDS)
 
 
 NOBODY: tuple[str, ...] = ()
@@ -156,6 +193,12 @@ def message_id(number: int) -> str:
 def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Give what the speakers said in their turns, oldest first."""
     return [message for message in log if line(message).kind is Kind.SPEECH]
+
+
+def is_said(message: BaseMessage, about: Line) -> bool:
+    """Whether a speaker says something with a message: in its turn, or beside a call of tools."""
+    called = about.kind is Kind.TOOL_CALLS and bool(message.text.strip())
+    return about.kind is Kind.SPEECH or called
 
 
 def append(log: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:

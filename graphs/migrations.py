@@ -7,10 +7,27 @@ from collections.abc import Callable
 from typing import Any
 
 from duologue.graphs.errors import SpecError
+from duologue.graphs.position import Position
 from duologue.graphs.spec import SPEC_VERSION, Conversation
 from duologue.graphs.validation import validated
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+def _ends_of_their_own(data: dict[str, Any]) -> dict[str, Any]:
+    """From 1 to 2: the done token is one end of many, the cap on role flips one guard of many."""
+    end_chat = data.get("end_chat")
+    if not isinstance(end_chat, dict):
+        return data
+    moved = {key: value for key, value in end_chat.items() if key not in _MOVED}
+    if isinstance(end_chat.get("done_token"), dict):
+        moved["when"] = {"kind": "done_token"} | end_chat["done_token"]
+    if "max_role_flips" in end_chat:
+        moved["guards"] = {"role_flips": end_chat["max_role_flips"]}
+    return data | {"end_chat": moved}
+
+
+_MOVED = ("done_token", "max_role_flips")
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _ends_of_their_own}
 """For each older version the function that makes a spec of the next one out of it."""
 
 
@@ -54,3 +71,18 @@ def restored(data: dict[str, Any], where: str = "") -> Conversation:
         SpecError: The spec is not valid, or was written by a newer release.
     """
     return validated(Conversation, migrated(data, where), where)
+
+
+def restored_position(data: dict[str, Any]) -> Position:
+    """Make a position out of a stored one, of this or an older version.
+
+    Args:
+        data: A position as a dict.
+
+    Returns:
+        The position. Facts that an older release did not store are found out anew at each step.
+    """
+    retired = ("said_done", "role_flips")
+    return Position.model_validate(
+        {key: value for key, value in data.items() if key not in retired}
+    )

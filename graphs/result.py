@@ -9,6 +9,7 @@ from duologue.graphs.log import line, speeches
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.spec import Conversation
 from duologue.graphs.viewpoint import viewpoint
+from duologue.graphs.why import Cause, why
 from duologue.nodes.prompts import system_prompt
 
 
@@ -71,3 +72,11 @@ class Result:
             self.conversation, self.conversation.speaker(speaker), self.specified_task
         )
         return viewpoint(self.conversation, self.messages, speaker, system=system)
+
+    def why(self) -> list[Cause]:
+        """Tell what led to the end: verdicts, rejected drafts, what guards counted, reasons.
+
+        Returns:
+            The causes, oldest first, and the reasons behind them; so far, while it has not ended.
+        """
+        return why(self)

@@ -4,22 +4,15 @@ The user gives one instruction at a time, the assistant answers each with a solu
 ends the conversation by the done token, or the round cap does.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from duologue.graphs.build import build_graph
-from duologue.graphs.spec import (
-    Conversation,
-    DoneToken,
-    EndChatMode,
-    Form,
-    Mark,
-    Marks,
-    Name,
-    Opening,
-    Text,
-)
+from duologue.graphs.data import Mark, Name, Temperature, Text
+from duologue.graphs.ends import DoneToken, EndChatMode
+from duologue.graphs.speaker import Marks
+from duologue.graphs.spec import Conversation, Form, Opening
 from duologue.graphs.validation import validated
 from duologue.nodes import prompts
 
@@ -28,8 +21,6 @@ INSTRUCTION = Marks(lines=("Instruction:", "Input:"))
 
 SOLUTION = Marks(lines=("Solution:",), end="Next request.")
 """How the assistant's messages look."""
-
-Temperature = Annotated[float | None, Field(ge=0, le=2)]
 
 
 class RolePlay(Form):
@@ -80,7 +71,8 @@ class RolePlay(Form):
                 "reminder": prompts.INSTRUCTOR_REMINDER,
             },
             "format": INSTRUCTION,
-            "stops_chat": self.mode is not EndChatMode.MAX_ITERATIONS_ONLY,
+            # In max_iterations_only nobody is asked; a fork may have another mode.
+            "stops_chat": True,
             "generation": generation,
         }
         assistant = {
@@ -108,7 +100,7 @@ class RolePlay(Form):
                 "end_chat": {
                     "mode": self.mode,
                     "max_iterations": self.max_iterations,
-                    "done_token": DoneToken(token=self.done_token, by=self.user_role),
+                    "when": DoneToken(token=self.done_token, by=self.user_role),
                 },
                 "model": self.model,
             },

@@ -6,151 +6,39 @@ moment in `duologue.graphs.end_chat`.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import tomli_w
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    StringConstraints,
-    field_validator,
-    model_validator,
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from duologue.graphs.coherence import check
+from duologue.graphs.data import Cap, Data, Name, Text, listing
+from duologue.graphs.ends import (
+    EndChat,
+    EndChatMode,
+    MaxMessages,
+    Predicate,
+    leaves,
+    lone,
 )
+from duologue.graphs.judging import (
+    AnyJudge,
+    Judge,
+    Moderator,
+    RoundRobin,
+    SeparateJudge,
+    TurnOrder,
+)
+from duologue.graphs.speaker import Generation, Speaker
+from duologue.graphs.usage import Price
 
-SPEC_VERSION: Final = 1
-"""The version of the spec this release writes. `duologue.graphs.load` migrates older ones."""
+SPEC_VERSION: Final = 2
+"""The version of the spec this release writes; `duologue.graphs.migrations` reads older ones."""
 
-SPEAKER_TEMPERATURE = 0.2
-"""What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
+_A_PAIR = 2
 
 TASK_TEMPERATURE = 1.0
 """What the task's rewriting uses unless told otherwise (LazyLLM's high temperature)."""
-
-MOST = 1_000_000
-"""The largest cap: more rounds than any conversation has, and a number that any store can keep."""
-
-MARK_LENGTH = 200
-"""The longest mark, in characters."""
-
-VERDICT_TEMPERATURE = 0.3
-"""What a verdict uses unless told otherwise (Yacana's yes/no question)."""
-
-
-def _shown(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be printable characters on one line")
-    return text
-
-
-Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
-"""Text that holds more than white space."""
-
-Name = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=80, strip_whitespace=True, pattern=r"^[^\r\n]+$"),
-]
-"""A name on one line, up to 80 characters."""
-
-
-Mark = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=MARK_LENGTH, strip_whitespace=True),
-    AfterValidator(_shown),
-]
-"""A mark on one line, of printable characters."""
-
-
-class Data(BaseModel):
-    """Base of everything in a spec: frozen, and an unknown field is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Generation(Data):
-    """Generation parameters sent with a model call. What is None is left to its default."""
-
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    """Sampling temperature, 0 to 2. None: 0.2 for speakers, 1.0 for the task's rewriting."""
-    max_tokens: PositiveInt | None = None
-    """The longest answer, in tokens."""
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    """Nucleus sampling, above 0 and up to 1."""
-    stop: tuple[str, ...] = ()
-    """Texts at which the model stops."""
-    seed: int | None = None
-    """Asks a model that can for the same answer to the same prompt."""
-
-    def parameters(self, temperature: float) -> dict[str, object]:
-        """Give the arguments of a model call.
-
-        Args:
-            temperature: What to use when this spec names none.
-
-        Returns:
-            Keyword arguments in OpenAI's names, without those left to the model.
-        """
-        chosen: dict[str, object] = {
-            "temperature": temperature if self.temperature is None else self.temperature,
-            "max_tokens": self.max_tokens,
-            "top_p": self.top_p,
-            "stop": list(self.stop) or None,
-            "seed": self.seed,
-        }
-        return {name: value for name, value in chosen.items() if value is not None}
-
-
-class Marks(Data):
-    """The marks that a reply must carry, such as CAMEL's ``Instruction:`` and ``Input:``."""
-
-    lines: tuple[Mark, ...] = Field(min_length=1)
-    """What begins a line each, in this order; the first one begins the reply."""
-    end: Mark | None = None
-    """What the reply ends with."""
-
-
-class Brief(Data):
-    """What a speaker is told instead where a very small model speaks for it, as the embedded one.
-
-    Its form is held by a grammar, so it need not be told; what it is told must be short.
-    """
-
-    role_prompt: Text
-    """The system prompt; ``{task}`` in it stands for the task."""
-    reminder: Text
-    """What stands behind each line the speaker hears; ``{task}`` in it stands for the task as it
-    was given."""
-
-
-class Speaker(Data):
-    """One participant of a conversation."""
-
-    name: Name
-    """How the speaker is called by the others; no two may share a name."""
-    role_prompt: Text | None = None
-    """The system prompt. ``{task}`` in it stands for the conversation's task; where it does not
-    appear, the task follows the prompt. None: a neutral prompt that names the participants."""
-    task: Text | None = None
-    """The speaker's own task, which the others do not see."""
-    brief: Brief | None = None
-    """What it is told instead where the embedded model speaks for it."""
-    stops_chat: bool = False
-    """Whether the speaker is asked, after its turns, if its task is complete."""
-    keep_reflection: bool = False
-    """Whether that question and its answer stay in the speaker's own view."""
-    format: Marks | None = None
-    """The marks its replies must carry. A reply without them is asked for once more."""
-    tools: tuple[Name, ...] = ()
-    """The tools it may call, by their registered names."""
-    model: Text | None = None
-    """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path
-    of a ``.gguf`` file. None: the conversation's default."""
-    generation: Generation = Generation()
-    """Generation parameters."""
 
 
 class TaskSpecification(Data):
@@ -169,59 +57,16 @@ class Opening(Data):
 
     answers: bool = False
     """Whether every speaker first answers its own task alone, unheard by the others."""
+    reconcile: bool = False
+    """Whether the others hear these tasks and answers after all: those who answer later before
+    their own answer, those who answered before when the rounds begin (Yacana)."""
     first_speaker: Name | None = None
     """Who speaks first in the rounds. None: the first of the speakers; after opening answers, the
     second (Yacana's owner of the shift message)."""
     first_line: Text | None = None
     """What the first speaker is told before its first turn (Yacana's shift message). None: a
-    neutral line; after opening answers, the answer of the speaker before it."""
-
-
-class EndChatMode(StrEnum):
-    """How completed tasks end a conversation. The round cap applies to every mode (Yacana)."""
-
-    MAX_ITERATIONS_ONLY = "max_iterations_only"
-    """Rounds until the cap; nobody is asked."""
-    END_CHAT_AFTER_FIRST_COMPLETION = "end_chat_after_first_completion"
-    """The first completed task ends it at once."""
-    ONE_LAST_CHAT_AFTER_FIRST_COMPLETION = "one_last_chat_after_first_completion"
-    """The next speaker has one last message after the first completed task."""
-    ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION = "one_last_group_chat_after_first_completion"
-    """Every speaker has one last message after the first completed task."""
-    ALL_TASK_MUST_COMPLETE = "all_task_must_complete"
-    """Goes on until every speaker that stops the chat has completed its task."""
-
-
-class DoneToken(Data):
-    """A word that ends the conversation when it is said alone (CAMEL's done token)."""
-
-    token: Mark
-    """It counts only when it is the message, or stands alone on a line of it."""
-    by: Name | None = None
-    """The speaker who may say it. None: any."""
-
-
-class EndChat(Data):
-    """How the conversation ends."""
-
-    mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
-    """How completed tasks end it."""
-    max_iterations: Annotated[PositiveInt, Field(le=MOST)] = 5
-    """The cap, in rounds; in one round every speaker speaks once."""
-    done_token: DoneToken | None = None
-    """A word that ends it."""
-    max_role_flips: PositiveInt = 2
-    """How often one speaker may speak another's part, after being asked to mend it."""
-
-
-class Judge(Data):
-    """How a speaker is asked whether its task is complete."""
-
-    form: Literal["structured", "two_questions"] = "structured"
-    """``structured``: one call whose answer is held to a schema. ``two_questions``: what is left,
-    then one word, for models without structured output."""
-    temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
-    """The temperature of the verdict, 0 to 2."""
+    neutral line; after opening answers that were not reconciled, the answer of the speaker before
+    it."""
 
 
 class Conversation(Data):
@@ -229,10 +74,11 @@ class Conversation(Data):
 
     Raises:
         pydantic.ValidationError: A field is missing, unknown or wrong, two speakers share a name,
-            a name does not belong to a speaker, or a mode needs a stopper and has none.
+            a name does not belong to a speaker, a mode needs a stopper and has none, an end can
+            never hold, or a model has no price.
     """
 
-    version: Literal[1] = SPEC_VERSION
+    version: Literal[2] = SPEC_VERSION
     """The version of this spec's shape."""
     title: Text | None = None
     """What lists of sessions show. None: the task."""
@@ -241,17 +87,21 @@ class Conversation(Data):
     speakers: tuple[Speaker, ...] = Field(min_length=2)
     """Who takes part, in the order they speak. The first is the user agent's part, the others the
     assistant agent's."""
+    turn_order: TurnOrder = RoundRobin()
+    """Who speaks next. Where it is chosen, as many turns as there are speakers count as a round."""
     task_specification: TaskSpecification | None = None
     """How the task is made more specific first. None: it is used as given."""
     opening: Opening = Opening()
     """What happens before the rounds."""
     end_chat: EndChat = EndChat()
     """How it ends."""
-    judge: Judge = Judge()
-    """How speakers are asked whether they are done."""
+    judge: AnyJudge = Judge()
+    """Who is asked whether a task is complete, and how."""
     model: Text | None = None
     """The model for all that name none. None: the one of the settings, else the embedded one."""
-    max_tool_rounds: PositiveInt = 5
+    prices: dict[Text, Price] = Field(default_factory=dict)
+    """What the models charge, by their names. Where there is one, every model must be in it."""
+    max_tool_rounds: Cap = 5
     """How many rounds of tool calls one turn may have before the speaker must answer."""
 
     @field_validator("speakers")
@@ -268,33 +118,8 @@ class Conversation(Data):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
-        if self.task is None:
-            for speaker in self.speakers:
-                if speaker.task is None:
-                    raise ValueError(
-                        f"task: missing, and {speaker.name!r} has none of its own: give one"
-                    )
-            if self.task_specification is not None:
-                raise ValueError("task_specification: there is no task to make more specific")
-        self._check_name("opening.first_speaker", self.opening.first_speaker)
-        if self.end_chat.done_token is not None:
-            self._check_name("end_chat.done_token.by", self.end_chat.done_token.by)
-        if self.opening.answers:
-            for speaker in self.speakers:
-                if speaker.task is None:
-                    raise ValueError(
-                        f"opening.answers: {speaker.name!r} has no task of its own to answer"
-                    )
-        needs_stopper = self.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
-        if needs_stopper and not any(speaker.stops_chat for speaker in self.speakers):
-            raise ValueError(
-                f"end_chat.mode: {self.end_chat.mode.value} needs a speaker with stops_chat = true"
-            )
+        check(self)
         return self
-
-    def _check_name(self, field: str, name: str | None) -> None:
-        if name is not None and name not in self.names:
-            raise ValueError(f"{field}: nobody is called {name!r}; there are {listing(self.names)}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -307,6 +132,69 @@ class Conversation(Data):
         first = self.opening.first_speaker or self.names[1 if self.opening.answers else 0]
         start = self.names.index(first)
         return self.names[start:] + self.names[:start]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether what a speaker hears is labelled with who said it.
+
+        Between two it goes without saying, unless somebody's task and opening answer are heard too.
+        """
+        return len(self.speakers) > _A_PAIR or self.opening.reconcile
+
+    @property
+    def stoppers(self) -> tuple[str, ...]:
+        """The names of those after whose turns it is asked whether a task is complete."""
+        marked = tuple(speaker.name for speaker in self.speakers if speaker.stops_chat)
+        return self.names if isinstance(self.judge, SeparateJudge) and not marked else marked
+
+    @property
+    def predicates(self) -> tuple[str, ...]:
+        """The names of the predicates that may end it."""
+        ends = (end for _, end in leaves(self.end_chat.when))
+        return tuple(dict.fromkeys(end.name for end in ends if isinstance(end, Predicate)))
+
+    @property
+    def secretive(self) -> tuple[str, ...]:
+        """The names of those who answer a private prompt first."""
+        return tuple(
+            speaker.name
+            for speaker in self.speakers
+            if speaker.private_opening is not None and speaker.private_opening.prompt is not None
+        )
+
+    @property
+    def model_names(self) -> list[str | None]:
+        """The models that it needs, each once; None stands for the default."""
+        names = [speaker.model for speaker in self.speakers]
+        if self.task_specification is not None:
+            names.append(self.task_specification.model)
+        if isinstance(self.judge, SeparateJudge):
+            names.append(self.judge.model)
+        if isinstance(self.turn_order, Moderator):
+            names.append(self.turn_order.model)
+        return list(dict.fromkeys(name or self.model for name in names))
+
+    @property
+    def most_messages(self) -> int:
+        """The most messages that it can have, whatever is said."""
+        count = len(self.speakers)
+        opening = count if self.opening.answers else 0
+        most = len(self.secretive) + opening + count * self.end_chat.max_iterations
+        caps = [end.limit for end in lone(self.end_chat.when) if isinstance(end, MaxMessages)]
+        last_words = {
+            EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: 1,
+            EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: count,
+        }
+        return min([most, *caps]) + last_words.get(self.end_chat.mode, 0)
+
+    @property
+    def most_calls(self) -> int:
+        """The most model calls that it can take, whatever is said.
+
+        In a turn those are one for each round of tools, the reply, one more where that is rejected,
+        the judge's two questions and the choice of who speaks next.
+        """
+        return 2 + self.most_messages * (self.max_tool_rounds + 2 + 2 + 1)
 
     def stored(self) -> dict[str, Any]:
         """Give what sessions store, as plain values.
@@ -351,8 +239,3 @@ class Form(Data, ABC):
     @abstractmethod
     def conversation(self) -> Conversation:
         """Give the conversation that this form stands for."""
-
-
-def listing(names: Iterable[str]) -> str:
-    """Write names as a list for an error message, each in quotes."""
-    return ", ".join(repr(name) for name in names)

@@ -21,18 +21,21 @@ from duologue.graphs.events import (
     Notice,
     ReplyRejected,
     SessionStarted,
+    SpeakerChosen,
     TaskSpecified,
     Token,
     ToolAnswered,
     ToolCalled,
     VerdictGiven,
 )
-from duologue.graphs.outcome import Outcome, Verdict
+from duologue.graphs.judging import Finding, Verdict
+from duologue.graphs.why import verdict_in_words
 
 # Legible on light and on dark; red is for errors.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 
 _TASK = "Task"
+_LEAST = 0.000001
 
 
 class _Console(Console):
@@ -95,10 +98,12 @@ class Transcript:
         again: How a session is found again.
         out: Where the conversation goes.
         err: Where notices go.
+        ids: Whether messages are shown with their ids, by which a session is forked.
     """
 
-    def __init__(self, again: Again, out: Console, err: Console) -> None:
+    def __init__(self, again: Again, out: Console, err: Console, *, ids: bool = False) -> None:
         self._again = again
+        self._ids = ids
         self._out = out
         self._err = err
         self._live = on_screen(out)
@@ -123,7 +128,9 @@ class Transcript:
                 self._said(event)
             case ReplyRejected():
                 self._rejected(event)
-            case ToolCalled() | ToolAnswered() | VerdictGiven():
+            case VerdictGiven() if event.verdict.findings:
+                self._found(event.verdict)
+            case ToolCalled() | ToolAnswered() | VerdictGiven() | SpeakerChosen():
                 self._aside(_remark(event))
             case Ended():
                 self._end(event)
@@ -134,16 +141,21 @@ class Transcript:
             self._flow.end()
             self._flow = None
 
-    def head(self, name: str) -> None:
-        """Announce who speaks."""
+    def head(self, name: str, message: str = "") -> None:
+        """Announce who speaks, and which message it is where ids are shown."""
         self.pause()
         colour = "bold" if name == _TASK else self._colour(name)
+        mark = message if self._ids else ""
         if not self._live:
-            plain(self._out, f"\n{one_line(name)}:", f"bold {colour}")
+            beside = f" ({mark})" if mark else ""
+            plain(self._out, f"\n{one_line(name)}{beside}:", f"bold {colour}")
             return
-        title = Text(one_line(name, self._out.width - 8), f"bold {colour}")
+        behind = f" {mark}" if mark else ""
+        title = Text(one_line(name, self._out.width - 8 - len(behind)), f"bold {colour}")
         line = Text.assemble(("── ", f"dim {colour}"), title, " ")
-        line.append("─" * max(0, self._out.width - line.cell_len), f"dim {colour}")
+        room = self._out.width - line.cell_len - len(behind)
+        line.append("─" * max(0, room), f"dim {colour}")
+        line.append(behind, "dim")
         self._out.print()
         self._out.print(line, no_wrap=True)
 
@@ -181,16 +193,18 @@ class Transcript:
 
     def _said(self, event: MessageSaid) -> None:
         if self._flow is None or self._streamed != event.text:
-            self.head(event.speaker)
+            self.head(event.speaker, event.id)
             self.body(event.text)
         self.pause()
+        if event.alone:
+            self.body("(Nobody else hears this.)", "dim")
         if event.problem is not None:
             self.body(f"(Kept, though asked for again: {one_line(event.problem)})", "dim")
 
     def _rejected(self, event: ReplyRejected) -> None:
         flow = self._flow
         if flow is None:
-            self.head(event.speaker or _TASK)
+            self.head(event.speaker or _TASK, event.id)
         self.pause()
         # Its tokens are on the screen already, as if they counted.
         if flow is None or flow.erase():
@@ -201,14 +215,26 @@ class Transcript:
         self.pause()
         plain(self._out, f"({one_line(text, self._out.width - 2 if self._live else None)})", "dim")
 
+    def _found(self, verdict: Verdict) -> None:
+        """Show what a separate judge found, a line for each criterion."""
+        self.pause()
+        met = sum(finding is Finding.MET for finding in verdict.findings.values())
+        plain(self._out, f"(The judge finds {met} of {len(verdict.findings)} criteria met.)", "dim")
+        for text, finding in verdict.findings.items():
+            row = f"  {finding.in_words:12}  "
+            room = self._out.width - len(row) if self._live else None
+            plain(self._out, row + one_line(text, room), "dim")
+
     def _end(self, event: Ended) -> None:
-        outcome = Outcome.model_validate(event.model_dump(exclude={"event", "session", "reason"}))
-        used = outcome.total
+        used = event.total
         self._rule()
-        prose(self._out, outcome.sentence(), "bold")
+        prose(self._out, event.sentence(), "bold")
+        if event.because[1:]:
+            prose(self._out, f"Also: {'; '.join(event.because[1:])}.")
         calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
         tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
-        plain(self._out, f"{calls}, {tokens}.", "dim")
+        spent = f", {_money(used.cost)} spent" if used.cost else ""
+        plain(self._out, f"{calls}, {tokens}{spent}.", "dim")
         plain(self._out, f"Read it again: {self._again.command('show', event.session)}", "dim")
 
     def _rule(self) -> None:
@@ -221,7 +247,7 @@ class Transcript:
         return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
 
 
-def _remark(event: ToolCalled | ToolAnswered | VerdictGiven) -> str:
+def _remark(event: ToolCalled | ToolAnswered | VerdictGiven | SpeakerChosen) -> str:
     match event:
         case ToolCalled():
             arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
@@ -229,13 +255,15 @@ def _remark(event: ToolCalled | ToolAnswered | VerdictGiven) -> str:
         case ToolAnswered():
             return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
         case VerdictGiven():
-            return _verdict(event.verdict)
+            return verdict_in_words(event.verdict, separate=event.by is None)
+        case SpeakerChosen():
+            chosen = f"{event.speaker} is to speak next"
+            return chosen if event.problem is None else f"{chosen}: the choice can't be read"
 
 
-def _verdict(verdict: Verdict) -> str:
-    if not verdict.readable:
-        return f"{verdict.speaker} on its task: unreadable, which counts as not complete"
-    if verdict.complete:
-        return f"{verdict.speaker} on its task: complete"
-    left = "; ".join(verdict.objectives_left)
-    return f"{verdict.speaker} on its task: not complete" + (f": {left}" if left else "")
+def _money(cost: float) -> str:
+    """Write an amount of whatever currency the price table is in."""
+    if cost >= 1:
+        return f"{cost:,.2f}"
+    # A call may cost a small part of a cent.
+    return f"{cost:.6f}".rstrip("0") if cost >= _LEAST else f"less than {_LEAST:.6f}"

@@ -5,9 +5,10 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
+from duologue.graphs.data import listing
 from duologue.graphs.errors import SpecError
-from duologue.graphs.spec import listing
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -45,12 +46,21 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
     found = error.errors(include_url=False)
     # A mistyped field is the reason why another one is missing.
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    field = ".".join(str(part) for part in first["loc"])
+    path, near_models = _path(model, first["loc"])
+    field = ".".join(path)
     match first["type"]:
         case "extra_forbidden":
             unknown = str(first["loc"][-1])
-            hint = did_you_mean(unknown, _fields_at(model, first["loc"][:-1]))
+            known = [name for found in near_models for name in found.model_fields]
+            hint = did_you_mean(unknown, known)
             return f"{field}: there is no such field{hint}"
+        case "union_tag_invalid":
+            context = first.get("ctx") or {}
+            kinds, tag = str(context["expected_tags"]), str(context["tag"])
+            hint = did_you_mean(tag, [kind.strip(" '") for kind in kinds.split(",")])
+            return f"{field}.kind: {tag!r} is unknown{hint or f'; there are {kinds}'}"
+        case "union_tag_not_found":
+            return f"{field}.kind: is missing"
         case "missing":
             return f"{field}: is missing"
         case "string_too_short" | "string_pattern_mismatch" if not str(first["input"]).strip():
@@ -64,7 +74,7 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
             message = first["msg"].removeprefix("Value error, ")
             given = first["input"]
             shown = f", not {given!r}" if isinstance(given, str | int | float) else ""
-            text = message[:1].lower() + message[1:]
+            text = message[:1].lower() + message[1:].replace("valid tuple", "list")
             return f"{field}: {text}{shown}" if field else text
 
 
@@ -82,26 +92,36 @@ def did_you_mean(unknown: str, known: Sequence[str]) -> str:
     return f"; did you mean {listing(near)}?" if near else ""
 
 
-def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """The fields of the model found at this path below another."""
-    for part in path:
+def _path(
+    model: type[BaseModel], found: tuple[int | str, ...]
+) -> tuple[list[str], list[type[BaseModel]]]:
+    """Write down where an error is, as a file has it: without the kinds that pydantic puts in.
+
+    Returns:
+        The fields and places, and the models that the last of them may belong to.
+    """
+    path: list[str] = []
+    at: list[type[BaseModel]] = [model]
+    inside = at
+    for part in found:
+        kinds = [one for one in inside if one.model_fields.get("kind", _NONE).default == part]
+        if kinds:
+            inside = kinds
+            continue
+        path.append(str(part))
         if isinstance(part, int):
             continue
-        field = model.model_fields.get(part)
-        if field is None:
-            return []
-        inner = _model_in(field.annotation)
-        if inner is None:
-            return []
-        model = inner
-    return list(model.model_fields)
+        at = inside
+        fields = (one.model_fields.get(part) for one in at)
+        inside = [inner for one in fields if one for inner in _models_in(one.annotation)]
+    return path, at
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401
+_NONE = FieldInfo(default=None)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _model_in(argument)
-        if found is not None:
-            return found
-    return None
+        return [annotation]
+    arguments = getattr(annotation, "__args__", ())
+    return [found for argument in arguments for found in _models_in(argument)]

@@ -19,7 +19,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import ToolCall
 
-from duologue.graphs.log import Kind, Line, line
+from duologue.graphs.log import Kind, Line, is_said, line
 from duologue.graphs.spec import Conversation
 
 SILENCE = "(says nothing)"
@@ -39,8 +39,8 @@ def viewpoint(
 
     Returns:
         LangChain messages: at most one system message, in front, then user and assistant messages
-        in turn, each call of tools followed by its results. Lines of more than one other speaker
-        are labelled with their names where more than two take part.
+        in turn, each call of tools followed by its results. Others' lines are labelled with their
+        names where more than two take part, or the opening answers were reconciled.
 
     Raises:
         KeyError: Nobody has that name.
@@ -58,8 +58,32 @@ def viewpoint(
                 continue
             _add_own(view, message, names[name], results)
         elif about.heard_by(name):
-            _add_heard(view, message, about, names, label=len(conversation.names) > 2)
+            if about.to not in (None, name):
+                message = HumanMessage(f"To {about.to}: {message.text}", id=message.id)
+            _add_heard(view, message, about, names, label=conversation.labelled)
     return view
+
+
+def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
+    """Write down what was said, as somebody hears it who takes no part.
+
+    Args:
+        log: Messages of the log, oldest first.
+        private: Whether to write down too what only one speaker knows.
+
+    Returns:
+        One paragraph for each message, labelled with who said it; empty where nothing was said.
+    """
+    spoken = ((message, line(message)) for message in log)
+    return "\n\n".join(
+        f"{_from_outside(about)}: {message.text.strip() or SILENCE}"
+        for message, about in spoken
+        if (private or about.audience is None) and is_said(message, about)
+    )
+
+
+def _from_outside(about: Line) -> str:
+    return f"{about.speaker}" if about.audience is None else f"{about.speaker} (heard by nobody)"
 
 
 def _heard(about: Line, name: str) -> bool:
@@ -138,7 +162,8 @@ def _add_heard(
         if about.kind is Kind.TOOL_CALLS:
             return
         text = SILENCE
-    if label and about.speaker is not None:
+    # Models that hear labels like to write their own.
+    if label and about.speaker is not None and not text.startswith(f"{about.speaker}:"):
         text = f"{about.speaker}: {text}"
     name = names.get(about.speaker) if about.speaker is not None else None
     last = view[-1] if view else None

@@ -15,7 +15,16 @@ from rapidfuzz.distance import Indel
 from duologue.graphs.farewell import APOSTROPHES, FACE, is_farewell
 from duologue.graphs.phrases import DECORATION, SMILES, TELLING
 
-__all__ = ["is_blank", "is_equal", "is_farewell", "is_same", "is_short", "plain", "says"]
+__all__ = [
+    "is_blank",
+    "is_equal",
+    "is_farewell",
+    "is_same",
+    "is_same_move",
+    "is_short",
+    "plain",
+    "says",
+]
 
 SHORT_WORDS = 5
 """A reply of fewer words may be said again and again, such as "higher" in a game."""
@@ -107,6 +116,21 @@ def is_same(one: str, other: str) -> bool:
     return all(fact == its for fact, its in pairs) and not _moved(one, other)
 
 
+def is_same_move(one: str, other: str) -> bool:
+    """Whether two texts hold the same numbers and options, as two moves of a game do not.
+
+    The same answer to another guess, such as "Too high, try a lower number.", is no repetition.
+
+    Args:
+        one: A text that was answered.
+        other: Another.
+
+    Returns:
+        True when they do, and when neither holds any.
+    """
+    return _moves(one) == _moves(other)
+
+
 def is_equal(one: str, other: str) -> bool:
     """Whether two texts are the same but for case, white space, punctuation and Markdown.
 
@@ -132,7 +156,7 @@ def is_short(text: str) -> bool:
     return _words(text) < SHORT_WORDS
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)
 def plain(text: str) -> str:
     """Give a text without what does not change what it says.
 
@@ -148,7 +172,7 @@ def plain(text: str) -> str:
     return _DENSE_GAP.sub("", words)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)
 def _words(text: str) -> float:
     rest, words = plain(text), 0.0
     for letters, per_word in _DENSE:

@@ -7,16 +7,18 @@ its own, so that nothing answered and recorded is asked for again after a kill.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from duologue.graphs.end_chat import Decision, Event, Stage, decide, paused, spoke
-from duologue.graphs.log import NOBODY, Kind, Line, line, message_id, said
-from duologue.graphs.spec import SPEAKER_TEMPERATURE, Conversation, Speaker
+from duologue.graphs.end_chat import Decision, paused, spoke
+from duologue.graphs.log import NOBODY, Flaw, Kind, Line, line, message_id, said
+from duologue.graphs.position import Event, Stage
+from duologue.graphs.speaker import SPEAKER_TEMPERATURE, Speaker
+from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
 from duologue.graphs.viewpoint import viewpoint
 from duologue.nodes import prompts
-from duologue.nodes.checks import find_problem, says_done
-from duologue.nodes.resources import Moment, Resources, notify
+from duologue.nodes.checks import find_problem
+from duologue.nodes.resources import Moment, Resources
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
@@ -24,18 +26,19 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
 
     Args:
         state: The session's state.
-        resources: Models and tools.
+        resources: Models and functions.
 
     Returns:
         The update of the state.
 
     Raises:
         ModelError: The model did not answer; the session can be resumed.
+        SpecError: The price table lacks the model, or a predicate failed.
     """
-    moment = Moment.of(state)
+    moment = Moment.of(state, resources)
     conversation, position, turn = moment.conversation, moment.position, moment.turn
-    speaker = conversation.speaker(turn.speaker)
-    model = await resources.models.get(speaker.model or conversation.model, notify)
+    speaker = _as_in(turn.stage, conversation.speaker(turn.speaker))
+    model = await moment.model(speaker.model)
     may_call = position.tool_rounds < conversation.max_tool_rounds
     answer = await model.answer(
         prompt_of(moment, speaker, small=model.is_embedded),
@@ -43,47 +46,52 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         purpose=Kind.SPEECH,
         speaker=speaker.name,
         marks=speaker.format,
-        tools=resources.tools.of(speaker) if may_call else (),
+        tools=resources.registry.of(speaker) if may_call else (),
     )
-    usage = moment.used(model.label, answer)
+    usage = moment.used(model, answer)
     number = len(moment.log)
-    audience = (speaker.name,) if turn.stage is Stage.OPENING else None
+    about = Line(
+        kind=Kind.SPEECH,
+        speaker=speaker.name,
+        audience=_audience(conversation, turn),
+        stage=turn.stage,
+    )
 
     if may_call and (answer.tool_calls or answer.invalid_tool_calls):
         ids = fresh_ids(answer, moment.log)
         called = said(
             number,
             answer.text,
-            Line(kind=Kind.TOOL_CALLS, speaker=speaker.name, audience=audience),
+            about.model_copy(update={"kind": Kind.TOOL_CALLS}),
             tool_calls=[{**call, "id": next(ids)} for call in answer.tool_calls],
             invalid_tool_calls=[{**call, "id": next(ids)} for call in answer.invalid_tool_calls],
         )
-        return moment.step(paused(conversation, position, Event.CALLED), [called], usage)
+        return await moment.step(paused(conversation, position, Event.CALLED), [called], usage)
 
     problem = find_problem(conversation, speaker, answer.text, moment.log)
-    if problem is not None and not position.asked_again:
-        about = Line(kind=Kind.DRAFT, speaker=speaker.name, audience=NOBODY, problem=problem.text)
-        draft = said(number, answer.text, about)
-        return moment.step(paused(conversation, position, Event.REJECTED), [draft], usage)
-
-    about = Line(
-        kind=Kind.SPEECH,
-        speaker=speaker.name,
-        audience=audience,
-        problem=problem.text if problem is not None else None,
-    )
+    if turn.stage is Stage.PRIVATE and problem is not None and problem.flaw is Flaw.ROLE_FLIP:
+        # What it says to itself is nobody's part.
+        problem = None
+    if problem is not None:
+        about = about.model_copy(update={"flaw": problem.flaw, "problem": problem.text})
+        if not position.asked_again:
+            about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
+            draft = said(number, answer.text, about)
+            return await moment.step(paused(conversation, position, Event.REJECTED), [draft], usage)
     spoken = said(number, answer.text, about)
-    after = spoke(
-        conversation,
-        position,
-        said_done=says_done(conversation, speaker, answer.text),
-        flipped_role=problem is not None and problem.kind == "role_flip",
+    return await moment.step(spoke(conversation, position), [spoken], usage)
+
+
+def _as_in(stage: Stage, speaker: Speaker) -> Speaker:
+    """A speaker as it is in a stage: what it makes up for itself has no form that others read."""
+    return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
+
+
+def _audience(conversation: Conversation, turn: Decision) -> tuple[str, ...] | None:
+    alone = turn.stage is Stage.PRIVATE or (
+        turn.stage is Stage.OPENING and not conversation.opening.reconcile
     )
-    lines: list[AnyMessage] = [spoken]
-    following = decide(conversation, after)
-    if turn.stage is Stage.OPENING and following.stage is Stage.ROUNDS:
-        lines.append(_shift(conversation, following, [*moment.log, spoken]))
-    return moment.step(after, lines, usage)
+    return (turn.speaker,) if alone else None
 
 
 def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
@@ -140,44 +148,3 @@ def prompt_of(moment: Moment, speaker: Speaker, *, small: bool) -> list[BaseMess
     if isinstance(view[-1], HumanMessage):
         return [*view[:-1], HumanMessage(f"{view[-1].text}\n\n{request}")]
     return [*view, HumanMessage(request)]
-
-
-def first_lines(conversation: Conversation) -> list[AnyMessage]:
-    """Give what speakers are told before anyone speaks.
-
-    Args:
-        conversation: The spec.
-
-    Returns:
-        Each speaker's own task where all answer theirs first, else the line that has the first
-        speaker begin.
-    """
-    if conversation.opening.answers:
-        return [
-            said(number, speaker.task or "", _told(speaker.name))
-            for number, speaker in enumerate(conversation.speakers)
-        ]
-    text = conversation.opening.first_line or prompts.BEGIN
-    return [said(0, text, _told(conversation.order[0]))]
-
-
-def _shift(
-    conversation: Conversation, following: Decision, log: Sequence[BaseMessage]
-) -> AnyMessage:
-    """The line between the opening answers and the rounds, for the one who speaks next."""
-    owner = following.speaker
-    given = conversation.opening.first_line
-    if given is not None:
-        return said(len(log), given, _told(owner))
-    before = conversation.order[-1]
-    answer = next(
-        message
-        for message in reversed(log)
-        if line(message).kind is Kind.SPEECH and line(message).speaker == before
-    )
-    about = Line(kind=Kind.SHIFT, speaker=before, audience=(owner,))
-    return said(len(log), answer.text, about)
-
-
-def _told(name: str) -> Line:
-    return Line(kind=Kind.INSTRUCTION, audience=(name,))

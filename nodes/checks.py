@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 from langchain_core.messages import BaseMessage
 
-from duologue.graphs.log import Kind, line
-from duologue.graphs.spec import Conversation, Data, Speaker
-from duologue.graphs.wording import is_equal, is_short, says
+from duologue.graphs.data import Data
+from duologue.graphs.ends import DoneToken, leaves
+from duologue.graphs.log import Flaw, line
+from duologue.graphs.speaker import Speaker
+from duologue.graphs.spec import Conversation
+from duologue.graphs.wording import is_equal, is_same_move, is_short, says
 from duologue.nodes.prompts import form_of
+
+_A_PAIR = 2
 
 _DECORATION = "*_#>`~ \t"
 """Markdown that may stand around a mark."""
@@ -18,7 +22,7 @@ _DECORATION = "*_#>`~ \t"
 class Problem(Data):
     """What is wrong with a reply."""
 
-    kind: Literal["blank", "role_flip", "form", "repeated"]
+    flaw: Flaw
     """What kind of problem it is."""
     text: str
     """The problem, as told to the speaker."""
@@ -42,38 +46,36 @@ def find_problem(
     if says_done(conversation, speaker, text):
         return None
     if not text.strip():
-        return Problem(kind="blank", text="Your message was empty.")
+        return Problem(flaw=Flaw.BLANK, text="Your message was empty.")
     flipped = plays(conversation, speaker, text)
     if flipped is not None:
         return Problem(
-            kind="role_flip",
+            flaw=Flaw.ROLE_FLIP,
             text=f"You are {speaker.name}, but you spoke {flipped}'s part.",
         )
     if speaker.format is not None and not has_marks(speaker.format.lines, speaker.format.end, text):
-        return Problem(kind="form", text=form_of(speaker.format))
+        return Problem(flaw=Flaw.FORM, text=form_of(speaker.format))
     if _repeats(speaker, text, log):
-        return Problem(kind="repeated", text="You have just said the same.")
+        return Problem(flaw=Flaw.REPEATED, text="You have just said the same.")
     return None
 
 
 def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
-    """Whether a message says the done token.
-
-    It counts only when it is the message, or stands alone on a line of it: talking about the token
-    ends nothing (LazyLLM's substring test does).
+    """Whether a message says a done token.
 
     Args:
-        conversation: The spec, with the token and who may say it.
+        conversation: The spec, with the tokens and who may say them.
         speaker: Who speaks.
         text: The message.
 
     Returns:
-        True when it ends the conversation.
+        True when it says one that this speaker may say.
     """
-    done = conversation.end_chat.done_token
-    if done is None or done.by not in (None, speaker.name):
-        return False
-    return says(done.token, text)
+    return any(
+        end.by in (None, speaker.name) and says(end.token, text)
+        for _, end in leaves(conversation.end_chat.when)
+        if isinstance(end, DoneToken)
+    )
 
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
@@ -86,19 +88,26 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
 
     Returns:
         The name of the one whose first mark begins a line outside of code, or whose name as a
-        label begins the message. None when there is none.
+        label begins the message. Among more than two that may be who is spoken to, so there the
+        message must hold another label, too. None when there is none.
     """
     own = speaker.format.lines if speaker.format is not None else ()
-    for place, found in enumerate(_prose(text.strip())):
+    prose = list(_prose(text.strip()))
+    for found in prose:
         for other in conversation.speakers:
-            if other.name == speaker.name:
-                continue
-            # Further down a name and a colon may well stand in a list, a note or a quoted line.
-            label = (f"{other.name}:",) if place == 0 else ()
             marks = other.format.lines[:1] if other.format is not None else ()
-            if any(_begins(found, mark) for mark in (*label, *marks) if mark not in own):
+            foreign = [mark for mark in marks if mark not in own and other.name != speaker.name]
+            if any(_begins(found, mark) for mark in foreign):
                 return other.name
-    return None
+    labels = [name for found in prose for name in conversation.names if _begins(found, f"{name}:")]
+    # Further down a name and a colon may well stand in a list, a note or a quoted line.
+    first = next(
+        (name for name in conversation.names if prose and _begins(prose[0], f"{name}:")), None
+    )
+    if len(conversation.names) == _A_PAIR:
+        return first if first != speaker.name else None
+    others = [name for name in labels if name != speaker.name]
+    return others[0] if first is not None and others and len(labels) > 1 else None
 
 
 def has_marks(lines: Sequence[str], end: str | None, text: str) -> bool:
@@ -140,8 +149,10 @@ def _prose(text: str) -> Iterator[str]:
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
     if is_short(text):
         return False
-    for message in reversed(log):
-        about = line(message)
-        if about.speaker == speaker.name and about.kind is Kind.SPEECH:
-            return is_equal(message.text, text)
-    return False
+    spoken = [(message.text, about) for message in log if (about := line(message)).is_speech]
+    own = [place for place, (_, about) in enumerate(spoken) if about.speaker == speaker.name]
+    if not own or not is_equal(spoken[own[-1]][0], text):
+        return False
+    # The same answer to another move of a game is none; the very first answers no move.
+    alone = own[-1] in (0, len(spoken) - 1)
+    return alone or is_same_move(spoken[own[-1] - 1][0], spoken[-1][0])

@@ -5,7 +5,7 @@ Which model a name means is in `duologue.nodes.models`.
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -188,12 +188,26 @@ def _timeout(settings: Settings) -> openai.Timeout:
     return openai.Timeout(settings.timeout, connect=min(_CONNECT_SECONDS, settings.timeout))
 
 
-async def close_clients() -> None:
-    """Close the connections of the running event loop, which is about to end."""
-    cached = _clients.pop(asyncio.get_running_loop(), {})
-    for is_ours in (False, True):
-        if is_ours in cached:
-            await cached[is_ours].aclose()
+async def close_with_loop() -> None:
+    """Have the connections of the running event loop closed when it ends."""
+    cached = _clients.setdefault(asyncio.get_running_loop(), {})
+    if _CLOSING not in cached:
+        cached[_CLOSING] = _open_until_closed(cached)
+        await anext(cached[_CLOSING])
+
+
+_CLOSING = "closing"
+
+
+async def _open_until_closed(cached: dict[object, Any]) -> AsyncGenerator[None, None]:
+    """Close connections when it is closed itself, as a loop does at its end with what is open."""
+    try:
+        yield
+    finally:
+        connections = [cached[is_ours] for is_ours in (False, True) if is_ours in cached]
+        cached.clear()
+        for connection in connections:
+            await connection.aclose()
 
 
 async def listed(settings: Settings) -> list[str]:
@@ -210,6 +224,7 @@ async def listed(settings: Settings) -> list[str]:
     """
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     loop = asyncio.get_running_loop()
+    await close_with_loop()
 
     def made() -> openai.AsyncOpenAI:
         with _making:

@@ -1,183 +1,37 @@
-"""The node that asks whether a speaker's task is complete.
+"""The node that decides what no speaker does: whether a task is complete, and who speaks next."""
 
-The speaker judges itself, from its own viewpoint: by one call held to a schema, or by two
-questions for models without structured output. What can't be read counts as not complete and is
-recorded as such.
-"""
-
-import re
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from pydantic import BaseModel, ConfigDict, Field
-
-from duologue.graphs.end_chat import Event, asked, judged
-from duologue.graphs.log import NOBODY, Kind, Line, said
-from duologue.graphs.outcome import Verdict
-from duologue.graphs.spec import SPEAKER_TEMPERATURE, Speaker
+from duologue.graphs.end_chat import checked, must_check, must_choose, must_judge
+from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.state import State
-from duologue.graphs.viewpoint import viewpoint
-from duologue.nodes import prompts
-from duologue.nodes.models import Model
-from duologue.nodes.resources import Moment, Resources, notify
-
-
-class Judgement(BaseModel):
-    """Which objectives of a task are left, and whether it is complete."""
-
-    # Strict schemas of OpenAI's API want every field and no other.
-    model_config = ConfigDict(extra="forbid")
-
-    objectives_left: list[str] = Field(
-        max_length=10, description="The objectives that are not met yet, each in a few words."
-    )
-    complete: bool = Field(description="True when every objective of the task is met.")
+from duologue.nodes.moderator import choose
+from duologue.nodes.resources import Moment, Resources
+from duologue.nodes.self_judge import judge_yourself
+from duologue.nodes.separate_judge import judge_criteria
 
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:
-    """Ask the speaker who has just spoken whether its task is complete.
+    """Ask predicates, or whether the task of who has just spoken is complete, or who is next.
 
     Args:
         state: The session's state.
-        resources: Models.
+        resources: Models and functions.
 
     Returns:
         The update of the state.
 
     Raises:
         ModelError: The model did not answer; the session can be resumed.
+        SpecError: A function failed, or the price table lacks the model.
     """
-    moment = Moment.of(state)
-    conversation = moment.conversation
-    speaker = conversation.speaker(moment.turn.speaker)
-    model = await resources.models.get(speaker.model or conversation.model, notify)
-    if conversation.judge.form == "structured":
-        return await _structured(moment, speaker, model)
-    if moment.position.event is not Event.ASKED:
-        return await _what_is_left(moment, speaker, model)
-    return await _is_complete(moment, speaker, model)
-
-
-def _view(moment: Moment, speaker: Speaker, *behind: BaseMessage) -> list[BaseMessage]:
-    system = prompts.system_prompt(moment.conversation, speaker, moment.task)
-    return [*viewpoint(moment.conversation, moment.log, speaker.name, system=system), *behind]
-
-
-def _parameters(speaker: Speaker, temperature: float) -> dict[str, object]:
-    # The speaker's stop texts and length are for its speeches; a verdict has its own form.
-    chosen = speaker.generation.model_copy(
-        update={"temperature": temperature, "stop": (), "max_tokens": None}
-    )
-    return chosen.parameters(temperature)
-
-
-def _own_temperature(speaker: Speaker) -> float:
-    own = speaker.generation.temperature
-    return SPEAKER_TEMPERATURE if own is None else own
-
-
-def _kept(speaker: Speaker) -> tuple[str, ...]:
-    return (speaker.name,) if speaker.keep_reflection else NOBODY
-
-
-async def _structured(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
-    question = HumanMessage(prompts.JUDGE_YOURSELF)
-    answer, judgement = await model.structured(
-        _view(moment, speaker, question),
-        Judgement,
-        _parameters(speaker, moment.conversation.judge.temperature),
-        purpose=Kind.REFLECTION,
-        speaker=speaker.name,
-    )
-    if judgement is None:
-        verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
-        text = str(answer.text)
-    else:
-        left = tuple(judgement.objectives_left)
-        # "Complete" beside a list of what is left is no completion.
-        complete = judgement.complete and not left
-        verdict = Verdict(speaker=speaker.name, complete=complete, objectives_left=left)
-        text = _in_words(verdict)
-    number = len(moment.log)
-    # An unreadable answer is no reflection worth keeping in the speaker's view.
-    audience = _kept(speaker) if verdict.readable else NOBODY
-    lines = [
-        said(number, question.text, Line(kind=Kind.QUESTION, audience=audience)),
-        said(number + 1, text, _reflection(speaker, audience, verdict)),
-    ]
-    position = judged(moment.conversation, moment.position, complete=verdict.complete)
-    return moment.step(position, lines, moment.used(model.label, answer))
-
-
-def _in_words(verdict: Verdict) -> str:
-    """Say a verdict as the speaker itself would."""
-    if verdict.objectives_left:
-        return prompts.filled(prompts.STILL_LEFT, objectives="; ".join(verdict.objectives_left))
-    return prompts.NOTHING_LEFT if verdict.complete else prompts.NOT_COMPLETE
-
-
-async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
-    question = HumanMessage(prompts.WHAT_IS_LEFT)
-    answer = await model.answer(
-        _view(moment, speaker, question),
-        _parameters(speaker, _own_temperature(speaker)),
-        purpose=Kind.REFLECTION,
-        speaker=speaker.name,
-    )
-    number = len(moment.log)
-    lines = [
-        said(number, question.text, Line(kind=Kind.QUESTION, audience=_kept(speaker))),
-        said(number + 1, answer.text, _reflection(speaker, _kept(speaker), None)),
-    ]
-    return moment.step(asked(moment.position), lines, moment.used(model.label, answer))
-
-
-async def _is_complete(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
-    first, reflection = moment.log[-2:]
-    question = HumanMessage(prompts.IS_COMPLETE)
-    # Kept reflections stand in the view already; the others are shown for this question only.
-    before = [] if speaker.keep_reflection else [HumanMessage(first.text), _answered(reflection)]
-    answer = await model.answer(
-        _view(moment, speaker, *before, question),
-        _parameters(speaker, moment.conversation.judge.temperature),
-        purpose=Kind.REFLECTION,
-        speaker=speaker.name,
-    )
-    complete = yes_or_no(answer.text)
-    verdict = Verdict(
-        speaker=speaker.name,
-        complete=complete is True,
-        objectives_left=() if complete else (reflection.text,),
-        readable=complete is not None,
-    )
-    number = len(moment.log)
-    lines = [
-        said(number, question.text, Line(kind=Kind.QUESTION, audience=NOBODY)),
-        said(number + 1, answer.text, _reflection(speaker, NOBODY, verdict)),
-    ]
-    position = judged(moment.conversation, moment.position, complete=verdict.complete)
-    return moment.step(position, lines, moment.used(model.label, answer))
-
-
-def _answered(reflection: BaseMessage) -> AIMessage:
-    return AIMessage(reflection.text.strip() or prompts.NOTHING_LEFT)
-
-
-def _reflection(speaker: Speaker, audience: tuple[str, ...], verdict: Verdict | None) -> Line:
-    return Line(kind=Kind.REFLECTION, speaker=speaker.name, audience=audience, verdict=verdict)
-
-
-def yes_or_no(text: str) -> bool | None:
-    """Read a one-word answer.
-
-    The whole answer must be the word, whatever its case and the signs around it: "I do not know",
-    "None" and "nothing left" are no answer (Yacana's substring test reads a "no" in each).
-
-    Args:
-        text: The answer.
-
-    Returns:
-        True for yes, False for no, None for anything else.
-    """
-    words = re.findall(r"\w+", text.casefold().replace("_", " "))
-    return {("yes",): True, ("no",): False}.get(tuple(words))
+    moment = Moment.of(state, resources)
+    conversation, position = moment.conversation, moment.position
+    if must_check(conversation, position):
+        # A step of its own: a predicate that fails must not cost what was said.
+        return await moment.step(checked(position), [])
+    if must_choose(conversation, position) and not must_judge(conversation, position):
+        return await choose(moment)
+    if isinstance(conversation.judge, SeparateJudge):
+        return await judge_criteria(moment, conversation.judge)
+    return await judge_yourself(moment)

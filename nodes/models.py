@@ -14,15 +14,21 @@ from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import BaseTool
 from langchain_openai import ChatOpenAI
+from openai import BadRequestError
 from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-from duologue.graphs.errors import ModelError
+from duologue.graphs.data import listing
+from duologue.graphs.errors import ModelError, SpecError
 from duologue.graphs.log import Kind
 from duologue.graphs.settings import Settings, load_settings
-from duologue.graphs.spec import Conversation, Marks
+from duologue.graphs.speaker import Marks
+from duologue.graphs.spec import Conversation
+from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
 from duologue.nodes.clients import (
     UNREADABLE,
@@ -30,6 +36,7 @@ from duologue.nodes.clients import (
     address_of,
     broke_off,
     client,
+    close_with_loop,
     failures,
     listed,
 )
@@ -82,6 +89,22 @@ class Model:
     """Whether it is the tiny embedded one, which is told little and held to its form."""
     notify: Notify = _ignore
     """Is told when an answer takes longer than it should."""
+    name: str | None = None
+    """What the conversation calls it."""
+
+    def price(self, prices: Mapping[str, Price]) -> Price | None:
+        """Give what it charges by a price table, under either of its names."""
+        return prices.get(self.label) or prices.get(self.name or "")
+
+    def check_price(self, prices: Mapping[str, Price]) -> None:
+        """Make sure that a price table, where there is one, knows the model.
+
+        Raises:
+            SpecError: It does not.
+        """
+        if prices and self.price(prices) is None:
+            known = listing(prices)
+            raise SpecError(f"prices: there is none for the model {self.label!r}, only for {known}")
 
     async def answer(
         self,
@@ -120,7 +143,7 @@ class Model:
         answer = await self._asked(chat.ainvoke, messages, purpose, speaker, options)
         if not isinstance(answer, AIMessage):
             raise ModelError(f"{self.label} answered with a {type(answer).__name__}, not a message")
-        return answer
+        return _counted(answer, messages)
 
     async def structured(
         self,
@@ -129,6 +152,7 @@ class Model:
         parameters: Mapping[str, Any],
         *,
         purpose: Kind,
+        instead: str,
         speaker: str | None = None,
     ) -> tuple[AIMessage, S | None]:
         """Ask for an answer that fits a schema.
@@ -138,6 +162,7 @@ class Model:
             schema: The pydantic model of the answer.
             parameters: Generation parameters in OpenAI's names.
             purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
+            instead: What to set in the spec where the model can't be held to a schema.
             speaker: Who speaks; shown there too.
 
         Returns:
@@ -158,15 +183,20 @@ class Model:
                 schema.model_json_schema(), include_raw=True, **strict
             )
         except NotImplementedError as error:
-            raise ModelError(
-                f'{self.label} has no structured output: set judge.form = "two_questions"'
-            ) from error
+            raise ModelError(f"{self.label} has no structured output: set {instead}") from error
         try:
             found = await self._asked(asked.ainvoke, messages, purpose, speaker, {})
+        except ModelError as error:
+            if isinstance(error.__cause__, BadRequestError):
+                # Servers say in many ways that they do not know the word.
+                raise ModelError(
+                    f"{error}; if it has no structured output, set {instead}"
+                ) from error
+            raise
         except UNREADABLE as error:
-            return AIMessage(str(error)), None
+            return _counted(AIMessage(str(error)), messages), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
-        raw: AIMessage = found["raw"]
+        raw = _counted(found["raw"], messages)
         try:
             if not raw.text:
                 # Some models answer by a call of a tool, which LangChain has read.
@@ -200,6 +230,21 @@ class Model:
                         self.notify(f"{self.label} broke off in mid-answer: asking once more")
                     return await ask(list(messages), config=config, **options)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
+    """Estimate the tokens of a call where the model does not tell: budgets count on them."""
+    if answer.usage_metadata is not None:
+        return answer
+    read = count_tokens_approximately(prompt)
+    written = count_tokens_approximately([answer])
+    used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    return answer.model_copy(
+        update={
+            "usage_metadata": used,
+            "response_metadata": {**answer.response_metadata, ESTIMATED: True},
+        }
+    )
 
 
 def _unfenced(text: str) -> str:
@@ -240,7 +285,10 @@ class Models:
             ModelError: There is none by that name, or it can't be started.
             SpecError: A setting is wrong.
         """
-        return replace(await self._found(name, notify), notify=notify)
+        found = await self._found(name, notify)
+        default = self.default if isinstance(self.default, str) else None
+        called = name or default or (EMBEDDED if found.is_embedded else None)
+        return replace(found, notify=notify, name=called)
 
     async def _found(self, name: str | None, notify: Notify) -> Model:
         if name is not None and name in self.named:
@@ -253,6 +301,7 @@ class Models:
         settings = self.settings
         name = name or (self.default if isinstance(self.default, str) else None) or settings.model
         loop = asyncio.get_running_loop()
+        await close_with_loop()
         if is_local(name, settings):
             # Every turn asks for its model, and once is enough to be told.
             if name not in self._told:
@@ -268,17 +317,11 @@ class Models:
 
         Raises:
             ModelError: One can't be had.
+            SpecError: The price table lacks one.
         """
-        for name in needed(conversation):
-            await self.get(name, notify)
-
-
-def needed(conversation: Conversation) -> list[str | None]:
-    """Give the names of the models that a conversation needs, each once."""
-    names = [speaker.model or conversation.model for speaker in conversation.speakers]
-    if conversation.task_specification is not None:
-        names.append(conversation.task_specification.model or conversation.model)
-    return list(dict.fromkeys(names))
+        for name in conversation.model_names:
+            model = await self.get(name, notify)
+            model.check_price(conversation.prices)
 
 
 def is_local(name: str | None, settings: Settings) -> bool:

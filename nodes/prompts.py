@@ -1,4 +1,4 @@
-"""Every sentence that duologue itself says to a model.
+"""What duologue itself says to a model: to have it speak, judge, choose or rewrite.
 
 Templates hold ``{task}`` and the like; `filled` puts the values in. What speakers say to each other
 is not here.
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from duologue.graphs.spec import Brief, Conversation, Marks, Speaker
+from duologue.graphs.speaker import Brief, Marks, Speaker
+from duologue.graphs.spec import Conversation
 
 DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
 """CAMEL's word for a task that is done."""
@@ -58,7 +59,11 @@ BEGIN_INSTRUCTING = "What is the first step?"
 
 PARTICIPANT = """You are {me}, in a conversation with {others}. Speak only for yourself."""
 
+LABELLED = """What the others say stands behind their names; write your own lines without a name."""
+
 BEGIN = "Please begin."
+GO_ON = "Now go on together."
+YOUR_TURN = "{name}, it is your turn."
 
 NEW_TASK = "From now on your task is: {task}"
 
@@ -85,6 +90,37 @@ are not met yet, and is the task complete?"""
 NOTHING_LEFT = "Nothing is left to do."
 NOT_COMPLETE = "The task is not complete yet."
 STILL_LEFT = "Still to do: {objectives}."
+
+SEPARATE_JUDGE = """You watch a conversation and take no part in it. You say how it stands with \
+each of a list of criteria, by nothing but what was said."""
+
+CRITERIA = """The criteria:
+{criteria}"""
+
+HEARD = """What was said so far:
+
+{transcript}
+
+{question}"""
+
+JUDGE_CRITERIA = """How does it stand with each criterion now: is it met, not met, or does what \
+was said not tell (inconclusive)?"""
+
+JUDGE_IN_LINES = """{question} Reply with one line for each criterion and nothing else: its \
+number, a colon, and one of: met, not met, inconclusive."""
+
+FOUND = "The judge of this conversation finds: {found}"
+
+MODERATOR = """You moderate a conversation and take no part in it. You say who speaks next, so \
+that the right one does at the right time."""
+
+MEMBERS = "Who takes part: {names}."
+
+WHO_IS_NEXT = "Who speaks next: {names}?"
+
+NAME_ALONE = "{question} Reply with the name and nothing else."
+
+NOTHING_SAID = "(nothing yet)"
 
 MEND = "{problem} Please say it again as it should be, and nothing else."
 """How a speaker is asked for a reply once more."""
@@ -128,12 +164,14 @@ def system_prompt(conversation: Conversation, speaker: Speaker, task: str | None
         task: The task of all, as specified; None where each has its own.
 
     Returns:
-        The role prompt with the task in it, and the speaker's own task where it has not been
-        asked for an opening answer to it.
+        The role prompt with the task in it; the speaker's own task where it has not been asked for
+        an opening answer to it; the form of its messages where the role prompt does not tell it.
     """
     if speaker.role_prompt is None:
         others = [name for name in conversation.names if name != speaker.name]
-        prompt = filled(PARTICIPANT, me=speaker.name, others=" and ".join(others))
+        prompt = filled(PARTICIPANT, me=speaker.name, others=_together(others))
+        if conversation.labelled:
+            prompt = f"{prompt} {LABELLED}"
     else:
         prompt = speaker.role_prompt
     parts = [prompt]
@@ -144,7 +182,34 @@ def system_prompt(conversation: Conversation, speaker: Speaker, task: str | None
             parts.append(f"The task: {task}")
     if speaker.task is not None and not conversation.opening.answers:
         parts.append(f"Your own task: {speaker.task}")
+    if speaker.format is not None and speaker.format.lines[0] not in prompt:
+        parts.append(form_of(speaker.format))
     return "\n\n".join(parts)
+
+
+def _together(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def tasks_of_all(conversation: Conversation, task: str | None) -> list[str]:
+    """Give all tasks, and what speakers were told privately, for a judge who sees everything.
+
+    Args:
+        conversation: The spec.
+        task: The task of all, as specified; None where each has its own.
+
+    Returns:
+        One paragraph each.
+    """
+    parts = [] if task is None else [f"The task: {task}"]
+    for speaker in conversation.speakers:
+        if speaker.task is not None:
+            parts.append(f"The task of {speaker.name}: {speaker.task}")
+        opening = speaker.private_opening
+        if opening is not None:
+            known = " ".join(opening.lines) or opening.prompt
+            parts.append(f"What only {speaker.name} was told: {known}")
+    return parts
 
 
 def briefly(view: Sequence[BaseMessage], brief: Brief, task: str, given: str) -> list[BaseMessage]:

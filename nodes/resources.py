@@ -1,20 +1,30 @@
-"""What the nodes share that is not data: models and tools, and the one way to finish a step."""
+"""What the nodes share that is not data: models and functions, and the one way to finish a step."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from langgraph.config import get_stream_writer
+from langgraph.config import get_config, get_stream_writer
 
-from duologue.graphs.end_chat import Decision, Node, Position, decide
-from duologue.graphs.log import speeches
-from duologue.graphs.migrations import restored
-from duologue.graphs.outcome import Usage, outcome
+from duologue.graphs.end_chat import Decision, Node, decide
+from duologue.graphs.errors import SpecError
+from duologue.graphs.facts import observed
+from duologue.graphs.log import is_said, line
+from duologue.graphs.migrations import restored, restored_position
+from duologue.graphs.outcome import outcome
+from duologue.graphs.position import Event, Facts, Position
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
-from duologue.nodes.models import Models
-from duologue.tools.registry import Tools
+from duologue.graphs.usage import Usage, total
+from duologue.nodes.handover import lines_before
+from duologue.nodes.models import Model, Models
+from duologue.tools.registry import Registry
+
+StopRequested = Callable[[str], Awaitable[bool]]
+"""Takes a session's id; whether somebody asked it to stop."""
 
 
 @dataclass(frozen=True)
@@ -23,75 +33,151 @@ class Resources:
 
     models: Models
     """Where models are found."""
-    tools: Tools
-    """Where tools are found."""
-    stop_requested: Callable[[str], Awaitable[bool]] | None = None
-    """Whether the session of this id was asked to stop. None: nobody can ask."""
+    registry: Registry
+    """Where tools and functions are found."""
+    stop_requested: StopRequested | None = None
+    """Tells, between turns, whether a session was asked to stop."""
 
 
 @dataclass(frozen=True)
 class Moment:
     """A session's state, read once at the start of a node."""
 
+    resources: Resources
+    """Models and functions."""
     conversation: Conversation
     """The spec."""
     position: Position
     """Where it is."""
-    turn: Decision
-    """Whose turn it is now, by the rules."""
     log: list[AnyMessage]
     """Everything ever said."""
     usage: dict[str, Usage]
     """What was used, by model."""
     task: str | None
     """The task of all."""
+    began: float = field(default_factory=time.monotonic)
+    """When the step began, in seconds of no date."""
 
     @classmethod
-    def of(cls, state: State) -> "Moment":
+    def of(cls, state: State, resources: Resources) -> "Moment":
         """Read a state in which the task stands."""
-        conversation = restored(state["spec"])
-        position = Position.model_validate(state["position"])
         return cls(
-            conversation,
-            position,
-            decide(conversation, position),
+            resources,
+            restored(state["spec"]),
+            restored_position(state["position"]),
             state.get("messages", []),
             used_so_far(state),
             state.get("specified_task") or None,
         )
 
-    def step(
+    @property
+    def turn(self) -> Decision:
+        """Whose turn it is now, by the rules."""
+        return decide(self.conversation, self.position)
+
+    async def model(self, name: str | None) -> Model:
+        """Give the model of this name, or the conversation's; ready, and with a price.
+
+        Raises:
+            ModelError: It can't be had.
+            SpecError: The price table lacks it.
+        """
+        model = await self.resources.models.get(name or self.conversation.model, notify)
+        model.check_price(self.conversation.prices)
+        return model
+
+    def used(self, model: Model, answer: AIMessage) -> dict[str, Usage]:
+        """Give the usage after one more answered call of this model."""
+        return with_call(self.usage, model, answer, self.conversation)
+
+    async def step(
         self,
         position: Position,
-        messages: Sequence[BaseMessage],
+        messages: Sequence[AnyMessage],
         usage: dict[str, Usage] | None = None,
     ) -> dict[str, Any]:
         """Give what a node writes: the new position and messages, and the outcome at the end.
 
         Args:
             position: The new position.
-            messages: New messages of the log, oldest first.
+            messages: New messages of the log, oldest first. What whoever speaks next is told
+                follows them.
             usage: The new usage, where a model was called.
 
         Returns:
             The update of the state.
+
+        Raises:
+            SpecError: A predicate failed.
         """
         usage = self.usage if usage is None else usage
-        update: dict[str, Any] = {
-            "messages": list(messages),
-            "position": position.model_dump(mode="json"),
-            "usage": dumped(usage),
-        }
+        log = [*self.log, *messages]
+        facts = await self._facts(position, log, usage)
+        position = position.model_copy(update={"facts": facts})
         decision = decide(self.conversation, position)
+        update: dict[str, Any] = {
+            "position": position.model_dump(mode="json", exclude_defaults=True)
+        }
+        update["usage"] = dumped(usage)
         if decision.node is Node.END:
-            spoken = [str(message.id) for message in speeches([*self.log, *messages])]
-            ended = outcome(self.conversation, position, decision.reasons, spoken, usage)
+            ended = outcome(self.conversation, position, decision.reasons, log, usage)
             update["outcome"] = ended.model_dump(mode="json")
-        return update
+            return update | {"messages": list(messages)}
+        told = lines_before(self.conversation, position, decision, log)
+        return update | {"messages": [*messages, *told]}
 
-    def used(self, label: str, answer: AIMessage) -> dict[str, Usage]:
-        """Give the usage after one more answered call of this model."""
-        return with_call(self.usage, label, answer)
+    async def _facts(
+        self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]
+    ) -> Facts:
+        before = position.facts
+        spent = total(usage.values())
+        between_turns = (Event.SPOKEN, Event.CHECKED, Event.JUDGED, Event.CHOSEN)
+        return observed(self.conversation, log).model_copy(
+            update={
+                "calls": spent.calls,
+                "tokens": spent.input_tokens + spent.output_tokens,
+                "cost": spent.cost,
+                "seconds": before.seconds + time.monotonic() - self.began,
+                "stop_requested": await self._asked_to_stop()
+                if position.event in between_turns
+                else before.stop_requested,
+                "predicates": await self._predicates(log, position, before),
+            }
+        )
+
+    async def _asked_to_stop(self) -> bool:
+        session = get_config().get("configurable", {}).get("thread_id")
+        asks = self.resources.stop_requested
+        return asks is not None and session is not None and await asks(session)
+
+    async def _predicates(
+        self, log: Sequence[BaseMessage], position: Position, before: Facts
+    ) -> tuple[str, ...]:
+        """The predicates that hold, of those that the ends name."""
+        if position.event is Event.SPOKEN:
+            # What held before this message says nothing of it.
+            return ()
+        if position.event is not Event.CHECKED:
+            return before.predicates
+        said = heard(log)
+        return tuple(
+            [name for name in self.conversation.predicates if await self._holds(name, said)]
+        )
+
+    async def _holds(self, name: str, said: Sequence[BaseMessage]) -> bool:
+        try:
+            answer = self.resources.registry.predicates[name](said)
+            return bool(await answer if isawaitable(answer) else answer)
+        except Exception as error:
+            raise SpecError(
+                f"the predicate {name!r} failed: {type(error).__name__}: {error}"
+            ) from error
+
+
+def heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Give what all heard in the rounds and as last words, oldest first, as functions see it."""
+    read = ((message, line(message)) for message in log)
+    return [message for message, about in read if about.is_aloud and is_said(message, about)]
 
 
 def used_so_far(state: State) -> dict[str, Usage]:
@@ -99,9 +185,12 @@ def used_so_far(state: State) -> dict[str, Usage]:
     return {label: Usage.model_validate(part) for label, part in state.get("usage", {}).items()}
 
 
-def with_call(usage: dict[str, Usage], label: str, answer: AIMessage) -> dict[str, Usage]:
+def with_call(
+    usage: dict[str, Usage], model: Model, answer: AIMessage, conversation: Conversation
+) -> dict[str, Usage]:
     """Give the usage after one more answered call of this model."""
-    return usage | {label: usage.get(label, Usage()).plus(answer)}
+    before = usage.get(model.label, Usage())
+    return usage | {model.label: before.plus(answer, model.price(conversation.prices))}
 
 
 def dumped(usage: dict[str, Usage]) -> dict[str, Any]:

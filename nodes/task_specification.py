@@ -10,23 +10,18 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from duologue.graphs.end_chat import Position
+from duologue.graphs.data import MARK_LENGTH
 from duologue.graphs.errors import SessionError, SpecError
-from duologue.graphs.log import NOBODY, Kind, Line, line, message_id, said
+from duologue.graphs.log import NOBODY, Kind, Line, line, said
 from duologue.graphs.migrations import restored
-from duologue.graphs.spec import (
-    MARK_LENGTH,
-    TASK_TEMPERATURE,
-    Conversation,
-    Form,
-    Marks,
-    TaskSpecification,
-)
+from duologue.graphs.position import Position
+from duologue.graphs.speaker import Marks
+from duologue.graphs.spec import TASK_TEMPERATURE, Conversation, Form, TaskSpecification
 from duologue.graphs.state import State
+from duologue.graphs.usage import Usage
 from duologue.graphs.validation import validated
 from duologue.nodes import prompts
-from duologue.nodes.agents import first_lines
-from duologue.nodes.resources import Resources, dumped, notify, used_so_far, with_call
+from duologue.nodes.resources import Moment, Resources, dumped, used_so_far
 
 
 async def task_specification(
@@ -36,7 +31,7 @@ async def task_specification(
 
     Args:
         state: The session's state; a new one holds the conversation, or the fields of the form.
-        resources: Models and tools.
+        resources: Models and functions.
         form: The short form that this graph takes beside whole conversations.
 
     Returns:
@@ -58,13 +53,13 @@ async def task_specification(
         if given is None:
             raise SpecError("conversation: is missing")
         conversation = given
-        resources.tools.check(conversation)
+        resources.registry.check(conversation)
     spec = {} if known else {"spec": conversation.stored()}
+    drafts = state.get("messages", [])
+    moment = Moment(resources, conversation, Position(), drafts, used_so_far(state), None)
     if conversation.task_specification is None:
-        return spec | _begin(conversation, conversation.task, [])
-    return spec | await _rewrite(
-        state, resources, conversation, conversation.task_specification, conversation.task or ""
-    )
+        return spec | await _begin(moment, conversation.task, [], moment.usage)
+    return spec | await _rewrite(moment, conversation.task_specification, conversation.task or "")
 
 
 def _given(state: State, form: type[Form] | None) -> Conversation | None:
@@ -112,22 +107,17 @@ def _difference(one: Any, other: Any) -> str:  # noqa: ANN401
     return ""
 
 
-async def _rewrite(
-    state: State,
-    resources: Resources,
-    conversation: Conversation,
-    specification: TaskSpecification,
-    task: str,
-) -> dict[str, Any]:
+async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) -> dict[str, Any]:
     limit = specification.word_limit
-    prompt: list[AnyMessage] = [HumanMessage(prompts.task_request(task, conversation.names, limit))]
-    drafts = state.get("messages", [])
+    names = moment.conversation.names
+    prompt: list[AnyMessage] = [HumanMessage(prompts.task_request(task, names, limit))]
+    drafts = moment.log
     if drafts:
         prompt += [
             AIMessage(drafts[-1].text),
             HumanMessage(line(drafts[-1]).problem or ""),
         ]
-    model = await resources.models.get(specification.model or conversation.model, notify)
+    model = await moment.model(specification.model)
     answer = await model.answer(
         prompt,
         specification.generation.parameters(TASK_TEMPERATURE),
@@ -135,31 +125,24 @@ async def _rewrite(
         # A model that is held to its form keeps the task, and adds to it.
         marks=Marks(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
     )
-    usage = {"usage": dumped(with_call(used_so_far(state), model.label, answer))}
+    usage = moment.used(model, answer)
     text = unquoted(answer.text)
     count = len(text.split())
     if count > limit and not drafts:
         problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
         about = Line(kind=Kind.DRAFT, audience=NOBODY, problem=problem)
-        return usage | {"messages": [said(0, text, about)]}
+        return {"usage": dumped(usage), "messages": [said(0, text, about)]}
     # A blank rewrite leaves the task as it was given.
     specified = cut(text, limit) or task
     record = said(len(drafts), specified, Line(kind=Kind.SPECIFIED_TASK, audience=NOBODY))
-    return usage | _begin(conversation, specified, [*drafts, record])
+    return await _begin(moment, specified, [record], usage)
 
 
-def _begin(conversation: Conversation, task: str | None, log: list[AnyMessage]) -> dict[str, Any]:
+async def _begin(
+    moment: Moment, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
+) -> dict[str, Any]:
     """The update with which the speakers can begin."""
-    begun = [
-        told.model_copy(update={"id": message_id(len(log) + place)})
-        for place, told in enumerate(first_lines(conversation))
-    ]
-    new = [*log[-1:], *begun]
-    return {
-        "specified_task": task or "",
-        "messages": new,
-        "position": Position().model_dump(mode="json"),
-    }
+    return {"specified_task": task or ""} | await moment.step(Position(), new, usage)
 
 
 def _fits(task: str, limit: int) -> bool:

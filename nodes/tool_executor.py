@@ -12,11 +12,12 @@ from langchain_core.messages.tool import ToolCall
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
-from duologue.graphs.end_chat import Event, paused
+from duologue.graphs.end_chat import paused
 from duologue.graphs.log import result
+from duologue.graphs.position import Event
 from duologue.graphs.state import State
 from duologue.nodes.resources import Moment, Resources
-from duologue.tools.registry import Tools
+from duologue.tools.registry import Registry
 
 
 async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
@@ -24,17 +25,17 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
 
     Args:
         state: The session's state.
-        resources: Tools.
+        resources: Models and functions.
 
     Returns:
         The update of the state.
     """
-    moment = Moment.of(state)
+    moment = Moment.of(state, resources)
     speaker = moment.conversation.speaker(moment.turn.speaker)
     message = moment.log[-1]
     assert isinstance(message, AIMessage)  # noqa: S101  # the position says that it calls tools
     answers = await asyncio.gather(
-        *(_run(call, speaker.tools, resources.tools) for call in message.tool_calls)
+        *(_run(call, speaker.tools, resources.registry) for call in message.tool_calls)
     )
     texts = [
         *zip((call["id"] for call in message.tool_calls), answers, strict=True),
@@ -53,10 +54,10 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         )
         for place, (call_id, (text, failed)) in enumerate(texts)
     ]
-    return moment.step(paused(moment.conversation, moment.position, Event.RETURNED), results)
+    return await moment.step(paused(moment.conversation, moment.position, Event.RETURNED), results)
 
 
-async def _run(call: ToolCall, allowed: tuple[str, ...], tools: Tools) -> tuple[str, bool]:
+async def _run(call: ToolCall, allowed: tuple[str, ...], tools: Registry) -> tuple[str, bool]:
     """Run one call; give its text and whether it failed."""
     tool = tools.get(call["name"]) if call["name"] in allowed else None
     if tool is None:

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import runpy
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -75,9 +76,15 @@ def start(folder: Path, order: dict[str, Any]) -> Child:
         folder: Where it works.
         order: ``environment``, ``session``, ``store``, ``durability`` and either ``conversation``,
             or nothing of that to resume; ``die_at``: the number of the write to the store, from 0,
-            instead of which it kills itself; ``tool``: whether it has the tool ``dig``.
+            instead of which it kills itself; ``tool``: whether it has the tool ``dig``. It has the
+            order ``backwards``.
     """
     return Child(folder, order)
+
+
+def backwards(said: Sequence[Any], names: tuple[str, ...]) -> str:
+    """An order: whoever stands before who spoke last."""
+    return names[names.index(said[-1].name) - 1]
 
 
 def _run(order: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +99,11 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
 
     if "die_at" in order:
         _die_at(order["die_at"])
-    options: dict[str, Any] = {"store": order["store"], "tools": [dig] if order.get("tool") else []}
+    options: dict[str, Any] = {
+        "store": order["store"],
+        "tools": [dig] if order.get("tool") else [],
+        "orders": {"backwards": backwards},
+    }
     if "durability" in order:
         options["durability"] = order["durability"]
     conversation = order.get("conversation")
@@ -102,7 +113,9 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
         result = converse(conversation, session=order["session"], **options)
     return {
         "messages": [message.model_dump(mode="json") for message in result.messages],
-        "outcome": None if result.outcome is None else result.outcome.model_dump(mode="json"),
+        "outcome": None
+        if result.outcome is None
+        else result.outcome.model_dump(mode="json", exclude={"seconds"}),
         "specified_task": result.specified_task,
         "writes": _WRITES[0],
     }

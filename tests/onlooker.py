@@ -2,15 +2,20 @@
 
 Written from the rules and not from the engine, so that the two can be compared. The onlooker
 knows the whole agenda beforehand, crosses turns off, and rewrites it when somebody is done. What
-a message says and what is in the log is not here.
+a message says and what is in the log is not here; what is noted of it is in `reckoning`.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from duologue.graphs.ends import End
+from duologue.graphs.judging import RoundRobin, SeparateJudge
 from duologue.graphs.spec import Conversation
+from reckoning import ALL, CAP, GUARD, HARD, SAID, VERDICT, Held, Tally, held_of, names_a_stop
 
-ORDER = ("done_token", "completed", "role_flips", "max_iterations")
-"""The reasons, the strongest first."""
+Spent = tuple[tuple[str, float], ...]
+"""How much of what is used, by the reason that a limit on it is."""
 
 
 @dataclass(frozen=True)
@@ -20,23 +25,43 @@ class Rules:
     mode: str
     cap: int
     names: tuple[str, ...]
-    stoppers: frozenset[str]
+    stoppers: tuple[str, ...]
     first: str | None = None
     opening_answers: bool = False
-    allowed_flips: int = 2
+    private: tuple[str, ...] = ()
+    """Who answers a private prompt."""
+    separate: bool = False
+    """Whether a separate judge decides."""
+    chosen: bool = False
+    """Whether it is chosen who speaks next."""
+    when: End | None = None
+    guards: dict[str, int] = field(default_factory=dict)
+    known: dict[tuple[Tally, bool, bool], tuple[Held, ...]] = field(default_factory=dict)
+    """What `held` found before."""
 
     @classmethod
     def of(cls, conversation: Conversation) -> "Rules":
+        end_chat, speakers = conversation.end_chat, conversation.speakers
+        names = tuple(speaker.name for speaker in speakers)
+        marked = tuple(speaker.name for speaker in speakers if speaker.stops_chat)
+        separate = isinstance(conversation.judge, SeparateJudge)
         return cls(
-            mode=conversation.end_chat.mode.value,
-            cap=conversation.end_chat.max_iterations,
-            names=tuple(speaker.name for speaker in conversation.speakers),
-            stoppers=frozenset(
-                speaker.name for speaker in conversation.speakers if speaker.stops_chat
-            ),
+            mode=end_chat.mode.value,
+            cap=end_chat.max_iterations,
+            names=names,
+            # A separate judge is asked after everybody's turns where nobody is marked.
+            stoppers=names if separate and not marked else marked,
             first=conversation.opening.first_speaker,
             opening_answers=conversation.opening.answers,
-            allowed_flips=conversation.end_chat.max_role_flips,
+            private=tuple(
+                speaker.name
+                for speaker in speakers
+                if speaker.private_opening is not None and speaker.private_opening.prompt
+            ),
+            separate=separate,
+            chosen=not isinstance(conversation.turn_order, RoundRobin),
+            when=end_chat.when,
+            guards=end_chat.guards.model_dump(),
         )
 
     def around(self, first: str) -> tuple[str, ...]:
@@ -44,99 +69,233 @@ class Rules:
         at = self.names.index(first)
         return tuple(self.names[(at + n) % len(self.names)] for n in range(len(self.names)))
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Y4, Y5: the first round; the shift's owner is B unless told otherwise."""
+        return self.around(self.first or self.names[1 if self.opening_answers else 0])
+
+    def held(self, tally: Tally, completed: bool, at_the_cap: bool) -> tuple[Held, ...]:
+        """Everything that ends a conversation and holds, the strongest first."""
+        key = (tally, completed, at_the_cap)
+        if key not in self.known:
+            held = [*self._noted(tally)]
+            if completed:
+                held.append(Held(VERDICT, ("completed",)))
+            if at_the_cap:
+                held.append(Held(CAP, ("max_iterations",)))
+            held.sort(key=lambda one: (one.rung, [*map(ALL.index, one.reasons)]))
+            self.known[key] = tuple(held)
+        return self.known[key]
+
+    def _noted(self, tally: Tally) -> Iterator[Held]:
+        if tally.stop and not names_a_stop(self.when):
+            yield Held(HARD, ("stop_requested",))
+        yield from held_of(self.when, tally)
+        counts = {
+            "unreadable_verdicts": tally.unreadable,
+            "role_flips": max((count for _, count in tally.flips), default=0),
+            "blank_replies": tally.blanks,
+            "same_replies": tally.same,
+            "farewells": tally.farewells,
+            "same_tool_calls": tally.equal_calls,
+        }
+        for guard, count in counts.items():
+            if self.guards[guard] and count >= self.guards[guard]:
+                yield Held(GUARD, (guard,))
+
 
 @dataclass(frozen=True)
-class Table:
+class Turn:
+    """What a message brings with it."""
+
+    text: str = "plain"
+    """One of `reckoning.TEXTS`."""
+    tokens: frozenset[str] = frozenset()
+    """The done tokens that it says."""
+    true: frozenset[str] = frozenset()
+    """The predicates that hold after it."""
+    stop: bool = False
+    """Whether somebody has asked meanwhile to stop."""
+
+
+class Table(NamedTuple):
     """What an onlooker knows at one moment."""
 
-    agenda: tuple[tuple[str, str], ...]
-    """The turns still to come: the part of the conversation, and who speaks."""
+    agenda: tuple[tuple[str, str | None], ...]
+    """The turns still to come: the part of the conversation, and who speaks, where that is known.
+    The first is under way where something happened within it."""
     question: str | None = None
-    """Who is being asked whether its task is complete."""
-    done: bool = False
+    """What is asked now: for a "verdict", or for a "choice" of who speaks next."""
+    latest: str | None = None
+    """Whose turn it was, or is."""
+    within: str | None = None
+    """What has just happened within a turn, or between the judge's two questions."""
+    tool_rounds: int = 0
+    drafted: bool = False
     complete: tuple[str, ...] = ()
-    flips: tuple[tuple[str, int], ...] = ()
     in_rounds: int = 0
+    over: bool = False
+    tally: Tally = Tally()
 
     @classmethod
-    def laid(cls, rules: Rules) -> "Table":
-        # Y4, Y5: each answers alone, in order; then the shift's owner, B unless told otherwise.
+    def laid(cls, rules: Rules, spent: Spent = ()) -> "Table":
+        """What is known when the task stands."""
+        # Y16, Y4: private prompts first, then each answers alone, in order.
+        private = tuple(("private", name) for name in rules.private)
         alone = tuple(("opening", name) for name in rules.names if rules.opening_answers)
-        first = rules.first or rules.names[1 if rules.opening_answers else 0]
         # Y3: in a round everyone speaks once, and opening answers are not counted.
-        rounds = tuple(("rounds", name) for name in rules.around(first)) * rules.cap
-        return cls(agenda=alone + rounds)
+        rounds: tuple[tuple[str, str | None], ...]
+        rounds = tuple(("rounds", name) for name in rules.order) * rules.cap
+        if rules.chosen:
+            # Y20: but the first turn, each is given by who chooses.
+            rounds = (rounds[0], *(("rounds", None) for _ in rounds[1:]))
+        return cls((*private, *alone, *rounds), tally=Tally(spent=spent))._at_once(rules)
 
-    def after_turn(self, rules: Rules, *, done: bool = False, flip: bool = False) -> "Table":
+    @property
+    def speaking(self) -> str:
+        """Whose turn comes next, or is under way."""
+        name = self.agenda[0][1]
+        assert name is not None
+        return name
+
+    @property
+    def part(self) -> str:
+        """The part of the conversation that the turn belongs to."""
+        return self.agenda[0][0]
+
+    @property
+    def last_words(self) -> bool:
+        """Whether there are promised last words to speak."""
+        return any(part == "last_words" for part, _ in self.agenda)
+
+    def after_draft(self, rules: Rules, spent: Spent = ()) -> "Table":
+        """What follows a rejected reply, which nobody heard."""
+        table = self._within("draft", spent)._replace(drafted=True)
+        return table._at_once(rules)
+
+    def after_call(self, rules: Rules, call: str, spent: Spent = ()) -> "Table":
+        """What follows a call of tools before they run."""
+        table = self._within("call", spent)
+        table = table._replace(tally=table.tally.calling(call))._at_once(rules)
+        loops = any("same_tool_calls" in held.reasons for held in table.held(rules))
+        # It is not run once more; but nothing of that kind takes promised last words away.
+        return table._replace(over=table.over or (loops and not table.last_words))
+
+    def after_results(
+        self, rules: Rules, tools: frozenset[str] = frozenset(), spent: Spent = ()
+    ) -> "Table":
+        """What follows the tools' answers; given are those that answered without an error."""
+        table = self._within("results", spent)
+        called = table.tally.called | {(table.speaking, tool) for tool in tools}
+        tally = table.tally._replace(called=called)
+        table = table._replace(tally=tally, tool_rounds=self.tool_rounds + 1)
+        return table._if_said(rules)
+
+    def after_turn(self, rules: Rules, turn: Turn, spent: Spent = ()) -> "Table":
         """What follows a message."""
-        (part, name), *rest = self.agenda
-        if part == "opening":
-            # Nobody hears it, so nothing in it ends anything; and nobody is asked (Y9).
-            return replace(self, agenda=tuple(rest))
-        flips = dict(self.flips)
-        if flip:
-            flips[name] = flips.get(name, 0) + 1
-        after = replace(
-            self,
-            agenda=tuple(rest),
-            done=done,
-            flips=tuple(sorted(flips.items())),
-            in_rounds=self.in_rounds + (part == "rounds"),
+        (part, _), *rest = self.agenda
+        name = self.speaking
+        tally = self.tally
+        # Nobody hears it before the rounds, so nothing in it ends anything; nobody is asked (Y9).
+        if part in ("rounds", "last_words"):
+            said = tally.said | {(name, token) for token in turn.tokens}
+            tally = tally.heard(name, turn.text)._replace(said=said, true=turn.true)
+        tally = tally._replace(
+            messages=tally.messages + 1, equal_calls=0, call=None, stop=tally.stop or turn.stop
         )
-        if done:
-            return replace(after, agenda=())  # Z4: it is never answered
         asks = (
             part == "rounds"
             and rules.mode != "max_iterations_only"  # Y11
             and name in rules.stoppers
             and name not in self.complete  # Y15
         )
-        if asks:
-            return replace(after, question=name)
-        return after.guarded(rules)
+        table = self._replace(
+            agenda=tuple(rest),
+            question="verdict" if asks else None,
+            latest=name,
+            within=None,
+            tool_rounds=0,
+            drafted=False,
+            in_rounds=self.in_rounds + (part == "rounds"),
+            tally=_spending(tally, spent),
+        )
+        # Z4: what was said at the end is never answered, and nobody is asked about it.
+        table = table._if_said(rules)
+        # A verdict may change the reason and bring last words: guards and caps wait for it.
+        return table if asks else table._if_anything(rules)
 
-    def after_verdict(self, rules: Rules, *, complete: bool) -> "Table":
-        """What follows a verdict."""
-        name = self.question
+    def between_questions(self, rules: Rules, spent: Spent = ()) -> "Table":
+        """What follows what is left to do, before it is asked whether the task is complete."""
+        table = self._replace(within="halfway", tally=_spending(self.tally, spent))
+        return table._at_once(rules)
+
+    def after_verdict(
+        self, rules: Rules, complete: bool | None, *, stop: bool = False, spent: Spent = ()
+    ) -> "Table":
+        """What follows a verdict; None is one that can't be read, and not complete."""
+        name = self.latest
         assert name is not None
-        table = replace(self, question=None)
+        unreadable = self.tally.unreadable + 1 if complete is None else 0
+        tally = self.tally._replace(unreadable=unreadable, stop=self.tally.stop or stop)
+        table = self._replace(question=None, within=None, tally=_spending(tally, spent))
         if complete:
-            table = replace(table, complete=(*self.complete, name))
+            # A separate judge judges all tasks at once.
+            who = rules.stoppers if rules.separate else (*self.complete, name)
+            table = table._replace(complete=who)
             nexts = (*rules.around(name)[1:], name)
-            if rules.mode == "end_chat_after_first_completion":  # Y12
-                table = replace(table, agenda=())
-            elif rules.mode == "one_last_chat_after_first_completion":  # Y13
-                table = replace(table, agenda=(("last_words", nexts[0]),))
+            if rules.mode == "one_last_chat_after_first_completion":  # Y13
+                table = table._replace(agenda=(("last_words", nexts[0]),))
             elif rules.mode == "one_last_group_chat_after_first_completion":  # Y14
-                table = replace(table, agenda=tuple(("last_words", other) for other in nexts))
-            elif rules.stoppers <= set(table.complete):  # Y15
-                table = replace(table, agenda=())
-        return table.guarded(rules)
+                table = table._replace(agenda=tuple(("last_words", other) for other in nexts))
+        return table._if_said(rules)._if_anything(rules)
 
-    def guarded(self, rules: Rules) -> "Table":
-        """Flipped roles cancel what is to come, save last words that were promised."""
-        last_words = any(part == "last_words" for part, _ in self.agenda)
-        if self.too_flipped(rules) and not last_words:
-            return replace(self, agenda=())
-        return self
+    def after_choice(
+        self, rules: Rules, name: str | None, *, stop: bool = False, spent: Spent = ()
+    ) -> "Table":
+        """What follows a choice of who speaks next; None can't be read: the next in order does."""
+        assert self.latest is not None
+        chosen = name or rules.around(self.latest)[1]
+        tally = self.tally._replace(stop=self.tally.stop or stop)
+        table = self._replace(
+            agenda=(("rounds", chosen), *self.agenda[1:]),
+            question=None,
+            tally=_spending(tally, spent),
+        )
+        return table._if_said(rules)._if_anything(rules)
 
-    def too_flipped(self, rules: Rules) -> bool:
-        return any(count >= rules.allowed_flips for _, count in self.flips)
-
-    @property
-    def over(self) -> bool:
-        return not self.agenda and self.question is None
+    def held(self, rules: Rules) -> tuple[Held, ...]:
+        """Everything that ends a conversation and holds, the strongest first."""
+        if rules.mode == "all_task_must_complete":
+            completed = set(rules.stoppers) <= set(self.complete)
+        else:
+            completed = bool(self.complete)
+        at_the_cap = self.in_rounds >= rules.cap * len(rules.names)
+        return rules.held(self.tally, completed, at_the_cap)
 
     def reasons(self, rules: Rules) -> tuple[str, ...]:
         """Every reason that holds, the strongest first."""
-        if rules.mode == "all_task_must_complete":
-            completed = rules.stoppers <= set(self.complete)
-        else:
-            completed = bool(self.complete)
-        holds = (
-            self.done,
-            completed,
-            self.too_flipped(rules),
-            self.in_rounds >= rules.cap * len(rules.names),
-        )
-        return tuple(reason for reason, held in zip(ORDER, holds, strict=True) if held)
+        return tuple(dict.fromkeys(reason for held in self.held(rules) for reason in held.reasons))
+
+    def _within(self, what: str, spent: Spent) -> "Table":
+        return self._replace(within=what, latest=self.speaking, tally=_spending(self.tally, spent))
+
+    def _at_once(self, rules: Rules) -> "Table":
+        """Hard stops end it at any moment, in the middle of a turn too."""
+        return self._over_by(rules, HARD)
+
+    def _if_said(self, rules: Rules) -> "Table":
+        return self._over_by(rules, SAID)
+
+    def _if_anything(self, rules: Rules) -> "Table":
+        """Last words that were promised are spoken, whatever guard or cap is reached."""
+        table = self if self.last_words else self._over_by(rules, CAP)
+        unknown = bool(table.agenda) and table.agenda[0][1] is None
+        return table._replace(question="choice" if unknown and not table.over else None)
+
+    def _over_by(self, rules: Rules, weakest: int) -> "Table":
+        held = self.held(rules)
+        return self._replace(over=True) if held and held[0].rung <= weakest else self
+
+
+def _spending(tally: Tally, spent: Spent) -> Tally:
+    return tally._replace(spent=spent) if spent else tally

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from duologue.graphs.ends import DoneToken
 from duologue.graphs.sessions import get_session
 from duologue.graphs.store import open_store
 from duologue.nodes.script import Line, Reply
@@ -98,16 +99,19 @@ def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> N
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     assert ran.stderr == ""
     assert events[0]["event"] == "session"
-    assert events[-1] | {"usage": None} == {
+    assert events[-1] | {"usage": None, "seconds": None} == {
         "event": "outcome",
         "session": "g",
         "reason": "max_iterations",
         "reasons": ["max_iterations"],
+        "because": ["the round cap was reached"],
         "by": None,
         "message": events[-2]["id"],
         "rounds": 1,
         "messages": 2,
         "completed": [],
+        "seconds": None,
+        "verdicts": [],
         "usage": None,
     }
     assert {event["event"] for event in events[1:-1]} == {"token", "rejected", "message"}
@@ -130,6 +134,39 @@ def test_a_conversation_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None
     ran = duologue("run", "garden.toml", "--session", "f")
     assert ran.exit_code == 0
     assert "Ended after 1 round and 3 messages" in ran.stdout
+
+
+def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
+    server = serve("Seven.", "I guess.", "Go on.", {"objectives_left": [], "complete": True})
+    (tmp_path / "game.toml").write_text(
+        """
+        kind = "group_solve"
+        shift_owner = "Ann"
+
+        [[speakers]]
+        name = "Ann"
+        task = "Keep a secret number."
+        stops_chat = true
+
+        [[speakers]]
+        name = "Ben"
+        task = "Guess it."
+
+        [end_chat]
+        mode = "end_chat_after_first_completion"
+
+        [[end_chat.when]]
+        kind = "max_messages"
+        limit = 3
+        """
+    )
+    ran = duologue("run", "game.toml", "--session", "game")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("Keep a secret number.\nSession game begins.\n")
+    assert ran.stdout.count("(Nobody else hears this.)") == 2
+    assert "3 messages: Ann completed its task.\nAlso: the message cap was reached.\n" in ran.stdout
+    assert len(server.calls) == 4
+    assert duologue("show", "game").stdout.startswith("Keep a secret number.\n\nAnn (m0001):\n")
 
 
 def test_sessions_are_listed_shown_and_deleted(serve: Serve) -> None:
@@ -182,6 +219,74 @@ def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
     )
 
 
+def test_messages_are_shown_with_the_ids_that_a_fork_takes(serve: Serve) -> None:
+    serve(FIRST, "No form.", ANSWER, DONE)
+    ran = duologue(*SHORT)
+    assert "(m00" not in ran.stdout
+    heads = [line for line in duologue("show", "g").stdout.splitlines() if line.endswith(":")]
+    assert heads == [
+        "Owner (m0001):",
+        "Gardener (m0002):",
+        "Gardener (m0003):",
+        "Owner (m0004):",
+    ]
+    assert duologue("fork", "g", "--at", "m0003").exit_code == 0
+
+
+def test_why_a_session_ended_is_shown_step_by_step(serve: Serve) -> None:
+    serve(FIRST, {"objectives_left": ["plant"], "complete": False}, "No form.", ANSWER, DONE)
+    duologue(*SHORT, "--mode", "end_chat_after_first_completion")
+    ran = duologue("show", "g", "--why")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    title, *steps = ran.stdout.splitlines()
+    assert title == "Plan a garden"
+    assert steps[:7] == [
+        "",
+        "m0003  Owner on its task: not complete: plant",
+        "m0004  Gardener: rejected and asked again: "
+        "Your message must begin with 'Solution:', end with 'Next request.'.",
+        "m0006  Owner: said <CAMEL_TASK_DONE>",
+        "",
+        "Ended after 1 round and 3 messages: Owner said the done token.",
+        steps[6],
+    ]
+    found = [
+        json.loads(line)
+        for line in duologue("show", "g", "--why", "--json").stdout.split("\n")[:-1]
+    ]
+    assert [(cause["kind"], cause["message"], cause["reason"]) for cause in found] == [
+        ("verdict", "m0003", None),
+        ("rejected", "m0004", None),
+        ("said", "m0006", "done_token"),
+        ("reason", None, "done_token"),
+    ]
+    assert found[-1]["text"] == "Owner said the done token"
+
+
+def test_why_tells_what_is_counted_so_far_and_every_reason_in_the_end(serve: Serve) -> None:
+    serve("", "", Reply(error=500))
+    duologue(*SHORT, "--max-iterations", "1")
+    shown = duologue("show", "g", "--why").stdout
+    assert "\nm0002  Owner: blank reply (1 of 2)\n" in shown
+    assert shown.endswith("\n\nNot finished. It goes on with:\nduologue resume g\n")
+    assert '"reason":"blank_replies","count":1,"limit":2' in (
+        duologue("show", "g", "--why", "--json").stdout
+    )
+    serve("", "")
+    duologue("resume", "g")
+    shown = duologue("show", "g", "--why").stdout
+    assert "\nm0004  Gardener: blank reply (2 of 2)\n" in shown
+    assert "2 messages: 2 replies in a row were blank.\nAlso: the round cap was reached.\n" in shown
+
+
+def test_why_with_nothing_on_the_way_says_so(serve: Serve) -> None:
+    serve(FIRST, ANSWER)
+    duologue(*SHORT, "--max-iterations", "1")
+    shown = duologue("show", "g", "--why").stdout
+    assert "\nNothing was judged, rejected or counted on the way.\n" in shown
+    assert "the round cap was reached." in shown
+
+
 def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
     serve(FIRST, ANSWER, DONE)
     duologue(*SHORT)
@@ -215,7 +320,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
     assert forked.task == "Plan a park"
     assert forked.end_chat.mode == "max_iterations_only"
     assert forked.end_chat.max_iterations == 1
-    assert forked.end_chat.done_token is not None
+    assert isinstance(forked.end_chat.when, DoneToken)
     owner, gardener = forked.speakers
     assert (owner.role_prompt, owner.task, owner.model) == ("You ask.", None, None)
     assert (gardener.role_prompt, gardener.task) == ("You answer a=b.", "Dig")
@@ -331,6 +436,7 @@ def test_help_documents_the_exit_codes() -> None:
         ([*TASK, "--mode", "sideways"], "mode"),
         ([*TASK, "--temperature", "9"], "temperature"),
         ([*TASK, "--colour"], "--colour"),
+        (["show", "g", "--why", "--as", "Owner"], "leave out --as"),
         (["sing"], "sing"),
     ],
 )

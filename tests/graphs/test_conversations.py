@@ -13,11 +13,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
 
 from duologue.graphs.build import build_graph
-from duologue.graphs.end_chat import Reason, max_steps
+from duologue.graphs.end_chat import max_steps
+from duologue.graphs.ends import EndChatMode
+from duologue.graphs.holding import Reason
+from duologue.graphs.judging import Verdict
 from duologue.graphs.log import Kind, line, speeches
-from duologue.graphs.outcome import Outcome, Verdict
+from duologue.graphs.outcome import Outcome
 from duologue.graphs.role_play import role_play
-from duologue.graphs.spec import Conversation, EndChatMode
+from duologue.graphs.spec import Conversation
 from duologue.graphs.state import Input
 from duologue.graphs.viewpoint import viewpoint
 from duologue.nodes import prompts
@@ -188,7 +191,8 @@ async def test_in_one_round_every_speaker_speaks_once(cap: int) -> None:
 async def test_a_done_token_in_an_opening_answer_ends_nothing() -> None:
     """Z4, Y9: opening answers are heard by nobody."""
     conversation = dual(
-        opening={"answers": True}, end_chat={"max_iterations": 1, "done_token": {"token": "DONE"}}
+        opening={"answers": True},
+        end_chat={"max_iterations": 1, "when": {"kind": "done_token", "token": "DONE"}},
     )
     ran = await scripted(conversation, ["DONE", "B1", "B2", "A2"])
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)

@@ -1,53 +1,100 @@
-"""Every reachable path of the engine, side by side with an onlooker who knows only the rules.
+"""Every reachable path of the engine goes and ends as the published rules say, within bounds.
 
-Positions are walked once each: the engine and the onlooker depend on nothing else, so agreeing at
-every pair of positions is agreeing on every path.
+The walk itself is in `paths`, the rules are in `onlooker`. For each conversation that is walked the
+longest path has no more messages than `Conversation.most_messages` and no more steps than
+`max_steps`; how many it has exactly is said by `paths.reachable_messages`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
+from typing import Any
 
 import pytest
 
-from duologue.graphs.end_chat import (
-    Event,
-    Node,
-    Position,
-    Reason,
-    asked,
-    decide,
-    judged,
-    max_steps,
-    paused,
-    spoke,
+from duologue.graphs.end_chat import max_steps
+from duologue.graphs.ends import (
+    DoneToken,
+    End,
+    EndChat,
+    EndChatMode,
+    EndingTool,
+    Guards,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
+    Predicate,
+    StopRequested,
+    leaves,
 )
-from duologue.graphs.spec import Conversation, EndChat, EndChatMode, Opening, Speaker
-from onlooker import Rules, Table
+from duologue.graphs.holding import Reason
+from duologue.graphs.judging import ByFunction, Moderator, SeparateJudge
+from duologue.graphs.speaker import PrivateOpening, Speaker
+from duologue.graphs.spec import Conversation, Opening
+from duologue.graphs.usage import Price
+from paths import Choices, Walk, reachable_messages
+from reckoning import TEXTS
 
 MODES = list(EndChatMode)
 NAMES = ("Ann", "Bob", "Cid", "Dot")
 CAPS = (1, 2, 3, 4)
 
 
+def token(word: str, by: str | None = None) -> DoneToken:
+    return DoneToken(token=word, by=by)
+
+
+DONE = token("DONE")
+WON = Predicate(name="won")
+BELL = EndingTool(tool="bell")
+CALLS, TOKENS = MaxCalls(limit=9), MaxTokens(limit=900)
+COST, SECONDS = MaxCost(limit=9), MaxSeconds(limit=90)
+JUDGE = SeparateJudge(criteria=("They agree.",))
+
+each_mode = pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(MODES[0], id="Y11-max-iterations-only"),
+        pytest.param(MODES[1], id="Y12-first-completion"),
+        pytest.param(MODES[2], id="Y13-one-last-chat"),
+        pytest.param(MODES[3], id="Y14-one-last-group-chat"),
+        pytest.param(MODES[4], id="Y15-all-must-complete"),
+    ],
+)
+
+
 def spec(
     mode: EndChatMode,
-    cap: int,
-    count: int,
-    stoppers: tuple[str, ...],
+    cap: int = 1,
+    count: int = 2,
+    stoppers: tuple[str, ...] = NAMES,
     *,
     answers: bool = False,
     first: str | None = None,
-    max_role_flips: int = 2,
+    private: tuple[str, ...] = (),
+    when: End | None = None,
+    guards: Guards | None = None,
+    **others: Any,  # noqa: ANN401
 ) -> Conversation:
+    secret = PrivateOpening(prompt="Choose a number.")
     return Conversation(
         task="Plan.",
         speakers=tuple(
-            Speaker(name=name, task=f"{name}'s own.", stops_chat=name in stoppers)
+            Speaker(
+                name=name,
+                task=f"{name}'s own.",
+                stops_chat=name in stoppers,
+                private_opening=secret if name in private else None,
+                tools=("bell", "book"),
+            )
             for name in NAMES[:count]
         ),
         opening=Opening(answers=answers, first_speaker=first),
-        end_chat=EndChat(mode=mode, max_iterations=cap, max_role_flips=max_role_flips),
+        end_chat=EndChat(mode=mode, max_iterations=cap, when=when, guards=guards or Guards()),
+        prices={"m": Price(input=1, output=1)},
+        model="m",
+        **others,
     )
 
 
@@ -58,208 +105,284 @@ def stopping(mode: EndChatMode, count: int) -> Iterator[tuple[str, ...]]:
         yield from combinations(NAMES[:count], size)
 
 
-@dataclass
-class Walk:
-    """Compares the engine with the onlooker at every position that can be reached."""
-
-    conversation: Conversation
-    flips: bool = False
-    """Whether speakers may also speak another's part."""
-    seen: dict[tuple[str, Table], tuple[int, int]] = field(default_factory=dict)
-    """For each pair of positions how many paths lead on from it, and the longest, in steps."""
-    ends: set[tuple[Reason, ...]] = field(default_factory=set)
-    """The reasons of all ends."""
-
-    def __post_init__(self) -> None:
-        self.rules = Rules.of(self.conversation)
-
-    def paths(self) -> int:
-        """Walk all; give the number of paths."""
-        paths, steps = self._from(Position(), Table.laid(self.rules))
-        # The task specification takes up to two steps of its own.
-        assert steps + 2 <= max_steps(self.conversation)
-        return paths
-
-    def _from(self, position: Position, table: Table) -> tuple[int, int]:
-        key = (position.model_dump_json(), table)
-        if key not in self.seen:
-            # A path that came back to a position would go on for ever, and the recursion with it.
-            self.seen[key] = self._compared(position, table)
-        return self.seen[key]
-
-    def _compared(self, position: Position, table: Table) -> tuple[int, int]:
-        decision = decide(self.conversation, position)
-        if table.over:
-            assert decision.node is Node.END
-            assert decision.reasons == table.reasons(self.rules)
-            assert decision.reasons
-            assert decision.speaker == position.speaker
-            self.ends.add(decision.reasons)
-            return 1, 0
-        assert decision.reasons == ()
-        if table.question is not None:
-            assert (decision.node, decision.speaker) == (Node.COMPLETION_JUDGE, table.question)
-            return self._judged(position, table)
-        stage, name = table.agenda[0]
-        agent = Node.USER_AGENT if name == NAMES[0] else Node.ASSISTANT_AGENT
-        assert (decision.node, decision.speaker, decision.stage) == (agent, name, stage)
-        return self._spoken(position, table)
-
-    def _judged(self, position: Position, table: Table) -> tuple[int, int]:
-        between = asked(position)
-        # Between the judge's two questions the same speaker is asked on.
-        assert decide(self.conversation, between) == decide(self.conversation, position)
-        found = []
-        for complete in (False, True):
-            after = judged(self.conversation, position, complete=complete)
-            assert after == judged(self.conversation, between, complete=complete)
-            found.append(self._from(after, table.after_verdict(self.rules, complete=complete)))
-        return sum(paths for paths, _ in found), 2 + max(steps for _, steps in found)
-
-    def _spoken(self, position: Position, table: Table) -> tuple[int, int]:
-        choices = [(False, False), (True, False)]
-        if self.flips:
-            choices.append((False, True))
-        found = []
-        for done, flip in choices:
-            after = spoke(self.conversation, position, said_done=done, flipped_role=flip)
-            found.append(self._from(after, table.after_turn(self.rules, done=done, flip=flip)))
-        # At worst every round of tools is used, and one reply of the turn is rejected.
-        worst = 2 * self.conversation.max_tool_rounds + 2
-        return sum(paths for paths, _ in found), worst + max(steps for _, steps in found)
+def walked(conversation: Conversation, **choices: Any) -> Walk:  # noqa: ANN401
+    """Walk all paths; the longest has exactly as many messages as the rules make possible."""
+    walk = Walk(conversation, Choices(**choices))
+    longest, at_the_cap = reachable_messages(conversation)
+    assert walk.longest.messages == longest
+    # Short of the bound only where nobody is asked at the cap, who could bring last words there.
+    assert (longest == conversation.most_messages) is at_the_cap
+    return walk
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "Y4-Y9-opening"])
 @pytest.mark.parametrize("count", [2, 3, 4], ids=lambda count: f"{count}-speakers")
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param(MODES[0], id="Y11-max-iterations-only"),
-        pytest.param(MODES[1], id="Y12-first-completion"),
-        pytest.param(MODES[2], id="Y13-one-last-chat"),
-        pytest.param(MODES[3], id="Y14-one-last-group-chat"),
-        pytest.param(MODES[4], id="Y15-all-must-complete"),
-    ],
-)
+@each_mode
 def test_every_path_goes_and_ends_as_the_rules_say(
     mode: EndChatMode, count: int, answers: bool
 ) -> None:
-    """Y3, Y4, Y6, Y9, Y11, Y12, Y13, Y14, Y15, Z4: same turns, questions, end and reasons."""
+    """Y2, Y3, Y4, Y6, Y9, Y11-Y15, Y20, Z4: same turns, questions, end and reasons."""
     for cap in CAPS:
         for stoppers in stopping(mode, count):
-            for first in (None, *NAMES[:count]):
-                walk = Walk(spec(mode, cap, count, stoppers, answers=answers, first=first))
-                assert walk.paths() > cap * count
-                reasons = {reasons[0] for reasons in walk.ends}
-                may_complete = mode is not EndChatMode.MAX_ITERATIONS_ONLY
-                assert (Reason.COMPLETED in reasons) is may_complete
-                assert Reason.DONE_TOKEN in reasons
-                assert Reason.MAX_ITERATIONS in reasons
+            # None is one of them, which need be shown only once.
+            for first in NAMES[:count] if cap > 1 else (None, *NAMES[:count]):
+                conversation = spec(
+                    mode, cap, count, stoppers, answers=answers, first=first, when=DONE
+                )
+                walk = walked(conversation)
+                assert walk.longest.paths > cap * count
+                completed = set() if mode is MODES[0] else {Reason.COMPLETED}
+                assert walk.reasons == completed | {Reason.DONE_TOKEN, Reason.MAX_ITERATIONS}
+
+
+NO_GUARDS = Guards(
+    blank_replies=0,
+    same_replies=0,
+    farewells=0,
+    role_flips=0,
+    same_tool_calls=0,
+    unreadable_verdicts=0,
+)
+
+GUARDS = {
+    "blank_replies": (1, 2),
+    "same_replies": (2, 3),
+    "farewells": (1, 4),
+    "role_flips": (1, 2),
+}
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("allowed", [1, 2])
-def test_flipped_roles_end_every_path_after_verdicts_and_before_the_cap(
-    mode: EndChatMode, allowed: int, answers: bool
+@each_mode
+def test_guards_end_every_path_after_verdicts_and_before_the_caps(
+    mode: EndChatMode, answers: bool
 ) -> None:
-    """Z3: roles never flip; the guard yields to a done token and to promised last words."""
-    for count, cap in ((2, 1), (2, 2), (2, 3), (3, 2)):
-        for stoppers in stopping(mode, count):
-            conversation = spec(mode, cap, count, stoppers, answers=answers, max_role_flips=allowed)
-            walk = Walk(conversation, flips=True)
-            walk.paths()
-            # A speaker may speak once more than the cap, in last words.
-            turns = cap + (mode in MODES[2:4])
-            ends = any(Reason.ROLE_FLIPS in reasons for reasons in walk.ends)
-            assert ends or allowed > cap
-            assert not ends or allowed <= turns
+    """Z3, point 2: they yield to promised last words and are deaf to opening answers."""
+    for (guard, limits), (count, cap) in product(GUARDS.items(), ((2, 3), (3, 1))):
+        text = "same" if guard == "same_replies" else guard.split("_")[0].removesuffix("s")
+        text = {"role": "flip"}.get(text, text)
+        for limit, stoppers in product((0, *limits), (NAMES[1:2], NAMES)):
+            guards = NO_GUARDS.model_copy(update={guard: limit})
+            conversation = spec(mode, cap, count, stoppers, answers=answers, guards=guards)
+            walk = walked(conversation, texts=("plain", text))
+            # A speaker has as many turns as there are rounds; farewells are counted of all.
+            turns = cap * count if guard in ("farewells", "blank_replies") else cap
+            assert (Reason(guard) in walk.reasons) is (0 < limit <= turns)
 
 
-@pytest.mark.parametrize("event", [Event.REJECTED, Event.CALLED, Event.RETURNED])
-@pytest.mark.parametrize("mode", MODES)
+@each_mode
+def test_guards_together_end_every_path_as_the_rules_say(mode: EndChatMode) -> None:
+    """Point 2: whatever comes together, all reasons are given in their order."""
+    guards = Guards(blank_replies=2, same_replies=2, farewells=2, role_flips=2)
+    for answers, stoppers in product((False, True), (NAMES[1:2], NAMES)):
+        conversation = spec(mode, 2, 2, stoppers, answers=answers, guards=guards, when=DONE)
+        walk = walked(conversation, texts=TEXTS)
+        assert walk.reasons >= {Reason(guard) for guard in GUARDS}
+        # One message can't be two of these, but a flip stays counted.
+        assert any(set(reasons) >= {"role_flips", "blank_replies"} for reasons in walk.ends) is (
+            mode is MODES[3]
+        )
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
+@each_mode
 def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
-    mode: EndChatMode, event: Event
+    mode: EndChatMode, answers: bool
 ) -> None:
-    """Y18, Z3: a rejected draft and a call of tools change neither the turn nor what follows."""
-    conversation = spec(mode, 2, 3, ("Ann", "Cid"), answers=True)
-    rules = Rules.of(conversation)
-    position, table = Position(), Table.laid(rules)
-    turns = 0
-    while not table.over:
-        if table.question is not None:
-            complete = turns > 5
-            position = judged(conversation, position, complete=complete)
-            table = table.after_verdict(rules, complete=complete)
-            continue
-        turns += 1
-        stage, name = table.agenda[0]
-        within = paused(conversation, position, event)
-        decision = decide(conversation, within)
-        assert (decision.speaker, decision.stage) == (name, stage)
-        assert (decision.node is Node.TOOL_EXECUTOR) is (event is Event.CALLED)
-        if event is not Event.CALLED:
-            assert decision.node is decide(conversation, position).node
-        assert within.tool_rounds == (event is Event.RETURNED)
-        after = spoke(conversation, within)
-        assert after == spoke(conversation, position)
-        position, table = after, table.after_turn(rules)
-    assert decide(conversation, position).reasons == table.reasons(rules)
-    assert turns >= 6
+    """Y18, Z3, Z7, point 2: drafts and calls of tools, and the calls that end a conversation."""
+    for (count, cap), limit in (((2, 1), 0), ((2, 1), 3), ((2, 2), 2), ((3, 1), 2)):
+        conversation = spec(
+            mode,
+            cap,
+            count,
+            NAMES[:2],
+            answers=answers,
+            private=NAMES[1:2],
+            when=BELL,
+            guards=NO_GUARDS.model_copy(update={"same_tool_calls": limit}),
+            max_tool_rounds=3,
+        )
+        walk = walked(conversation, drafts=True, calls=("equal", "other", "bell"), halves=True)
+        assert (Reason.SAME_TOOL_CALLS in walk.reasons) is (limit > 0)
+        assert Reason.ENDING_TOOL in walk.reasons
+        # Nothing was counted at its worst: where nobody is chosen, that leaves a step a turn.
+        assert walk.longest.steps <= max_steps(conversation) - 2 - conversation.most_messages
 
 
+@each_mode
+def test_hard_stops_end_every_path_at_once(mode: EndChatMode) -> None:
+    """Point 2: in the middle of a turn, and with it last words; asked to stop, after it."""
+    for (count, cap), answers in product(((2, 1), (2, 2)), (False, True)):
+        conversation = spec(
+            mode,
+            cap,
+            count,
+            NAMES[-1:] if mode is MODES[0] else NAMES[:2],
+            answers=answers,
+            private=NAMES[:1],
+            when=COST | TOKENS | SECONDS | CALLS,
+            max_tool_rounds=1,
+        )
+        walk = walked(conversation, drafts=True, calls=("other",), stop=True, halves=True)
+        hard = {"stop_requested", "max_cost", "max_tokens", "max_seconds", "max_calls"}
+        assert walk.reasons >= {Reason(reason) for reason in hard}
+        # None waits for a second one, save what is used up by the very turn in which one asks.
+        assert all(sum(reason in hard for reason in reasons) <= 2 for reasons in walk.ends)
+
+
+ENDS: dict[str, End] = {
+    "any": DONE | WON | BELL,
+    "tokens-of-both": token("DONE", by="Ann") & token("DONE", by="Bob"),
+    "two-tokens": DONE & token("AGREED"),
+    "token-and-predicate": DONE & WON,
+    "tool-and-predicate": BELL & WON,
+    "token-and-tool": DONE & BELL,
+    "two-tools": BELL & EndingTool(tool="book", by="Bob"),
+    "token-and-calls": DONE & CALLS,
+    "calls-and-tokens": CALLS & TOKENS,
+    "stop-after-tool": StopRequested() & BELL,
+    "stop-if-won": StopRequested() & WON,
+    "stop-or-token": StopRequested() | DONE,
+    "token-after-messages": DONE & MaxMessages(limit=2),
+    "calls-after-messages": CALLS & MaxMessages(limit=2),
+    "stop-after-messages": (StopRequested() & MaxMessages(limit=2)) | WON,
+    "either-and": (DONE | CALLS) & (WON | SECONDS),
+    "and-or-and": (DONE & WON) | (CALLS & BELL) | MaxMessages(limit=3),
+    "nested": ((DONE & MaxMessages(limit=2)) | CALLS) & WON,
+}
+
+
+@pytest.mark.parametrize("when", ENDS.values(), ids=ENDS)
+@each_mode
+def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> None:
+    """Point 3: an ``&`` is as strong as its weakest part.
+
+    What was said or called before counts on, a predicate must hold now.
+    """
+    for cap, answers in ((1, True), (2, False)):
+        conversation = spec(mode, cap, 2, NAMES[1:2], answers=answers, when=when, max_tool_rounds=1)
+        tools = [end.tool for _, end in leaves(when) if isinstance(end, EndingTool)]
+        walk = walked(conversation, drafts=True, calls=tuple(tools), stop=True, halves=True)
+        assert len(walk.reasons) > 1
+
+
+@pytest.mark.parametrize("marked", [(), NAMES[:1], NAMES[1:]], ids=["nobody", "first", "others"])
+@each_mode
+def test_a_separate_judge_completes_all_tasks_at_once(
+    mode: EndChatMode, marked: tuple[str, ...]
+) -> None:
+    """Where no speaker stops the chat it is asked after every turn."""
+    for (count, cap), limit in product(((2, 1), (2, 2), (3, 2)), (0, 1, 2, 3)):
+        if mode is not MODES[0] and not marked:
+            assert spec(mode, cap, count, marked, judge=JUDGE).stoppers == NAMES[:count]
+        guards = Guards(unreadable_verdicts=limit)
+        conversation = spec(mode, cap, count, marked, judge=JUDGE, guards=guards, when=DONE)
+        walk = walked(conversation, unreadable=True, stop=True)
+        assert (Reason.COMPLETED in walk.reasons) is (mode is not MODES[0])
+
+
+@each_mode
+def test_unreadable_verdicts_in_a_row_end_it(mode: EndChatMode) -> None:
+    """Y9, point 2: whoever judged, each counts as not complete."""
+    for (count, cap), limit, stoppers in product(
+        ((2, 1), (2, 2), (3, 2)), (0, 1, 2, 3), (NAMES[:1], NAMES)
+    ):
+        guards = Guards(unreadable_verdicts=limit)
+        conversation = spec(mode, cap, count, stoppers, guards=guards)
+        walk = walked(conversation, unreadable=True)
+        verdicts = 0 if mode is MODES[0] else cap * min(count, len(stoppers))
+        assert (Reason.UNREADABLE_VERDICTS in walk.reasons) is (0 < limit <= verdicts)
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @pytest.mark.parametrize(
-    ("mode", "last"),
-    [
-        pytest.param(MODES[2], ["Ann"], id="Y13-the-next-speaker"),
-        pytest.param(MODES[3], ["Ann", "Bob", "Cid"], id="Y14-the-whole-table"),
-    ],
+    "order", [ByFunction(name="f"), Moderator()], ids=["by-function", "by-moderator"]
 )
-def test_last_words_are_spoken_past_the_cap_and_nobody_is_asked_about_them(
-    mode: EndChatMode, last: list[str]
+@each_mode
+def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
+    mode: EndChatMode, order: ByFunction | Moderator, answers: bool
 ) -> None:
-    conversation = spec(mode, 1, 3, ("Cid", "Ann"))
-    position = Position()
-    for _ in range(3):
-        position = spoke(conversation, position)
-        if decide(conversation, position).node is Node.COMPLETION_JUDGE:
-            complete = position.speaker == "Cid"
-            position = judged(conversation, position, complete=complete)
-    spoken = []
-    while (decision := decide(conversation, position)).node is not Node.END:
-        assert decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
-        spoken.append(decision.speaker)
-        position = spoke(conversation, position)
-    assert spoken == last
-    assert decision.reasons == (Reason.COMPLETED, Reason.MAX_ITERATIONS)
+    """Y20: the first turn is the shift's owner's; who is chosen is asked, if it stops the chat."""
+    for (count, cap), private, first in product(
+        ((2, 2), (3, 1)), ((), NAMES[:1]), (None, "Ann", "Bob")
+    ):
+        conversation = spec(
+            mode,
+            cap,
+            count,
+            NAMES[1:],
+            answers=answers,
+            first=first,
+            private=private,
+            when=DONE | CALLS,
+            turn_order=order,
+        )
+        walk = walked(conversation, stop=True)
+        assert walk.reasons >= {Reason.DONE_TOKEN, Reason.MAX_CALLS, Reason.MAX_ITERATIONS}
 
 
-def test_a_done_token_in_last_words_cancels_the_rest_of_them() -> None:
-    """Z4: a done token is never answered, not even by last words that were promised (Y14)."""
-    conversation = spec(MODES[3], 2, 3, ("Ann",))
-    position = judged(conversation, spoke(conversation, Position()), complete=True)
-    position = spoke(conversation, position, said_done=True)
-    decision = decide(conversation, position)
-    assert (decision.node, decision.speaker) == (Node.END, "Bob")
-    assert decision.reasons == (Reason.DONE_TOKEN, Reason.COMPLETED)
+@pytest.mark.parametrize("order", [None, ByFunction(name="f")], ids=["in-turn", "chosen"])
+@each_mode
+def test_a_cap_on_messages_counts_all_and_leaves_last_words(
+    mode: EndChatMode, order: ByFunction | None
+) -> None:
+    """Y16, point 2: opening answers and private ones count; a stopper is asked at the cap too."""
+    others: dict[str, Any] = {} if order is None else {"turn_order": order}
+    for count, answers, private, limit in product(
+        (2, 3), (False, True), ((), NAMES[:1], NAMES[1:]), range(1, 9)
+    ):
+        cap = 2 if order is None else 1
+        conversation = spec(
+            mode,
+            cap,
+            count,
+            NAMES[1:2],
+            answers=answers,
+            private=private,
+            when=DONE | MaxMessages(limit=limit),
+            **others,
+        )
+        walk = walked(conversation)
+        before = len(conversation.secretive) + count * answers
+        assert (Reason.MAX_MESSAGES in walk.reasons) is (limit <= before + cap * count)
+        assert (Reason.MAX_ITERATIONS in walk.reasons) is (limit > before + cap * count)
 
 
-def test_all_reasons_that_hold_are_given_the_strongest_first() -> None:
-    """Done token, then verdict, then guard, then round cap."""
-    conversation = spec(MODES[3], 1, 2, ("Bob",), max_role_flips=1)
-    position = spoke(conversation, Position())
-    position = spoke(conversation, position, flipped_role=True)
-    position = judged(conversation, position, complete=True)
-    position = spoke(conversation, position, said_done=True)
-    assert decide(conversation, position).reasons == tuple(Reason)
-
-
-@pytest.mark.parametrize("complete", [True, False])
-def test_a_stopper_is_asked_on_the_caps_own_turn(complete: bool) -> None:
-    """Y9, Y12: the answer changes the reason."""
-    conversation = spec(MODES[1], 1, 2, ("Bob",))
-    position = spoke(conversation, spoke(conversation, Position()))
-    assert decide(conversation, position).node is Node.COMPLETION_JUDGE
-    position = judged(conversation, position, complete=complete)
-    first = [Reason.COMPLETED] if complete else []
-    assert decide(conversation, position).reasons == (*first, Reason.MAX_ITERATIONS)
+@each_mode
+def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode) -> None:
+    """Every reason is the first one at some end, whatever else may happen."""
+    guards = Guards(
+        blank_replies=2,
+        same_replies=2,
+        farewells=2,
+        role_flips=1,
+        same_tool_calls=2,
+        unreadable_verdicts=2,
+    )
+    one_round = spec(
+        mode,
+        answers=True,
+        private=NAMES[:1],
+        when=DONE | WON | BELL | CALLS | COST | TOKENS | SECONDS,
+        guards=guards,
+        max_tool_rounds=2,
+    )
+    two_rounds = spec(
+        mode,
+        2,
+        stoppers=NAMES[1:2],
+        when=DONE | WON | BELL | CALLS | MaxMessages(limit=3),
+        guards=guards,
+        max_tool_rounds=1,
+    )
+    happens: dict[str, Any] = {
+        "drafts": True,
+        "calls": ("equal", "bell"),
+        "stop": True,
+        "unreadable": True,
+        "halves": True,
+    }
+    found = walked(one_round, texts=("plain", "blank", "flip"), **happens).reasons
+    found |= walked(two_rounds, texts=("plain", "same", "farewell"), **happens).reasons
+    verdicts = {Reason.COMPLETED, Reason.UNREADABLE_VERDICTS}
+    assert found == set(Reason) - (verdicts if mode is MODES[0] else set())

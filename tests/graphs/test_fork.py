@@ -5,17 +5,15 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.tools import tool
 
 from duologue.graphs import (
     Conversation,
-    Position,
     Reason,
     Result,
     SessionError,
@@ -30,16 +28,14 @@ from duologue.graphs import (
     resume,
 )
 from duologue.graphs.build import build_graph
-from duologue.graphs.end_chat import Event, Stage
-from duologue.graphs.fork import carried
+from duologue.graphs.ends import EndChatMode
 from duologue.graphs.log import Kind, line, message_id
-from duologue.graphs.spec import EndChatMode
 from duologue.graphs.store import open_store
 from duologue.nodes import prompts
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
-YES: dict[str, Any] = {"objectives_left": [], "complete": True}
-NO: dict[str, Any] = {"objectives_left": ["water"], "complete": False}
+from .fork_help import NO, YES, calls_in, go_on, ids, is_call, plain, run, timeless, told
+
 STORES = ["memory", "sqlite"]
 LIVE = pytest.param("postgresql", marks=pytest.mark.live)
 
@@ -62,12 +58,6 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return f"sqlite:///{tmp_path / 'sessions.db'}"
         case _:
             return str(request.getfixturevalue("postgres_url"))
-
-
-@tool
-def weather(day: str) -> str:
-    """Tell the weather."""
-    return f"{day}: sun"
 
 
 def talk(form: str = "structured", **fields: Any) -> Conversation:  # noqa: ANN401
@@ -108,51 +98,79 @@ def script(form: str = "structured") -> list[Line]:
     ]
 
 
-ANSWERED = {Kind.SPECIFIED_TASK, Kind.DRAFT, Kind.SPEECH, Kind.TOOL_CALLS, Kind.REFLECTION}
-"""What a model said: one line for each call."""
-
-
-def calls_in(result: Result) -> int:
-    return sum(line(message).kind in ANSWERED for message in result.messages)
-
-
-def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Result:  # noqa: ANN401
-    """Run it on a script that must be used up."""
-    model = ScriptedChatModel(script=lines)
-    result = converse(conversation, model=model, tools=[weather], **options)
-    assert len(model.calls) == len(lines)
-    return result
-
-
-def go_on(session: str, store: str, lines: Sequence[Line]) -> Result:
-    """Resume it on a script that must be used up."""
-    model = ScriptedChatModel(script=lines)
-    result = resume(session, store=store, model=model, tools=[weather])
-    assert len(model.calls) == len(lines)
-    return result
-
-
-def ids(result: Result) -> list[str]:
-    return [str(message.id) for message in result.messages]
-
-
-def told(result: Result, name: str) -> list[str]:
-    """What this speaker alone was told by the conversation."""
-    return [
-        message.text
-        for message in result.messages
-        if line(message).kind is Kind.INSTRUCTION and line(message).audience == (name,)
+def moderated() -> tuple[Conversation, list[Line]]:
+    """Three of whom a moderator chooses, secrets, a judge of its own, and a price for it all."""
+    conversation = Conversation.model_validate(
+        {
+            "task": "Plan a garden",
+            "speakers": [
+                {"name": "Ann", "private_opening": {"prompt": "Choose a number."}},
+                {"name": "Ben", "private_opening": {"lines": ["You hate beans."]}},
+                {"name": "Cat", "keep_reflection": True},
+            ],
+            "turn_order": {"kind": "moderator"},
+            "judge": {"kind": "separate", "criteria": ["They agree.", "They are kind."]},
+            "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
+            "prices": {"ScriptedChatModel": {"input": 1.5, "output": 6}},
+        }
+    )
+    no = {"criterion_1": "not_met", "criterion_2": "met"}
+    yes = {"criterion_1": "met", "criterion_2": "met"}
+    return conversation, [
+        *("Seven.", "A1", no, {"next_speaker": "Cat"}),
+        *("C1", no, "nobody at all"),
+        *("A2", no, {"next_speaker": "Ben"}),
+        *("", "Beans?", yes),
+        *("C, last", "A, last", "B, last"),
     ]
 
 
-@pytest.mark.parametrize("form", ["structured", "two_questions"])
-def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, form: str) -> None:
-    lines = script(form)
-    whole = run(talk(form), lines, session="one", store=any_store)
-    kinds = {line(message).kind for message in whole.messages}
+def chosen() -> tuple[Conversation, list[Line]]:
+    """Three whom a function chooses, each heard in the opening, until one has called a tool."""
+    names = ["Ann", "Ben", "Cat"]
+    call = Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")])
+    conversation = Conversation.model_validate(
+        {
+            "speakers": [
+                {"name": name, "task": f"Be {name}", "tools": ["weather"]} for name in names
+            ],
+            "opening": {"answers": True, "reconcile": True, "first_speaker": "Cat"},
+            "turn_order": {"kind": "function", "name": "backwards"},
+            "end_chat": {
+                "when": [
+                    {"kind": "ending_tool", "tool": "weather", "by": "Ann"},
+                    {"kind": "predicate", "name": "enough"},
+                ]
+            },
+        }
+    )
+    return conversation, ["A", "B", "C", "C1", call, "B1", call]
+
+
+TALKS: dict[str, tuple[Conversation, list[Line]]] = {
+    "structured": (talk(), script()),
+    "two_questions": (talk("two_questions"), script("two_questions")),
+    "moderated": moderated(),
+    "chosen": chosen(),
+}
+
+
+def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> None:
+    kinds = {
+        line(message).kind
+        for conversation, lines in TALKS.values()
+        for message in run(conversation, lines, store=f"memory:{tmp_path.name}").messages
+    }
     assert kinds == set(Kind)
-    assert whole.outcome is not None
-    assert whole.outcome.completed == ("Ben",)
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, name: str) -> None:
+    conversation, lines = TALKS[name]
+    whole = run(conversation, lines, session="one", store=any_store)
+    assert timeless(whole.outcome).reason is (
+        Reason.ENDING_TOOL if name == "chosen" else Reason.COMPLETED
+    )
     for at in ids(whole):
         new = fork("one", at=at, into=f"at-{at}", store=any_store)
         forked = get_session(new, store=any_store)
@@ -160,13 +178,12 @@ def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, for
         assert at in ids(forked)
         assert forked.messages == whole.messages[:kept]
         # What was written in one step stays together: no more than that.
-        assert calls_in(forked) <= 1 + sum(
-            line(message).kind in ANSWERED for message in whole.messages[: ids(whole).index(at)]
-        )
+        before = whole.messages[: ids(whole).index(at)]
+        assert calls_in(forked) <= 1 + sum(map(is_call, before))
         assert (forked.outcome is None) is (kept < len(whole.messages))
         ended = go_on(new, any_store, lines[calls_in(forked) :])
         assert ended.messages == whole.messages
-        assert ended.outcome == whole.outcome
+        assert timeless(ended.outcome) == timeless(whole.outcome)
         assert ended.specified_task == whole.specified_task
     assert get_session("one", store=any_store) == whole
 
@@ -183,7 +200,8 @@ def test_a_fork_of_a_fork_goes_on_from_any_message_too(any_store: str) -> None:
         assert forked.messages == whole.messages[: len(forked.messages)]
         assert at in ids(forked)[-4:]
         ended = go_on(new, any_store, lines[calls_in(forked) :])
-        assert (ended.messages, ended.outcome) == (whole.messages, whole.outcome)
+        assert ended.messages == whole.messages
+        assert timeless(ended.outcome) == timeless(whole.outcome)
 
 
 async def everything(target: str, session: str) -> list[Any]:
@@ -238,7 +256,7 @@ def test_a_fork_that_is_at_its_end_is_finished_and_asks_no_model(store: str) -> 
     rows = {row.session: (row.status, row.reason) for row in list_sessions(store=store)}
     assert rows["two"] == rows["one"] == ("finished", "completed")
     again = go_on("two", store, [])
-    assert again.outcome == whole.outcome
+    assert timeless(again.outcome) == timeless(whole.outcome)
     assert run(talk(), [], session="two", store=store) == again
 
 
@@ -253,18 +271,6 @@ def test_a_fork_that_new_rules_end_is_finished(store: str) -> None:
     assert ended.outcome is not None
     assert ended.outcome.reason is Reason.MAX_ITERATIONS
     assert (ended.outcome.rounds, ended.outcome.messages) == (1, 4)
-
-
-def plain(**fields: Any) -> Conversation:  # noqa: ANN401
-    """Two who speak in turn, until the cap."""
-    return Conversation.model_validate(
-        {
-            "task": "Plan a garden",
-            "speakers": [{"name": "Ann"}, {"name": "Ben", "stops_chat": True}],
-            "end_chat": {"max_iterations": 2},
-            **fields,
-        }
-    )
 
 
 def test_a_finished_session_goes_on_with_a_higher_cap(store: str) -> None:
@@ -410,23 +416,6 @@ def test_a_fork_after_a_completion_owes_what_the_new_mode_promises(
     assert ended.outcome.reason is (Reason.MAX_ITERATIONS if only_cap else Reason.COMPLETED)
 
 
-def test_positions_carry_over() -> None:
-    old = talk()
-    new = talk(end_chat={"mode": "one_last_chat_after_first_completion"})
-    done = Position(
-        event=Event.JUDGED, speaker="Ben", turns=3, completed=("Ben",), owed=("Ann", "Ben")
-    )
-    assert carried(old, old, done) is done
-    assert carried(old, talk(task="x"), done) is done
-    assert carried(old, new, done) == done.model_copy(update={"owed": ("Ann",)})
-    later = done.model_copy(
-        update={"event": Event.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann"}
-    )
-    assert carried(old, new, later) == later.model_copy(update={"owed": ()})
-    other = done.model_copy(update={"speaker": "Ann"})
-    assert carried(old, new, other).owed == ()
-
-
 class Gate:
     """A model's answer, held until it is opened."""
 
@@ -501,7 +490,8 @@ async def test_a_fork_killed_before_its_end_was_listed_is_finished_without_a_cal
         assert row is not None
         await opened._remove("two")
         await opened.add("two", title=row.title, spec=row.spec)
-    assert (await asyncio.to_thread(go_on, "two", store, [])).outcome == whole.outcome
+    ended = await asyncio.to_thread(go_on, "two", store, [])
+    assert timeless(ended.outcome) == timeless(whole.outcome)
 
 
 def test_a_session_with_failed_calls_can_be_forked(store: str) -> None:

@@ -444,3 +444,9 @@ def test_a_conversation_is_stored_as_it_was_given(store: str) -> None:
     converse(GARDEN, session="garden", store=store, model=model())
     row = list_sessions(store=store)[0]
     assert Conversation.model_validate_json(row.spec) == GARDEN
+
+
+def test_an_unknown_option_is_refused_and_the_known_ones_are_named() -> None:
+    options: dict[str, Any] = {"modle": "embedded"}
+    with pytest.raises(TypeError, match="there is no option 'modle'; there are 'store', 'model'"):
+        converse({"task": "Plan", "speakers": [{"name": "A"}, {"name": "B"}]}, **options)

@@ -27,6 +27,16 @@ from duologue.graphs import (
     migrations,
     role_play,
 )
+from duologue.graphs.ends import (
+    End,
+    Guards,
+    MaxCalls,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
+    Predicate,
+    StopRequested,
+)
 from duologue.graphs.spec import SPEC_VERSION
 from duologue.nodes.scripted import Prompt, ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
@@ -53,12 +63,60 @@ formats = st.builds(
 )
 
 
+PRICED = "a model with a price"
+counts = st.integers(0, 9)
+price = st.fixed_dictionaries(
+    {"input": st.floats(0, 100), "output": st.floats(0, 100)},
+    optional={"cached_input": st.none() | st.floats(0, 100)},
+)
+judges = st.fixed_dictionaries(
+    {"form": st.sampled_from(["structured", "two_questions"]), "temperature": st.floats(0, 2)}
+) | st.fixed_dictionaries(
+    {"kind": st.just("separate"), "criteria": st.lists(texts, min_size=1, max_size=3, unique=True)},
+    optional={"prompt": texts, "form": st.sampled_from(["structured", "lines"])},
+)
+turn_orders = st.sampled_from(
+    [
+        {},
+        {"kind": "round_robin"},
+        {"kind": "function", "name": "by age"},
+        {"kind": "moderator", "prompt": "Be fair.", "form": "word"},
+    ]
+)
+private_openings = st.fixed_dictionaries({"prompt": texts}) | st.fixed_dictionaries(
+    {"lines": st.lists(texts, min_size=1, max_size=2)}
+)
+
+
+def ends(called: list[str]) -> st.SearchStrategy[End]:
+    """Ends of all kinds that any conversation may have, joined in all ways."""
+    anyone = st.none() | st.sampled_from(called)
+    single: st.SearchStrategy[End] = st.one_of(
+        st.builds(DoneToken, token=printable, by=anyone),
+        st.builds(Predicate, name=names),
+        st.builds(MaxMessages, limit=st.just(1)),
+        st.builds(MaxCalls, limit=st.just(1)),
+        st.builds(MaxTokens, limit=st.integers(1, 1_000_000_000_000)),
+        st.builds(MaxSeconds, limit=st.floats(0.001, 1e9)),
+        st.just(StopRequested()),
+    )
+
+    def joined(parts: st.SearchStrategy[End]) -> st.SearchStrategy[End]:
+        return st.tuples(parts, parts).map(lambda two: two[0] | two[1]) | st.tuples(
+            parts, parts
+        ).map(lambda two: two[0] & two[1])
+
+    return st.recursive(single, joined, max_leaves=5)
+
+
 @st.composite
 def conversations(draw: st.DrawFn) -> Conversation:
     called = draw(st.lists(names, min_size=2, max_size=4, unique_by=str.casefold))
     shared_task = draw(st.none() | texts)
     answers = draw(st.booleans())
     stoppers = draw(st.sets(st.sampled_from(called)))
+    # A price table must know every model.
+    prices = draw(st.just({}) | st.fixed_dictionaries({PRICED: price}))
     speakers = [
         {
             "name": name,
@@ -68,7 +126,8 @@ def conversations(draw: st.DrawFn) -> Conversation:
             "keep_reflection": draw(st.booleans()),
             "format": draw(st.none() | formats),
             "tools": draw(st.lists(names, max_size=2)),
-            "model": draw(st.none() | texts),
+            "model": draw(st.none() | texts) if not prices else PRICED,
+            "private_opening": draw(st.none() | private_openings),
             "generation": draw(generations),
         }
         for name in called
@@ -76,7 +135,9 @@ def conversations(draw: st.DrawFn) -> Conversation:
     modes = list(EndChatMode) if stoppers else [EndChatMode.MAX_ITERATIONS_ONLY]
     anyone = st.none() | st.sampled_from(called)
     specification = st.none() | st.builds(
-        TaskSpecification, word_limit=st.integers(1, 99), model=st.none() | texts
+        TaskSpecification,
+        word_limit=st.integers(1, 99),
+        model=st.none() | texts if not prices else st.just(PRICED),
     )
     return Conversation.model_validate(
         {
@@ -92,14 +153,13 @@ def conversations(draw: st.DrawFn) -> Conversation:
             "end_chat": {
                 "mode": draw(st.sampled_from(modes)),
                 "max_iterations": draw(st.integers(1, 99)),
-                "done_token": draw(st.none() | st.builds(DoneToken, token=printable, by=anyone)),
-                "max_role_flips": draw(st.integers(1, 3)),
+                "when": draw(st.none() | ends(called)),
+                "guards": draw(st.dictionaries(st.sampled_from(list(Guards.model_fields)), counts)),
             },
-            "judge": {
-                "form": draw(st.sampled_from(["structured", "two_questions"])),
-                "temperature": draw(st.floats(0, 2)),
-            },
-            "model": draw(st.none() | texts),
+            "judge": draw(judges),
+            "turn_order": draw(turn_orders),
+            "prices": prices,
+            "model": draw(st.none() | texts) if not prices else PRICED,
             "max_tool_rounds": draw(st.integers(1, 9)),
         }
     )
@@ -108,7 +168,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
 def toml(value: object) -> str:
     """Write a value as inline TOML, in which null does not exist."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {toml(part)}" for key, part in value.items()) + "}"
+        return "{" + ", ".join(f"{toml(key)} = {toml(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml, value)) + "]"
     # JSON's strings are TOML's, but for the delete character.
@@ -229,7 +289,7 @@ BAD: list[tuple[dict[str, object], list[str]]] = [
     ({"end_chat": {"max_iterations": 0}}, ["end_chat.max_iterations: ", "not 0"]),
     ({"end_chat": {"max_iterations": -3}}, ["end_chat.max_iterations: ", "not -3"]),
     ({"end_chat": {"max_iterations": "lots"}}, ["end_chat.max_iterations: ", "'lots'"]),
-    ({"end_chat": {"max_role_flips": 0}}, ["end_chat.max_role_flips: ", "not 0"]),
+    ({"end_chat": {"guards": {"role_flips": -1}}}, ["end_chat.guards.role_flips: ", "not -1"]),
     ({"max_tool_rounds": 0}, ["max_tool_rounds: ", "not 0"]),
     ({"task_specification": {"word_limit": 0}}, ["task_specification.word_limit: ", "not 0"]),
     (
@@ -238,17 +298,17 @@ BAD: list[tuple[dict[str, object], list[str]]] = [
     ),
     ({"end_chat": {"mode": "all_task_must_complete"}}, ["end_chat.mode: ", "stops_chat"]),
     (
-        {"end_chat": {"done_token": {"token": " "}}},
-        ["done_token.token: must not be empty"],
+        {"end_chat": {"when": {"kind": "done_token", "token": " "}}},
+        ["end_chat.when.token: must not be empty"],
     ),
     (
-        {"end_chat": {"done_token": {"token": "OK", "by": "Cy"}}},
-        ["end_chat.done_token.by: ", "'Cy'", "'Ann', 'Bob'"],
+        {"end_chat": {"when": {"kind": "done_token", "token": "OK", "by": "Cy"}}},
+        ["end_chat.when.by: ", "'Cy'", "'Ann', 'Bob'"],
     ),
     ({"opening": {"first_speaker": "Cy"}}, ["opening.first_speaker: ", "'Cy'", "'Ann', 'Bob'"]),
     ({"opening": {"answers": True}}, ["opening.answers: ", "'Ann'"]),
     ({"judge": {"form": "jury"}}, ["judge.form: ", "'structured'", "'two_questions'", "'jury'"]),
-    ({"judge": "fair"}, ["judge: ", "'fair'"]),
+    ({"judge": "fair"}, ["judge.kind: ", "'fair'"]),
     # Unknown fields, at any depth
     ({"speaker": []}, ["speaker: there is no such field; did you mean 'speakers'?"]),
     (
@@ -262,8 +322,8 @@ BAD: list[tuple[dict[str, object], list[str]]] = [
     ({"speakers": speakers(format={"lines": ["a"], "ends": "b"})}, [".ends: ", "mean 'end'?"]),
     ({"end_chat": {"max_iteration": 3}}, [".max_iteration: ", "did you mean 'max_iterations'?"]),
     (
-        {"end_chat": {"done_token": {"token": "OK", "bye": "Ann"}}},
-        ["end_chat.done_token.bye: ", "did you mean 'by'?"],
+        {"end_chat": {"when": {"kind": "done_token", "token": "OK", "bye": "Ann"}}},
+        ["end_chat.when.bye: ", "did you mean 'by'?"],
     ),
     ({"task_specification": {"word_limt": 3}}, [".word_limt: ", "did you mean 'word_limit'?"]),
     ({"zzzz": 1}, ["zzzz: there is no such field"]),
@@ -514,12 +574,30 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
         seen.append(data["version"])
         return data
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[2], 2))
-    monkeypatch.setattr(migrations, "SPEC_VERSION", 2)
+    later = create_model("Later", __base__=Conversation, version=(Literal[3], 3))
+    monkeypatch.setattr(migrations, "SPEC_VERSION", 3)
     monkeypatch.setattr(migrations, "Conversation", later)
-    monkeypatch.setattr(migrations, "MIGRATIONS", {1: step})
+    monkeypatch.setattr(migrations, "MIGRATIONS", {2: step})
     assert get_session("s", store="memory:versions").conversation.task == "Plan"
-    assert seen == [1]
+    assert seen == [2]
+
+
+def test_a_conversation_of_version_1_ends_as_it_did() -> None:
+    old = {
+        "version": 1,
+        "end_chat": {
+            "mode": "max_iterations_only",
+            "done_token": {"token": "DONE", "by": "Ann"},
+            "max_role_flips": 1,
+        },
+    }
+    end_chat = load_conversation(minimal(**old)).end_chat
+    assert end_chat.when == DoneToken(token="DONE", by="Ann")  # noqa: S106
+    assert end_chat.guards == Guards(role_flips=1)
+    bare = load_conversation(minimal(version=1, end_chat={"done_token": None}))
+    assert bare == load_conversation(minimal())
+    with pytest.raises(SpecError, match=r"end_chat\.done_token: there is no such field"):
+        load_conversation(minimal(version=2, end_chat={"done_token": None}))
 
 
 # The JSON schema
@@ -606,3 +684,26 @@ def test_a_speakers_own_parameters_are_sent() -> None:
     assert not {"max_tokens", "top_p", "stop", "seed"} & {
         name for name, value in sent[1].items() if value is not None
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"shift_owner": "Zed"}, "talk.toml: shift_owner: nobody is called 'Zed'"),
+        (
+            {"end_chat": {"when": [{"kind": "max_mesages", "limit": 3}]}},
+            "talk.toml: end_chat.when.kind: 'max_mesages' is unknown; did you mean 'max_mess",
+        ),
+        (
+            {"judge": {"kind": "jury"}},
+            "talk.toml: judge.kind: 'jury' is unknown; there are 'speaker', 'separate'",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_short_form_names_the_file_too(
+    fields: dict[str, object], said: str
+) -> None:
+    short = {"kind": "group_solve", "speakers": [{"name": n, "task": n} for n in "AB"]}
+    with pytest.raises(SpecError) as caught:
+        _from_toml(short | fields)
+    assert str(caught.value).startswith(said)

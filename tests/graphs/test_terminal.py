@@ -10,17 +10,22 @@ from rich.console import Console
 
 from duologue.graphs.cli_exit import Again
 from duologue.graphs.cli_text import Flow, clean, one_line
-from duologue.graphs.end_chat import Reason
 from duologue.graphs.events import (
     Ended,
+    Event,
     MessageSaid,
     ReplyRejected,
     SessionStarted,
+    SpeakerChosen,
     Token,
     ToolAnswered,
     ToolCalled,
+    VerdictGiven,
 )
+from duologue.graphs.holding import Reason
+from duologue.graphs.judging import Finding, Verdict
 from duologue.graphs.terminal import Transcript
+from duologue.graphs.usage import Usage
 
 
 class Screen(io.StringIO):
@@ -109,8 +114,8 @@ def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
         ToolAnswered(speaker="A", call_id="1", text="none\nfound", failed=True),
         Ended(
             session="s",
-            reason=Reason.MAX_ITERATIONS,
             reasons=(Reason.MAX_ITERATIONS,),
+            because=("the round cap was reached",),
             by=None,
             message=None,
             rounds=1,
@@ -130,6 +135,122 @@ def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
         "0 model calls, 0 tokens read, 0 written.",
         "Read it again: duologue show --store 'my file' s",
     ]
+
+
+def shown(*events: Event, width: int = 40, ids: bool = False, live: bool = True) -> list[str]:
+    console = screen(width) if live else Console(file=io.StringIO(), width=width, _environ={})
+    transcript = Transcript(Again(), console, screen(), ids=ids)
+    for event in events:
+        transcript.show(event)
+    return written(console).splitlines()
+
+
+JUDGED = Verdict(
+    speaker="Ann",
+    complete=False,
+    findings={
+        "They agree on a price, and say so in words": Finding.MET,
+        "A day is named": Finding.NOT_MET,
+        "Nobody lies": Finding.INCONCLUSIVE,
+    },
+)
+
+
+def test_a_separate_judges_findings_take_a_line_each() -> None:
+    event = VerdictGiven(id="m0003", verdict=JUDGED)
+    assert shown(event) == [
+        "(The judge finds 1 of 3 criteria met.)",
+        "  met           They agree on a price,…",
+        "  not met       A day is named",
+        "  inconclusive  Nobody lies",
+    ]
+    assert shown(event, live=False)[1] == (
+        "  met           They agree on a price, and say so in words"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "by", "text"),
+    [
+        (Verdict(speaker="Ann", complete=True), "Ann", "Ann on its task: complete"),
+        (Verdict(speaker="Ann", complete=False), "Ann", "Ann on its task: not complete"),
+        (
+            Verdict(speaker="Ann", complete=False, objectives_left=("dig", "sow")),
+            "Ann",
+            "Ann on its task: not complete: dig; sow",
+        ),
+        (
+            Verdict(speaker="Ann", complete=False, readable=False),
+            "Ann",
+            "Ann on its task: unreadable, which counts as not complete",
+        ),
+        (
+            Verdict(speaker="Ann", complete=False, readable=False),
+            None,
+            "The judge, after Ann: unreadable, which counts as not complete",
+        ),
+    ],
+)
+def test_any_other_verdict_takes_one_line(verdict: Verdict, by: str | None, text: str) -> None:
+    assert shown(VerdictGiven(id="1", by=by, verdict=verdict), width=80) == [f"({text})"]
+
+
+def test_who_was_chosen_to_speak_takes_one_line() -> None:
+    chosen = SpeakerChosen(id="1", speaker="Ann")
+    assert shown(chosen) == ["(Ann is to speak next)"]
+    odd = chosen.model_copy(update={"problem": "This names nobody."})
+    assert shown(odd, width=80) == ["(Ann is to speak next: the choice can't be read)"]
+
+
+def test_what_is_said_alone_is_marked() -> None:
+    assert shown(MessageSaid(id="1", speaker="A", text="Seven.", alone=True))[-2:] == [
+        "Seven.",
+        "(Nobody else hears this.)",
+    ]
+
+
+def test_ids_stand_at_the_right_of_who_speaks_where_they_are_asked_for() -> None:
+    said = MessageSaid(id="m0007", speaker="Ann " * 20, text="Hello")
+    _, head, _ = shown(said, ids=True)
+    assert head.endswith(" m0007")
+    assert cell_len(head) == 40
+    assert "m0007" not in "".join(shown(said))
+    assert shown(said.model_copy(update={"speaker": "Ann"}), ids=True, live=False)[1] == (
+        "Ann (m0007):"
+    )
+
+
+def ended(cost: float, *because: str) -> Ended:
+    return Ended(
+        session="s",
+        reasons=(Reason.COMPLETED, Reason.MAX_MESSAGES, Reason.MAX_ITERATIONS)[: len(because)],
+        because=because,
+        rounds=1,
+        messages=2,
+        usage={"m": Usage(calls=1, input_tokens=2000, output_tokens=3, cost=cost)},
+    )
+
+
+def test_every_reason_that_held_is_told() -> None:
+    lines = shown(ended(0, "a held", "b held", "c held"), width=80)
+    assert "Ended after 1 round and 2 messages: a held." in lines
+    assert "Also: b held; c held." in lines
+    assert "Also: b held." in shown(ended(0, "a held", "b held"))
+    assert not any("Also" in line for line in shown(ended(0, "a held")))
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        (0, "1 model call, 2,000 tokens read, 3 written."),
+        (1234.567, "1 model call, 2,000 tokens read, 3 written, 1,234.57 spent."),
+        (0.5, "1 model call, 2,000 tokens read, 3 written, 0.5 spent."),
+        (0.003276, "1 model call, 2,000 tokens read, 3 written, 0.003276 spent."),
+        (1e-9, "1 model call, 2,000 tokens read, 3 written, less than 0.000001 spent."),
+    ],
+)
+def test_what_it_cost_is_told_where_there_is_a_price(cost: float, text: str) -> None:
+    assert text in shown(ended(cost, "a held"), width=80)
 
 
 def test_the_command_that_goes_on_is_quoted_and_holds_no_password() -> None:

@@ -21,7 +21,8 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.log import NOBODY, Kind, Line, line, result, said
-from duologue.graphs.spec import Conversation, Speaker
+from duologue.graphs.speaker import Speaker
+from duologue.graphs.spec import Conversation
 from duologue.graphs.viewpoint import provider_names, viewpoint
 
 ODD = [

@@ -16,6 +16,7 @@ from duologue.graphs.wording import (
     is_equal,
     is_farewell,
     is_same,
+    is_same_move,
     is_short,
     plain,
     says,
@@ -530,13 +531,19 @@ def counted(transcript: Sequence[tuple[str, str]]) -> Iterator[Counts]:
     """Fold over a conversation."""
     names = sorted({speaker for speaker, _ in transcript})
     blanks = farewells = 0
-    said: dict[str, list[str]] = {}
+    said: dict[str, list[tuple[str, str | None]]] = {}
+    answered: str | None = None
     for speaker, text in transcript:
         before = said.setdefault(speaker, [])
         blanks = blanks + 1 if is_blank(text) else 0
         farewells = farewells + 1 if is_farewell(text, names, MARKS) else 0
-        same = 1 + sum(is_same(text, earlier) for earlier in before)
-        before.append(text)
+        # The same answer to another move is none.
+        same = 1 + sum(
+            is_same(text, one) and (to is None or is_same_move(answered or "", to))
+            for one, to in before
+        )
+        before.append((text, answered))
+        answered = text
         yield Counts(blanks, same, farewells)
 
 
@@ -572,3 +579,20 @@ def test_ordinary_conversations_are_of_many_kinds_and_tongues() -> None:
         if sign.isalpha()
     }
     assert {"LATIN", "HIRAGANA", "CJK"} <= letters
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("I say 90.", "Then 80.", False),
+        ("My answer is B.", "My answer is C.", False),
+        ("Why?", "Why do you think so?", True),
+        ("90", "90!", True),
+        ("", "Hello.", True),
+    ],
+)
+def test_moves_of_a_game_differ_in_their_numbers_and_options(
+    one: str, other: str, same: bool
+) -> None:
+    assert is_same_move(one, other) is same
+    assert is_same_move(other, one) is same

@@ -1,6 +1,7 @@
 """A real dev server against a scripted model server, for all tests that drive it."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,15 +12,31 @@ import httpx
 import pytest
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
-from duologue.nodes.script import Prompt
+from duologue.nodes import prompts
+from duologue.nodes.script import Line, Prompt
 from duologue.nodes.scripted_server import ScriptedServer
 
 ROOT = Path(__file__).parents[2]
 
 
-def speak(prompt: Prompt) -> str:
-    """Play a role-play of any task by nothing but the prompt; the user ends it after two turns."""
+def speak(prompt: Prompt) -> Line:
+    """Play any part of a role-play or a group by nothing but the prompt.
+
+    A role-play's user ends it after two turns. Of a group, whoever is asked has completed its task
+    after three turns, a separate judge finds all met once somebody says so, and a moderator names
+    the last of those it may choose from.
+    """
     turn = sum(message["role"] == "assistant" for message in prompt)
+    question = prompt[-1]["content"]
+    if prompt[0]["content"].startswith(prompts.MODERATOR):
+        return {"next_speaker": re.split(r": |, |\?", question)[-2]}
+    if prompt[0]["content"].startswith(prompts.SEPARATE_JUDGE):
+        found = "met" if "word 3" in question else "inconclusive"
+        return {f"criterion_{number}": found for number in (1, 2)}
+    if question == prompts.JUDGE_YOURSELF:
+        return {"objectives_left": [], "complete": turn > 2}
+    if " in a conversation with " in prompt[0]["content"]:
+        return f"This is my word {turn}."
     if len(prompt) == 1:
         return "A better task."
     if "Solution:" in prompt[0]["content"]:

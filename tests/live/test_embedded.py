@@ -21,7 +21,6 @@ from duologue.graphs.errors import ModelError
 from duologue.graphs.log import Kind
 from duologue.graphs.settings import Settings
 from duologue.nodes import embedded
-from duologue.nodes.clients import close_clients
 from duologue.nodes.embedded import MAX_TOKENS, SAMPLING, EmbeddedServer, embedded_server
 from duologue.nodes.grammar import grammar
 from duologue.nodes.models import Models
@@ -250,5 +249,4 @@ async def test_a_proxy_is_not_asked_for_the_embedded_model(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     model = await Models(settings=Settings()).get("embedded", print)
     answer = await model.answer([HumanMessage("Hi")], {"max_tokens": 8}, purpose=Kind.SPEECH)
-    await close_clients()
     assert answer.text

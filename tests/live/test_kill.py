@@ -4,6 +4,7 @@ The child processes run real clients against the scripted server, whose record i
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 from langchain_core.tools import tool
 
+import children
 from duologue.graphs import Result, SessionError, aconverse, aresume, get_session, list_sessions
 from duologue.nodes import prompts
-from duologue.nodes.completion_judge import Judgement
 from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.self_judge import Judgement
 
 pytestmark = pytest.mark.live
 
@@ -42,8 +44,27 @@ SPECS: dict[str, dict[str, Any]] = {
         "end_chat": {"mode": "one_last_chat_after_first_completion"},
         "judge": {"form": "two_questions"},
     },
+    "moderated": {
+        "task": "Plan a garden",
+        "speakers": [
+            {"name": "Ann", "task": "Dig", "private_opening": {"prompt": "Choose a flower."}},
+            {"name": "Ben", "task": "Plant", "private_opening": {"lines": ["You hate beans."]}},
+            {"name": "Cat", "task": "Water"},
+        ],
+        "opening": {"answers": True, "reconcile": True},
+        "turn_order": {"kind": "moderator"},
+        "judge": {"kind": "separate", "criteria": ["They agree."]},
+        "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
+    },
+    "chosen": {
+        "task": "Plan a garden",
+        "speakers": [{"name": name, "tools": ["dig"]} for name in ("Ann", "Ben", "Cat")],
+        "turn_order": {"kind": "function", "name": "backwards"},
+        "end_chat": {"when": {"kind": "ending_tool", "tool": "dig", "by": "Ben"}},
+    },
 }
-CALLS = {"structured": 12, "two_questions": 10}
+CALLS = {"structured": 12, "two_questions": 10, "moderated": 15, "chosen": 4}
+REASONS = {name: "ending_tool" if name == "chosen" else "completed" for name in SPECS}
 POINTS = [(name, number) for name, calls in CALLS.items() for number in range(calls)]
 
 
@@ -79,7 +100,35 @@ def two_questions(prompt: Prompt) -> Line:
     return f"My line {own}."
 
 
-SCRIPTS = {"structured": structured, "two_questions": two_questions}
+def moderated(prompt: Prompt) -> Line:
+    """Answer by nothing but the prompt: secrets, opening answers, findings, who is next."""
+    last = str(prompt[-1]["content"])
+    if prompts.JUDGE_CRITERIA in last:
+        return {"criterion_1": "met" if last.count("'s line") > 6 else "not_met"}
+    if "Who speaks next" in last:
+        return {"next_speaker": re.findall("Ann|Ben|Cat", last)[-1]}
+    return say_a_line(prompt)
+
+
+def say_a_line(prompt: Prompt) -> str:
+    name = str(prompt[0]["content"]).removeprefix("You are ")[:3]
+    own = sum(message["role"] == "assistant" for message in prompt)
+    return f"This is {name}'s line {own}."
+
+
+def chosen(prompt: Prompt) -> Line:
+    """Answer by nothing but the prompt: one calls a tool and speaks, another ends it by a call."""
+    if "You are Cat" in prompt[0]["content"] or prompt[-1]["role"] == "tool":
+        return say_a_line(prompt)
+    return Reply(tool_calls=(ScriptedToolCall(name="dig", args={"depth": 3}, id="call_1"),))
+
+
+SCRIPTS: dict[str, Callable[[Prompt], Line]] = {
+    "structured": structured,
+    "two_questions": two_questions,
+    "moderated": moderated,
+    "chosen": chosen,
+}
 
 
 def environment(server: ScriptedServer) -> dict[str, str]:
@@ -94,7 +143,9 @@ def told(result: Result) -> dict[str, Any]:
     """A result as a child process tells it."""
     return {
         "messages": [message.model_dump(mode="json") for message in result.messages],
-        "outcome": None if result.outcome is None else result.outcome.model_dump(mode="json"),
+        "outcome": None
+        if result.outcome is None
+        else result.outcome.model_dump(mode="json", exclude={"seconds"}),
         "specified_task": result.specified_task,
     }
 
@@ -104,6 +155,8 @@ def dig(depth: int) -> str:
     """Dig a hole."""
     return f"A hole of {depth}."
 
+
+FUNCTIONS: Any = {"tools": [dig], "orders": {"backwards": children.backwards}}
 
 Undisturbed = dict[str, tuple[Bodies, dict[str, Any]]]
 
@@ -116,7 +169,7 @@ def undisturbed() -> Undisturbed:
         with ScriptedServer(SCRIPTS[name]) as server, pytest.MonkeyPatch.context() as patch:
             for variable, value in environment(server).items():
                 patch.setenv(variable, value)
-            result = asyncio.run(aconverse(spec, store="memory:undisturbed", tools=[dig]))
+            result = asyncio.run(aconverse(spec, store="memory:undisturbed", **FUNCTIONS))
             found[name] = bodies(server), told(result)
     return found
 
@@ -134,7 +187,7 @@ class Scene:
             "store": store,
             "session": "garden",
             "durability": durability,
-            "tool": name == "structured",
+            "tool": name in ("structured", "chosen"),
         }
         self._spec = SPECS[name]
         self._start = start
@@ -179,7 +232,7 @@ def test_an_undisturbed_run_asks_every_kind_of_question_once(undisturbed: Undist
     for name, (asked, result) in undisturbed.items():
         assert len(asked) == CALLS[name]
         assert all(asked.count(body) == 1 for body in asked)
-        assert result["outcome"]["reasons"] == ["completed"]
+        assert result["outcome"]["reasons"] == [REASONS[name]]
     lines = [
         message["additional_kwargs"]["duologue"]
         for message in undisturbed["structured"][1]["messages"]
@@ -187,6 +240,19 @@ def test_an_undisturbed_run_asks_every_kind_of_question_once(undisturbed: Undist
     kinds = {about["kind"] for about in lines}
     assert kinds >= {"specified_task", "draft", "tool_calls", "tool_result", "speech", "reflection"}
     assert {about.get("speaker") for about in lines if about["kind"] == "draft"} == {None, "Owner"}
+    moderated = [
+        message["additional_kwargs"]["duologue"]
+        for message in undisturbed["moderated"][1]["messages"]
+    ]
+    assert [about["stage"] for about in moderated if "stage" in about] == [
+        *("private", "opening", "opening", "opening"),
+        *("last_words", "last_words", "last_words"),
+    ]
+    assert sum(about["kind"] == "choice" for about in moderated) == 2
+    chosen = undisturbed["chosen"][1]["messages"]
+    assert [message["name"] for message in chosen if message["type"] == "ai"] == [
+        *("Ann", "Ann", "Cat", "Ben"),
+    ]
 
 
 @pytest.mark.parametrize(("name", "number"), POINTS)
@@ -266,29 +332,31 @@ def assert_repeats_at_most_the_newest(found: Bodies, before: int, asked: Bodies)
     assert found[before:] in (asked[before:], asked[max(0, before - 1) :])
 
 
+@pytest.mark.parametrize("name", ["structured", "moderated", "chosen"])
 async def test_killed_at_any_write_to_the_store_repeats_at_most_the_newest_call(
-    scene: Callable[..., Scene], undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    scene: Callable[..., Scene],
+    undisturbed: Undisturbed,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every state that the file can be left in, one after the other."""
-    asked, result = undisturbed["structured"]
-    writes = (await asyncio.to_thread(scene("structured").converse(die_at=-1).result))["writes"]
+    asked, result = undisturbed[name]
+    writes = (await asyncio.to_thread(scene(name).converse(die_at=-1).result))["writes"]
     assert writes > 2 * len(asked)
     repeated = 0
     for number in range(writes):
-        at = scene("structured")
+        at = scene(name)
         child = at.converse(die_at=number)
         await asyncio.to_thread(child.wait, -9)
         before = len(at.server.calls)
         for variable, value in environment(at.server).items():
             monkeypatch.setenv(variable, value)
         try:
-            resumed = await aresume("garden", store=at.store, tools=[dig])
+            resumed = await aresume("garden", store=at.store, **FUNCTIONS)
         except SessionError:
             # Not even listed yet, so there is nothing to resume and nothing was asked.
             assert before == 0, number
-            resumed = await aconverse(
-                SPECS["structured"], session="garden", store=at.store, tools=[dig]
-            )
+            resumed = await aconverse(SPECS[name], session="garden", store=at.store, **FUNCTIONS)
         assert told(resumed) == result, number
         found = bodies(at.server)
         assert_repeats_at_most_the_newest(found, before, asked)
@@ -336,14 +404,14 @@ async def test_cancelled_in_mid_call_repeats_that_call_alone(
         for variable, value in environment(server).items():
             monkeypatch.setenv(variable, value)
         running = asyncio.create_task(
-            aconverse(SPECS[name], session="garden", store=store, tools=[dig])
+            aconverse(SPECS[name], session="garden", store=store, **FUNCTIONS)
         )
         await asyncio.to_thread(server.wait_for, number + 1)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         server.release()
-        resumed = await aresume("garden", store=store, tools=[dig])
+        resumed = await aresume("garden", store=store, **FUNCTIONS)
         assert told(resumed) == result
         assert bodies(server) == asked[: number + 1] + asked[number:]
 

@@ -1,15 +1,32 @@
 """One conversation, however it is given and whatever runs it, asks and says the same."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from langchain_core.messages import AnyMessage
 from langgraph_sdk import get_client
 from pydantic import TypeAdapter
 
-from duologue.graphs import Outcome, aconverse, role_play
+from duologue.graphs import (
+    Conversation,
+    EndChat,
+    EndChatMode,
+    Generation,
+    Guards,
+    MaxCalls,
+    MaxMessages,
+    Moderator,
+    Outcome,
+    Price,
+    PrivateOpening,
+    Speaker,
+    StopRequested,
+    aconverse,
+    group_solve,
+    role_play,
+)
 from duologue.nodes.scripted_server import ScriptedServer
 
 pytestmark = pytest.mark.live
@@ -31,7 +48,74 @@ def asked(server: ScriptedServer, before: int) -> list[dict[str, Any]]:
     ]
 
 
+GROUP: dict[str, Any] = {
+    "speakers": [
+        {
+            "name": "Ann Lee",
+            "task": "Keep a secret.",
+            "private_opening": {"prompt": "Choose a secret number."},
+            "stops_chat": True,
+            "keep_reflection": True,
+        },
+        {"name": "Ben", "task": "Guess it.", "stops_chat": True, "generation": {"seed": 7}},
+        {"name": "Cy", "task": "Watch.", "private_opening": {"lines": ["Ann fibs."]}},
+    ],
+    "end_chat": {
+        "mode": "one_last_group_chat_after_first_completion",
+        "when": [
+            {"kind": "max_messages", "limit": 30},
+            {"kind": "all", "of": [{"kind": "max_calls", "limit": 40}, {"kind": "stop_requested"}]},
+        ],
+        "guards": {"farewells": 0},
+    },
+    "shift_owner": "Ben",
+    "reconcile_first_message": True,
+    "turn_order": {"kind": "moderator"},
+    "prices": {"scripted": {"input": 1.0, "output": 2.0}},
+    "model": "scripted",
+}
+
+
+def in_python() -> Conversation:
+    """The same as `GROUP`, as a Python program has it."""
+    return group_solve(
+        [
+            Speaker(
+                name="Ann Lee",
+                task="Keep a secret.",
+                private_opening=PrivateOpening(prompt="Choose a secret number."),
+                stops_chat=True,
+                keep_reflection=True,
+            ),
+            Speaker(name="Ben", task="Guess it.", stops_chat=True, generation=Generation(seed=7)),
+            Speaker(name="Cy", task="Watch.", private_opening=PrivateOpening(lines=("Ann fibs.",))),
+        ],
+        end_chat=EndChat(
+            mode=EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION,
+            when=MaxMessages(limit=30) | (MaxCalls(limit=40) & StopRequested()),
+            guards=Guards(farewells=0),
+        ),
+        shift_owner="Ben",
+        reconcile_first_message=True,
+        turn_order=Moderator(),
+        prices={"scripted": Price(input=1, output=2)},
+        model="scripted",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "conversation", "calls"),
+    [
+        ("role_play", FORM, role_play(**FORM), 6),
+        ("group_solve", GROUP, in_python(), 14),
+    ],
+    ids=["role_play", "group_solve"],
+)
 async def test_python_toml_json_dict_and_dev_server_give_one_transcript(
+    kind: str,
+    form: dict[str, Any],
+    conversation: Conversation,
+    calls: int,
     dev_server: Any,  # noqa: ANN401
     model_server: ScriptedServer,
     tmp_path: Path,
@@ -39,36 +123,37 @@ async def test_python_toml_json_dict_and_dev_server_give_one_transcript(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", model_server.url)
     monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
-    conversation = role_play(**FORM)
-    toml = tmp_path / "garden.toml"
-    lines = ['kind = "role_play"', *(f"{name} = {json.dumps(FORM[name])}" for name in FORM)]
-    toml.write_text("\n".join(lines))
-    whole = tmp_path / "garden.json"
+    short, long = tmp_path / "short.toml", tmp_path / "long.toml"
+    short.write_text(tomli_w.dumps({"kind": kind, **form}))
+    long.write_text(conversation.to_toml())
+    whole = tmp_path / "whole.json"
     whole.write_text(conversation.model_dump_json())
     sources: dict[str, Any] = {
         "python": conversation,
-        "toml": toml,
+        "toml": short,
+        "whole toml": long,
         "json": str(whole),
         "dict": conversation.model_dump(mode="json"),
-        "short dict": {"kind": "role_play", **FORM},
+        "short dict": {"kind": kind, **form},
     }
-    found: dict[str, tuple[list[dict[str, Any]], list[AnyMessage], Outcome | None]] = {}
+    found: dict[str, tuple[list[dict[str, Any]], list[AnyMessage], Outcome]] = {}
     for way, source in sources.items():
         before = len(model_server.calls)
         result = await aconverse(source, store=tmp_path / "sessions.db")
+        assert result.outcome is not None
         found[way] = (asked(model_server, before), result.messages, result.outcome)
     async with get_client(url=dev_server.url) as client:
-        for way, given in {"form": FORM, "studio": {"conversation": sources["dict"]}}.items():
+        for way, given in {"form": form, "studio": {"conversation": sources["dict"]}}.items():
             before = len(model_server.calls)
             on = await client.threads.create()
-            state: Any = await client.runs.wait(on["thread_id"], "role_play", input=given)
+            state: Any = await client.runs.wait(on["thread_id"], kind, input=given)
             ended = Outcome.model_validate(state["outcome"])
             said = TypeAdapter(list[AnyMessage]).validate_python(state["messages"])
             found[way] = (asked(model_server, before), said, ended)
     bodies, messages, outcome = found["python"]
-    assert len(bodies) == 6
-    assert outcome is not None
+    assert len(bodies) == calls
     for way, (its_bodies, its_messages, its_outcome) in found.items():
         assert its_bodies == bodies, way
-        assert its_outcome == outcome, way
+        # How long it took is no part of what happened.
+        assert its_outcome.model_copy(update={"seconds": outcome.seconds}) == outcome, way
         assert [m.model_dump() for m in its_messages] == [m.model_dump() for m in messages], way

@@ -28,10 +28,20 @@ async def thread(client: LangGraphClient) -> str:
     return str((await client.threads.create())["thread_id"])
 
 
-async def run(client: LangGraphClient, on: str, given: Any) -> dict[str, Any]:  # noqa: ANN401
-    found = await client.runs.wait(on, "role_play", input=given, raise_error=False)
+async def run(
+    client: LangGraphClient,
+    on: str,
+    given: Any,  # noqa: ANN401
+    graph: str = "role_play",
+) -> dict[str, Any]:
+    found = await client.runs.wait(on, graph, input=given, raise_error=False)
     assert isinstance(found, dict)
     return found
+
+
+def untimed(found: dict[str, Any]) -> dict[str, Any]:
+    """A run's values without the time that it took."""
+    return found | {"outcome": found["outcome"] | {"seconds": None}}
 
 
 async def test_the_form_needs_only_the_task_and_the_roles(client: LangGraphClient) -> None:
@@ -123,7 +133,7 @@ async def test_a_conversation_of_many_steps_reaches_its_end(client: LangGraphCli
 async def test_a_cancelled_run_goes_on_without_repeating_an_answered_call(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    reference = await run(client, await thread(client), FORM)
+    reference = untimed(await run(client, await thread(client), FORM))
     asked = [call.body for call in model_server.calls[-6:]]
     before = len(model_server.calls)
     on = await thread(client)
@@ -132,6 +142,82 @@ async def test_a_cancelled_run_goes_on_without_repeating_an_answered_call(
     await asyncio.to_thread(model_server.wait_for, before + 4, 30)
     await client.runs.cancel(on, started["run_id"], wait=True)
     model_server.release()
-    assert await run(client, on, FORM) == reference
+    assert untimed(await run(client, on, FORM)) == reference
     found = [call.body for call in model_server.calls[before:]]
     assert found == asked[:4] + asked[3:]
+
+
+GROUP: dict[str, Any] = {
+    "speakers": [
+        {
+            "name": "Ann",
+            "task": "Keep a secret.",
+            "private_opening": {"prompt": "Choose a secret number."},
+            "stops_chat": True,
+        },
+        {"name": "Ben", "task": "Guess it."},
+    ],
+    "end_chat": {
+        "mode": "one_last_chat_after_first_completion",
+        "max_iterations": 9,
+        "when": [{"kind": "max_messages", "limit": 30}, {"kind": "max_calls", "limit": 40}],
+    },
+    "shift_owner": "Ann",
+    "shift_content": "Go.",
+}
+
+
+async def test_the_form_of_a_group_solve_needs_only_the_speakers(client: LangGraphClient) -> None:
+    (assistant,) = await client.assistants.search(graph_id="group_solve")
+    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
+    assert schema is not None
+    assert schema["required"] == ["speakers"]
+    assert {"end_chat", "shift_owner", "reconcile_first_message"} < set(schema["properties"])
+    shapes = [schema, *(schema["$defs"][name] for name in ("Speaker", "EndChat", "Guards"))]
+    for shape in shapes:
+        for name, field in shape["properties"].items():
+            assert field.get("description"), name
+
+
+async def test_a_group_solve_is_run_from_its_forms_fields(client: LangGraphClient) -> None:
+    found = await run(client, await thread(client), GROUP, "group_solve")
+    ended = found["outcome"]
+    assert ended["reasons"] == ["completed"]
+    assert ended["because"] == ["Ann completed its task"]
+    # A secret, two answers, Ann's one turn, with which it has spoken three times, and Ben's last.
+    assert ended["messages"] == 5
+    assert "specified_task" not in found or not found["specified_task"]
+
+
+async def test_a_moderator_and_a_separate_judge_are_asked_there_too(
+    client: LangGraphClient,
+) -> None:
+    spec = {
+        "task": "Agree on a day",
+        "speakers": [{"name": name} for name in ("Ann", "Ben", "Cy")],
+        "turn_order": {"kind": "moderator"},
+        "judge": {"kind": "separate", "criteria": ["They agree.", "A day is named."]},
+        "end_chat": {"mode": "end_chat_after_first_completion"},
+    }
+    found = await run(client, await thread(client), {"conversation": spec}, "group_solve")
+    assert found["outcome"]["because"] == ["the judge found all criteria met"]
+    said = [
+        message["name"] for message in found["messages"] if message["content"].startswith("This")
+    ]
+    assert said == ["Ann", "Cy", "Ben", "Cy", "Ben", "Cy", "Ben", "Cy"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"speakers": [GROUP["speakers"][0], {"name": "Ben"}]}, "speakers.1.task: 'Ben' needs"),
+        ({"end_chat": {"when": [{"kind": "max_cost", "limit": 1}]}}, "end_chat.when: "),
+    ],
+)
+async def test_a_bad_field_of_a_group_is_one_error_that_names_it(
+    change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    before = len(model_server.calls)
+    found = await run(client, await thread(client), GROUP | change, "group_solve")
+    assert words in found["__error__"]["message"]
+    assert len(model_server.calls) == before

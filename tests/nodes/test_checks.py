@@ -3,11 +3,13 @@
 import pytest
 from langchain_core.messages import AnyMessage
 
+from duologue.graphs.ends import DoneToken, EndChat
 from duologue.graphs.log import NOBODY, Kind, Line, said
 from duologue.graphs.role_play import INSTRUCTION, SOLUTION, role_play
-from duologue.graphs.spec import Conversation, DoneToken, EndChat, Marks, Speaker
+from duologue.graphs.speaker import Marks, Speaker
+from duologue.graphs.spec import Conversation
 from duologue.nodes.checks import find_problem, has_marks, plays, says_done
-from duologue.nodes.completion_judge import yes_or_no
+from duologue.nodes.self_judge import yes_or_no
 
 DONE = "<CAMEL_TASK_DONE>"
 ROLE_PLAY = role_play("Build a bot", "Stock Trader", "Python Programmer")
@@ -53,14 +55,14 @@ def test_only_the_speaker_who_may_says_the_done_token() -> None:
     assert not says_done(ROLE_PLAY, PROGRAMMER, DONE)
     problem = find_problem(ROLE_PLAY, PROGRAMMER, DONE, [])
     assert problem is not None
-    assert problem.kind == "form"
+    assert problem.flaw == "form"
 
 
 def talk(token: str | None) -> Conversation:
     return Conversation(
         task="Talk.",
         speakers=(Speaker(name="Ann"), Speaker(name="Bob")),
-        end_chat=EndChat(done_token=None if token is None else DoneToken(token=token)),
+        end_chat=EndChat(when=None if token is None else DoneToken(token=token)),
     )
 
 
@@ -186,7 +188,7 @@ SAME = "one two three four five"
 
 
 @pytest.mark.parametrize(
-    ("text", "log", "kind"),
+    ("text", "log", "flaw"),
     [
         pytest.param("", [], "blank", id="blank"),
         pytest.param(" \n\t", [], "blank", id="white-space"),
@@ -212,16 +214,45 @@ SAME = "one two three four five"
         pytest.param("Hello.", [], None, id="fine"),
     ],
 )
-def test_problems_of_a_reply_are_named(text: str, log: list[AnyMessage], kind: str | None) -> None:
+def test_problems_of_a_reply_are_named(text: str, log: list[AnyMessage], flaw: str | None) -> None:
     conversation = talk(None)
     problem = find_problem(conversation, conversation.speakers[0], text, log)
-    assert (problem and problem.kind) == kind
+    assert (problem and problem.flaw) == flaw
 
 
 def test_a_broken_form_is_told_with_the_form_asked_for() -> None:
     """Z3: the reason goes with the request to say it again."""
     problem = find_problem(ROLE_PLAY, PROGRAMMER, "Three.", [])
     assert problem is not None
-    assert problem.kind == "form"
+    assert problem.flaw == "form"
     assert "'Solution:'" in problem.text
     assert "'Next request.'" in problem.text
+
+
+@pytest.mark.parametrize(
+    ("text", "flipped"),
+    [
+        ("Ben: could you check the budget?", None),
+        ("Cy, Ben: what do you say?", None),
+        ("Ben: I think so.\nCy: Me too.", "Ben"),
+        ("Ann: What now?\nBen: Dig.", "Ben"),
+        ("Ann: What now?", None),
+        ("A list:\nBen: digs\nCy: waters", None),
+    ],
+)
+def test_among_many_a_name_in_front_may_be_who_is_spoken_to(text: str, flipped: str | None) -> None:
+    names = ("Ann", "Ben", "Cy")
+    conversation = Conversation(task="Plan", speakers=tuple(Speaker(name=name) for name in names))
+    assert plays(conversation, conversation.speakers[0], text) == flipped
+
+
+def test_the_same_answer_to_another_move_of_a_game_is_no_repetition() -> None:
+    conversation = Conversation(task="Play", speakers=(Speaker(name="A"), Speaker(name="B")))
+    hint = "Too high, try a lower number."
+    log = [speech(0, "B", "90?"), speech(1, "A", hint), speech(2, "B", "80?")]
+    assert find_problem(conversation, conversation.speakers[0], hint, log) is None
+    log[2] = speech(2, "B", "Why?")
+    log[0] = speech(0, "B", "How so?")
+    problem = find_problem(conversation, conversation.speakers[0], hint, log)
+    assert problem is not None
+    assert problem.flaw == "repeated"

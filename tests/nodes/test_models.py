@@ -562,8 +562,6 @@ def test_each_event_loop_of_a_process_has_clients_that_work() -> None:
         model = await Models(settings=config).get(None, silent)
         spoken = await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH)
         assert isinstance(model.chat, ChatModel)
-        # Else the connection is closed with the loop, and complains.
-        await model.chat.root_async_client.close()
         return model.chat, spoken.text
 
     with ScriptedServer(["One.", "Two."]) as server:
@@ -579,7 +577,11 @@ def test_each_event_loop_of_a_process_has_clients_that_work() -> None:
 
 async def structured(model: Model) -> tuple[AIMessage, Sum | None]:
     return await model.structured(
-        [HumanMessage("Add.")], Sum, {"temperature": 0.3}, purpose=Kind.REFLECTION
+        [HumanMessage("Add.")],
+        Sum,
+        {"temperature": 0.3},
+        purpose=Kind.REFLECTION,
+        instead='judge.form = "two_questions"',
     )
 
 

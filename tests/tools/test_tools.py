@@ -21,7 +21,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log import Kind, line
 from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools.registry import Tools
+from duologue.tools.registry import Registry
 
 
 @tool
@@ -79,13 +79,13 @@ def test_two_tools_of_one_name_are_refused() -> None:
         return a + 1
 
     with pytest.raises(SpecError, match="two tools are called 'add'"):
-        Tools([add, other])
+        Registry([add, other])
     with pytest.raises(SpecError, match="two tools are called 'add'"):
         build_graph(tools=[add, other])
 
 
 def test_the_tools_of_a_speaker_come_in_its_order() -> None:
-    registry = Tools([add, fail, secret])
+    registry = Registry([add, fail, secret])
     speaker = talk("fail", "add").speaker("Ann")
     assert [found.name for found in registry.of(speaker)] == ["fail", "add"]
     assert registry.get("add") is add

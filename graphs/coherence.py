@@ -1,0 +1,121 @@
+"""What must hang together in a conversation: fields that are right alone and wrong together.
+
+Each check raises a ValueError that names the field, which pydantic turns into its own.
+"""
+
+from typing import TYPE_CHECKING
+
+from duologue.graphs.data import listing
+from duologue.graphs.ends import (
+    AllOf,
+    AnyOf,
+    DoneToken,
+    End,
+    EndChatMode,
+    EndingTool,
+    Leaf,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    leaves,
+    lone,
+)
+
+if TYPE_CHECKING:
+    from duologue.graphs.spec import Conversation
+
+
+def check(conversation: "Conversation") -> None:
+    """Make sure that a conversation hangs together.
+
+    Args:
+        conversation: The spec.
+
+    Raises:
+        ValueError: A task is missing, a name does not belong to a speaker, a mode needs a stopper
+            and has none, a model has no price, or an end can never hold; names the field.
+    """
+    _check_tasks(conversation)
+    opening, end_chat = conversation.opening, conversation.end_chat
+    _check_name(conversation, "opening.first_speaker", opening.first_speaker)
+    if opening.reconcile and not opening.answers:
+        raise ValueError("opening.reconcile: there is nothing to hear without opening.answers")
+    needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+    if needs_stopper and not conversation.stoppers:
+        raise ValueError(
+            f"end_chat.mode: {end_chat.mode.value} needs a speaker with stops_chat = true"
+        )
+    for name in conversation.model_names if conversation.prices else ():
+        if name is not None and name not in conversation.prices:
+            raise ValueError(f"prices: there is none for the model {name!r}")
+    for path, end in leaves(end_chat.when, "end_chat.when"):
+        _check_end(conversation, path, end)
+    _check_possible(conversation, "end_chat.when", end_chat.when)
+
+
+def _check_tasks(conversation: "Conversation") -> None:
+    for speaker in conversation.speakers:
+        if speaker.task is None and conversation.task is None:
+            raise ValueError(f"task: missing, and {speaker.name!r} has none of its own: give one")
+        if speaker.task is None and conversation.opening.answers:
+            raise ValueError(f"opening.answers: {speaker.name!r} has no task of its own to answer")
+    if conversation.task is None and conversation.task_specification is not None:
+        raise ValueError("task_specification: there is no task to make more specific")
+
+
+def _check_name(conversation: "Conversation", field: str, name: str | None) -> None:
+    if name is not None and name not in conversation.names:
+        names = listing(conversation.names)
+        raise ValueError(f"{field}: nobody is called {name!r}; there are {names}")
+
+
+def _check_end(conversation: "Conversation", path: str, end: Leaf) -> None:
+    if isinstance(end, DoneToken | EndingTool):
+        _check_name(conversation, f"{path}.by", end.by)
+    if isinstance(end, EndingTool):
+        who = conversation.speakers if end.by is None else (conversation.speaker(end.by),)
+        if not any(end.tool in speaker.tools for speaker in who):
+            lacks = "nobody has a tool" if end.by is None else f"{end.by} has no tool"
+            raise ValueError(f"{path}.tool: {lacks} {end.tool!r}: name it among a speaker's tools")
+    if isinstance(end, MaxCost) and not any(
+        price.input or price.output for price in conversation.prices.values()
+    ):
+        raise ValueError(f"{path}: is never reached: give the models' prices")
+
+
+def _check_possible(conversation: "Conversation", path: str, end: End | None) -> None:
+    """Refuse what can't all hold, since the conversation is over before."""
+    for place, part in enumerate(end.of if isinstance(end, AnyOf | AllOf) else ()):
+        at = f"{path}.of.{place}"
+        _check_possible(conversation, at, part)
+        if isinstance(end, AllOf) and not _is_possible(conversation, part):
+            messages, calls = _most(conversation)
+            field = f"{at}.limit" if isinstance(part, MaxMessages | MaxCalls) else at
+            raise ValueError(
+                f"{field}: can never hold: this conversation has at most {messages} messages and "
+                f"{calls} model calls"
+            )
+
+
+def _is_possible(conversation: "Conversation", end: End) -> bool:
+    messages, calls = _most(conversation)
+    match end:
+        case AnyOf():
+            return any(_is_possible(conversation, part) for part in end.of)
+        case AllOf():
+            return all(_is_possible(conversation, part) for part in end.of)
+        case MaxMessages():
+            return end.limit <= messages
+        case MaxCalls():
+            return end.limit <= calls
+        case _:
+            return True
+
+
+def _most(conversation: "Conversation") -> tuple[int, int]:
+    """The most messages and calls: each message takes a call at least."""
+    ends = lone(conversation.end_chat.when)
+    calls = min(
+        [conversation.most_calls, *(one.limit for one in ends if isinstance(one, MaxCalls))]
+    )
+    return min(conversation.most_messages, calls), calls

@@ -1,0 +1,135 @@
+"""What is true of a log: the facts that ends and guards look at. A pure function of the log.
+
+What was used, how long it took, whether somebody asked it to stop and what predicates say is not in
+the log; the nodes add that.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from duologue.graphs.ends import DoneToken, EndingTool, leaves
+from duologue.graphs.log import Flaw, Kind, Line, line
+from duologue.graphs.position import Facts
+from duologue.graphs.spec import Conversation
+from duologue.graphs.wording import is_blank, is_farewell, is_same, is_same_move, says
+
+Read = Sequence[tuple[BaseMessage, Line]]
+"""Messages of a log, each with what stands beside it."""
+
+
+def observed(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:
+    """Find out what is true of a log.
+
+    Args:
+        conversation: The spec the log belongs to.
+        log: Messages of the log, oldest first.
+
+    Returns:
+        The facts, without those that no log holds.
+    """
+    return facts_of(conversation, read_log(log))
+
+
+def read_log(log: Sequence[BaseMessage]) -> Read:
+    """Read what stands beside each message of a log, for `facts_of`."""
+    return [(message, line(message)) for message in log]
+
+
+def facts_of(conversation: Conversation, read: Read) -> Facts:
+    """Find out what is true of a log that is read already; `observed` says more."""
+    # Opening answers are heard by nobody, or only as what they are: nothing in them ends anything.
+    heard = [(message, about) for message, about in read if about.counts]
+    return Facts(
+        messages=sum(about.kind is Kind.SPEECH for _, about in read),
+        tokens_said=tuple(dict.fromkeys(_tokens_said(conversation, heard))),
+        tools_called=tuple(dict.fromkeys(_tools_called(conversation, read))),
+        blank_replies=_trailing(is_blank(message.text) for message, _ in reversed(heard)),
+        same_replies=_same_replies(heard),
+        farewells=_trailing(
+            _is_farewell(conversation, message, about) for message, about in reversed(heard)
+        ),
+        role_flips=_role_flips(heard),
+        same_tool_calls=_same_tool_calls(read),
+        unreadable_verdicts=_trailing(
+            not about.verdict.readable for _, about in reversed(read) if about.verdict is not None
+        ),
+    )
+
+
+def _trailing(found: Iterable[bool]) -> int:
+    """Count up to the first that is not so."""
+    count = 0
+    for one in found:
+        if not one:
+            break
+        count += 1
+    return count
+
+
+def _tokens_said(conversation: Conversation, heard: Read) -> Iterator[tuple[str, str]]:
+    ends = [end for _, end in leaves(conversation.end_chat.when) if isinstance(end, DoneToken)]
+    for message, about in heard:
+        for end in ends:
+            if end.by in (None, about.speaker) and says(end.token, message.text):
+                yield end.token, about.speaker or ""
+
+
+def _tools_called(conversation: Conversation, read: Read) -> Iterator[tuple[str, str]]:
+    when = conversation.end_chat.when
+    ends = {end.tool for _, end in leaves(when) if isinstance(end, EndingTool)}
+    if not ends:
+        return
+    called = {
+        call["id"]: call["name"]
+        for message, about in read
+        if isinstance(message, AIMessage) and about.is_aloud
+        for call in message.tool_calls
+    }
+    for message, about in read:
+        if isinstance(message, ToolMessage) and message.status == "success":
+            name = called.get(message.tool_call_id)
+            if name in ends:
+                yield name, about.speaker or ""
+
+
+def _same_replies(heard: Read) -> int:
+    if not heard:
+        return 0
+    latest, who = heard[-1]
+    answered = [message.text for message, _ in heard]
+    return 1 + sum(
+        is_same(message.text, latest.text) and _same_answered(answered, place)
+        for place, (message, about) in enumerate(heard[:-1])
+        if about.speaker == who.speaker
+    )
+
+
+def _same_answered(texts: Sequence[str], place: int) -> bool:
+    """Whether a message and the newest one answer the same move; the very first answers none."""
+    return place == 0 or is_same_move(texts[place - 1], texts[-2])
+
+
+def _is_farewell(conversation: Conversation, message: BaseMessage, about: Line) -> bool:
+    marks = conversation.speaker(about.speaker or "").format
+    return is_farewell(message.text, conversation.names, marks.texts if marks else ())
+
+
+def _role_flips(heard: Read) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for _, about in heard:
+        if about.flaw is Flaw.ROLE_FLIP:
+            counts[about.speaker or ""] = counts.get(about.speaker or "", 0) + 1
+    return counts
+
+
+def _same_tool_calls(read: Read) -> int:
+    calls: list[tuple[str | None, object]] = []
+    for message, about in reversed(read):
+        if about.kind is Kind.SPEECH:
+            break
+        if about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage):
+            of_one = [(call["name"], call["args"]) for call in message.tool_calls]
+            broken = [(call["name"], call["args"]) for call in message.invalid_tool_calls]
+            calls.extend(reversed([*of_one, *broken]))
+    return _trailing(call == calls[0] for call in calls)

@@ -1,0 +1,112 @@
+"""Where a conversation is: what has just happened, and what is true of all that was said."""
+
+from enum import StrEnum
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
+
+from duologue.graphs.data import Data
+from duologue.graphs.spec import Conversation
+
+
+class Stage(StrEnum):
+    """The part of the conversation that a turn belongs to."""
+
+    PRIVATE = "private"
+    """A speaker makes up something that it alone knows."""
+    OPENING = "opening"
+    """Everyone answers its own task alone."""
+    ROUNDS = "rounds"
+    """Everyone speaks in turn."""
+    LAST_WORDS = "last_words"
+    """What is still said after a completed task."""
+
+
+class Event(StrEnum):
+    """What has just happened."""
+
+    STARTED = "started"
+    """The task stands; nobody has spoken."""
+    SPOKEN = "spoken"
+    """The speaker's turn is over."""
+    REJECTED = "rejected"
+    """The speaker's reply broke a rule; it is asked for once more."""
+    CALLED = "called"
+    """The speaker called tools, which have not run yet."""
+    RETURNED = "returned"
+    """The tools it called have answered."""
+    CHECKED = "checked"
+    """The predicates have said whether they hold."""
+    ASKED = "asked"
+    """The speaker has said what is left to do, not yet whether it is done."""
+    JUDGED = "judged"
+    """The speaker's task is judged."""
+    CHOSEN = "chosen"
+    """It is decided who speaks next."""
+
+
+class Facts(Data):
+    """What is true of all that was said and used so far. `duologue.graphs.facts` finds it out."""
+
+    messages: NonNegativeInt = 0
+    """Messages said by the speakers."""
+    calls: NonNegativeInt = 0
+    """Answered model calls."""
+    tokens: NonNegativeInt = 0
+    """Tokens of prompts and answers."""
+    cost: NonNegativeFloat = 0
+    """Money spent, by the price table."""
+    seconds: NonNegativeFloat = 0
+    """Seconds spent running."""
+    stop_requested: bool = False
+    """Whether somebody outside asked it to stop."""
+    tokens_said: tuple[tuple[str, str], ...] = ()
+    """The done tokens that were said, each with who said it."""
+    predicates: tuple[str, ...] = ()
+    """The predicates that held after the latest turn."""
+    tools_called: tuple[tuple[str, str], ...] = ()
+    """The tools that answered without an error, each with who called it."""
+    blank_replies: NonNegativeInt = 0
+    """The latest replies that were blank."""
+    same_replies: NonNegativeInt = 0
+    """How often the speaker gave its latest reply."""
+    farewells: NonNegativeInt = 0
+    """The latest messages that were nothing but thanks or farewells."""
+    role_flips: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    """How often each speaker spoke another's part, even when asked again."""
+    same_tool_calls: NonNegativeInt = 0
+    """The latest calls of this turn that were equal."""
+    unreadable_verdicts: NonNegativeInt = 0
+    """The latest verdicts that could not be read."""
+
+
+class Position(Data):
+    """Where a conversation is, after the latest event."""
+
+    event: Event = Event.STARTED
+    """What has just happened."""
+    stage: Stage = Stage.ROUNDS
+    """The part it happened in."""
+    speaker: str | None = None
+    """Whose turn it was, or still is. None before anyone has spoken."""
+    turns: NonNegativeInt = 0
+    """Turns finished in the rounds; opening answers and last words do not count."""
+    prepared: NonNegativeInt = 0
+    """Private prompts answered."""
+    opened: NonNegativeInt = 0
+    """Opening answers given."""
+    completed: tuple[str, ...] = ()
+    """Who has completed its task, in the order it happened."""
+    owed: tuple[str, ...] = ()
+    """Who still has last words to say, in order."""
+    chosen: str | None = None
+    """Who was chosen to speak next."""
+    tool_rounds: NonNegativeInt = 0
+    """Rounds of tool calls in this turn."""
+    asked_again: bool = False
+    """Whether a reply of this turn was rejected already; it is asked for again once."""
+    facts: Facts = Facts()
+    """What is true of all that was said and used."""
+
+    def rounds(self, conversation: Conversation) -> int:
+        """How many rounds are complete."""
+        return self.turns // len(conversation.speakers)

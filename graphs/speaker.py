@@ -1,0 +1,120 @@
+"""Who takes part in a conversation, as data."""
+
+from typing import Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from duologue.graphs.data import Data, Mark, Name, Temperature, Text
+
+SPEAKER_TEMPERATURE = 0.2
+"""What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
+
+
+class Generation(Data):
+    """Generation parameters sent with a model call. What is None is left to its default."""
+
+    temperature: Temperature = None
+    """Sampling temperature, 0 to 2. None: 0.2 for speakers, 1.0 for the task's rewriting."""
+    max_tokens: PositiveInt | None = None
+    """The longest answer, in tokens."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Nucleus sampling, above 0 and up to 1."""
+    stop: tuple[str, ...] = ()
+    """Texts at which the model stops."""
+    seed: int | None = None
+    """Asks a model that can for the same answer to the same prompt."""
+
+    def parameters(self, temperature: float) -> dict[str, object]:
+        """Give the arguments of a model call.
+
+        Args:
+            temperature: What to use when this spec names none.
+
+        Returns:
+            Keyword arguments in OpenAI's names, without those left to the model.
+        """
+        chosen: dict[str, object] = {
+            "temperature": temperature if self.temperature is None else self.temperature,
+            "max_tokens": self.max_tokens,
+            "top_p": self.top_p,
+            "stop": list(self.stop) or None,
+            "seed": self.seed,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+
+class Marks(Data):
+    """The marks that a reply must carry, such as CAMEL's ``Instruction:`` and ``Input:``."""
+
+    lines: tuple[Mark, ...] = Field(min_length=1)
+    """What begins a line each, in this order; the first one begins the reply."""
+    end: Mark | None = None
+    """What the reply ends with."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All marks."""
+        return self.lines if self.end is None else (*self.lines, self.end)
+
+
+class Brief(Data):
+    """What a speaker is told instead where a very small model speaks for it, as the embedded one.
+
+    Its form is held by a grammar, so it need not be told; what it is told must be short.
+    """
+
+    role_prompt: Text
+    """The system prompt; ``{task}`` in it stands for the task."""
+    reminder: Text
+    """What stands behind each line the speaker hears; ``{task}`` in it stands for the task as it
+    was given."""
+
+
+class PrivateOpening(Data):
+    """What one speaker knows before all else, and the others never see (Yacana's secret).
+
+    Raises:
+        pydantic.ValidationError: Neither or both are given.
+    """
+
+    lines: tuple[Text, ...] = ()
+    """What it is told."""
+    prompt: Text | None = None
+    """What it answers alone, such as "Choose a secret number." It keeps the answer in mind."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if bool(self.lines) is (self.prompt is not None):
+            raise ValueError("give either lines or a prompt")
+        return self
+
+
+class Speaker(Data):
+    """One participant of a conversation."""
+
+    name: Name
+    """How the speaker is called by the others; no two may share a name."""
+    role_prompt: Text | None = None
+    """The system prompt. ``{task}`` in it stands for the conversation's task; where it does not
+    appear, the task follows the prompt. None: a neutral prompt that names the participants."""
+    task: Text | None = None
+    """The speaker's own task, which the others do not see."""
+    private_opening: PrivateOpening | None = None
+    """What it alone knows before the conversation."""
+    brief: Brief | None = None
+    """What it is told instead where the embedded model speaks for it."""
+    stops_chat: bool = False
+    """Whether it is asked, after each of its turns in the rounds, if its task is complete. Where a
+    separate judge decides, that one is asked then."""
+    keep_reflection: bool = False
+    """Whether that question and its answer stay in the speaker's own view; of a separate judge,
+    what it found."""
+    format: Marks | None = None
+    """The marks its replies must carry. A reply without them is asked for once more."""
+    tools: tuple[Name, ...] = ()
+    """The tools it may call, by their registered names."""
+    model: Text | None = None
+    """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path
+    of a ``.gguf`` file. None: the conversation's default."""
+    generation: Generation = Generation()
+    """Generation parameters."""

@@ -1,0 +1,105 @@
+"""What the conversation itself tells whoever speaks next. Pure functions.
+
+It stands in the log, before the turn: a speaker's prompt then stays the beginning of its next one.
+"""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import AnyMessage, BaseMessage
+
+from duologue.graphs.end_chat import Decision, Node
+from duologue.graphs.judging import RoundRobin
+from duologue.graphs.log import Kind, Line, line, said
+from duologue.graphs.position import Event, Position, Stage
+from duologue.graphs.spec import Conversation
+from duologue.nodes import prompts
+
+_A_PAIR = 2
+
+_BETWEEN_TURNS = (
+    Event.STARTED,
+    Event.SPOKEN,
+    Event.CHECKED,
+    Event.JUDGED,
+    Event.CHOSEN,
+)
+
+
+def lines_before(
+    conversation: Conversation,
+    position: Position,
+    decision: Decision,
+    log: Sequence[BaseMessage],
+) -> list[AnyMessage]:
+    """Give what is told before the turn that comes next.
+
+    Args:
+        conversation: The spec.
+        position: Where it is.
+        decision: What comes next.
+        log: Everything ever said.
+
+    Returns:
+        New messages of the log; none where no new turn begins.
+    """
+    speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
+    if position.event not in _BETWEEN_TURNS or not speaks:
+        return []
+    told = _told_privately(conversation) if position.event is Event.STARTED else []
+    told += _before(conversation, position, decision, log)
+    return [said(len(log) + place, text, about) for place, (text, about) in enumerate(told)]
+
+
+def _told_privately(conversation: Conversation) -> list[tuple[str, Line]]:
+    return [
+        (text, _to(speaker.name))
+        for speaker in conversation.speakers
+        if speaker.private_opening is not None
+        for text in speaker.private_opening.lines
+    ]
+
+
+def _before(
+    conversation: Conversation,
+    position: Position,
+    decision: Decision,
+    log: Sequence[BaseMessage],
+) -> list[tuple[str, Line]]:
+    name = decision.speaker
+    speaker = conversation.speaker(name)
+    if decision.stage is Stage.PRIVATE:
+        prompt = speaker.private_opening.prompt if speaker.private_opening else None
+        return [(prompt or "", _to(name))]
+    if decision.stage is Stage.OPENING:
+        heard_by_all = conversation.opening.reconcile
+        about = Line(kind=Kind.INSTRUCTION, to=name, audience=None if heard_by_all else (name,))
+        return [(speaker.task or "", about)]
+    if decision.stage is Stage.ROUNDS and position.turns == 0:
+        return [_shift(conversation, name, log)]
+    among_many = len(conversation.speakers) > _A_PAIR
+    if among_many or not isinstance(conversation.turn_order, RoundRobin):
+        return [(prompts.filled(prompts.YOUR_TURN, name=name), _to(name))]
+    return []
+
+
+def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -> tuple[str, Line]:
+    """What has the first speaker of the rounds begin (Yacana's shift message)."""
+    opening = conversation.opening
+    if opening.first_line is not None:
+        return opening.first_line, _to(owner)
+    if opening.reconcile:
+        # All answers are known to all: none is handed on once more, least of all to who gave it.
+        return prompts.GO_ON, _to(owner)
+    if not opening.answers:
+        return prompts.BEGIN, _to(owner)
+    before = conversation.order[-1]
+    answer = next(
+        message
+        for message in reversed(log)
+        if line(message).kind is Kind.SPEECH and line(message).speaker == before
+    )
+    return answer.text, Line(kind=Kind.SHIFT, speaker=before, audience=(owner,))
+
+
+def _to(name: str) -> Line:
+    return Line(kind=Kind.INSTRUCTION, audience=(name,))

@@ -1,0 +1,134 @@
+"""A judge that takes no part holds what was said against a list of criteria.
+
+One call a time: held to a schema, or by a line of words for each criterion. What can't be read
+counts as not complete and is recorded as such.
+"""
+
+import re
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from duologue.graphs.end_chat import judged
+from duologue.graphs.judging import Finding, SeparateJudge, Verdict
+from duologue.graphs.log import NOBODY, Kind, Line, said
+from duologue.graphs.viewpoint import overheard
+from duologue.nodes import prompts
+from duologue.nodes.models import Model
+from duologue.nodes.resources import Moment
+
+Findings = dict[str, Finding]
+"""For each criterion what was found."""
+
+
+async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]:
+    """Ask the separate judge how it stands with its criteria.
+
+    Args:
+        moment: The session's state.
+        judge: The judge's spec.
+
+    Returns:
+        The update of the state.
+
+    Raises:
+        ModelError: The model did not answer; the session can be resumed.
+    """
+    speaker = moment.conversation.speaker(moment.turn.speaker)
+    model = await moment.model(judge.model)
+    answer, findings = await _asked(moment, judge, model)
+    verdict = Verdict(
+        speaker=speaker.name,
+        complete=findings is not None and set(findings.values()) == {Finding.MET},
+        objectives_left=tuple(
+            criterion for criterion, found in (findings or {}).items() if found is not Finding.MET
+        ),
+        readable=findings is not None,
+        findings=findings or {},
+    )
+    kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
+    number = len(moment.log)
+    text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
+    lines = [
+        said(number, prompts.JUDGE_CRITERIA, Line(kind=Kind.QUESTION, audience=NOBODY)),
+        said(number + 1, text, Line(kind=Kind.REFLECTION, audience=kept, verdict=verdict)),
+    ]
+    position = judged(moment.conversation, moment.position, complete=verdict.complete)
+    return await moment.step(position, lines, moment.used(model, answer))
+
+
+async def _asked(
+    moment: Moment, judge: SeparateJudge, model: Model
+) -> tuple[AIMessage, Findings | None]:
+    parameters: dict[str, object] = {"temperature": judge.temperature}
+    if judge.form == "lines":
+        question = prompts.filled(prompts.JUDGE_IN_LINES, question=prompts.JUDGE_CRITERIA)
+        answer = await model.answer(
+            _prompt(moment, judge, question), parameters, purpose=Kind.REFLECTION
+        )
+        return answer, read_lines(answer.text, judge.criteria)
+    answer, found = await model.structured(
+        _prompt(moment, judge, prompts.JUDGE_CRITERIA),
+        _schema(judge.criteria),
+        parameters,
+        purpose=Kind.REFLECTION,
+        instead='judge.form = "lines"',
+    )
+    if found is None:
+        return answer, None
+    return answer, dict(zip(judge.criteria, found.model_dump().values(), strict=True))
+
+
+def _prompt(moment: Moment, judge: SeparateJudge, question: str) -> list[BaseMessage]:
+    """What never changes first, the question last, so that most of it can be cached."""
+    conversation = moment.conversation
+    numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
+    system = [
+        judge.prompt or prompts.SEPARATE_JUDGE,
+        *prompts.tasks_of_all(conversation, moment.task),
+        prompts.filled(prompts.CRITERIA, criteria="\n".join(numbered)),
+    ]
+    transcript = overheard(moment.log, private=True) or prompts.NOTHING_SAID
+    asked = prompts.filled(prompts.HEARD, transcript=transcript, question=question)
+    return [SystemMessage("\n\n".join(system)), HumanMessage(asked)]
+
+
+def _schema(criteria: tuple[str, ...]) -> type[BaseModel]:
+    """A field for each criterion: a list could be too short."""
+    fields: dict[str, Any] = {
+        f"criterion_{number}": (Finding, Field(description=text))
+        for number, text in enumerate(criteria, start=1)
+    }
+    return create_model("Findings", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+_WORDS = {finding.in_words: finding for finding in Finding}
+
+_LINE = re.compile(r"\W*(?:criterion\W*)?(\d+)\W+(not[ _]met|met|inconclusive)\W*", re.IGNORECASE)
+
+
+def read_lines(text: str, criteria: tuple[str, ...]) -> Findings | None:
+    """Read a judge's answer of one line for each criterion.
+
+    Args:
+        text: The answer.
+        criteria: The criteria, which are numbered from 1.
+
+    Returns:
+        What was found of each. None where a line says something else, or a number is missing, said
+        twice, or of no criterion.
+    """
+    found: dict[int, Finding] = {}
+    for written in filter(str.strip, text.splitlines()):
+        read = _LINE.fullmatch(written)
+        if read is None or int(read[1]) in found:
+            return None
+        found[int(read[1])] = _WORDS[read[2].casefold().replace("_", " ")]
+    if sorted(found) != list(range(1, len(criteria) + 1)):
+        return None
+    return {text: found[number] for number, text in enumerate(criteria, start=1)}
+
+
+def _in_words(findings: Findings) -> str:
+    return "; ".join(f"{criterion} ({found.in_words})" for criterion, found in findings.items())

@@ -1,0 +1,101 @@
+"""What the tests of forks share: conversations, and running them on scripts to be used up."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import tool
+
+from duologue.graphs import Conversation, Outcome, Result, converse, resume
+from duologue.graphs.log import Kind, line
+from duologue.nodes.scripted import Line, ScriptedChatModel
+
+YES: dict[str, Any] = {"objectives_left": [], "complete": True}
+NO: dict[str, Any] = {"objectives_left": ["water"], "complete": False}
+
+
+@tool
+def weather(day: str) -> str:
+    """Tell the weather."""
+    return f"{day}: sun"
+
+
+def backwards(said: Sequence[BaseMessage], names: tuple[str, ...]) -> str:
+    """An order: whoever stands before who spoke last."""
+    last = str(said[-1].name)
+    return names[names.index(last) - 1]
+
+
+def enough(said: Sequence[BaseMessage]) -> bool:
+    """A predicate: somebody says that it is enough."""
+    return "Enough." in said[-1].text
+
+
+FUNCTIONS: dict[str, Any] = {
+    "tools": [weather],
+    "orders": {"backwards": backwards},
+    "predicates": {"enough": enough},
+}
+
+
+def plain(**fields: Any) -> Conversation:  # noqa: ANN401
+    """Two who speak in turn, until the cap."""
+    return Conversation.model_validate(
+        {
+            "task": "Plan a garden",
+            "speakers": [{"name": "Ann"}, {"name": "Ben", "stops_chat": True}],
+            "end_chat": {"max_iterations": 2},
+            **fields,
+        }
+    )
+
+
+def is_call(message: BaseMessage) -> bool:
+    """Whether a line of the log is what a model said, of which there is one for each call."""
+    about = line(message)
+    if about.kind is Kind.CHOICE:
+        # A function that chooses says the name itself.
+        return message.text != about.to
+    return about.kind in (
+        *(Kind.SPECIFIED_TASK, Kind.DRAFT, Kind.SPEECH, Kind.TOOL_CALLS, Kind.REFLECTION),
+    )
+
+
+def calls_in(result: Result) -> int:
+    """How many calls of a model a session holds."""
+    return sum(map(is_call, result.messages))
+
+
+def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Result:  # noqa: ANN401
+    """Run it on a script that must be used up."""
+    model = ScriptedChatModel(script=lines)
+    result = converse(conversation, model=model, **FUNCTIONS, **options)
+    assert len(model.calls) == len(lines)
+    return result
+
+
+def go_on(session: str, store: str, lines: Sequence[Line]) -> Result:
+    """Resume it on a script that must be used up."""
+    model = ScriptedChatModel(script=lines)
+    result = resume(session, store=store, model=model, **FUNCTIONS)
+    assert len(model.calls) == len(lines)
+    return result
+
+
+def ids(result: Result) -> list[str]:
+    return [str(message.id) for message in result.messages]
+
+
+def told(result: Result, name: str) -> list[str]:
+    """What this speaker alone was told by the conversation."""
+    return [
+        message.text
+        for message in result.messages
+        if line(message).kind is Kind.INSTRUCTION and line(message).audience == (name,)
+    ]
+
+
+def timeless(ended: Outcome | None) -> Outcome:
+    """An outcome but for how long it took, which differs from run to run."""
+    assert ended is not None
+    return ended.model_copy(update={"seconds": 0})

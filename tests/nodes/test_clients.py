@@ -1,0 +1,94 @@
+"""Connections live as long as the event loop that they were made in, and no longer."""
+
+import asyncio
+import gc
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from tenacity import Retrying, stop_after_delay, wait_fixed
+
+from duologue.graphs import ModelError, aconverse, astream, converse, role_play
+from duologue.nodes.script import Prompt, Reply
+from duologue.nodes.scripted_server import ScriptedServer
+
+GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
+STORE = "memory:clients"
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401
+    def speak(prompt: Prompt) -> str:
+        if "You are Owner" in prompt[0]["content"]:
+            return "Instruction: dig.\nInput: None"
+        return "Solution: dug.\nNext request."
+
+    with ScriptedServer(speak) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
+        yield server
+
+
+def connections(server: ScriptedServer) -> int:
+    return len(server._http._open)
+
+
+def wait_for_connections(server: ScriptedServer, count: int) -> None:
+    """The server learns a little later that a client has left."""
+    for attempt in Retrying(wait=wait_fixed(0.01), stop=stop_after_delay(10), reraise=True):
+        with attempt:
+            assert connections(server) == count
+
+
+def test_a_loop_that_ends_leaves_no_connection_behind(connect: ScriptedServer) -> None:
+    for _ in range(5):
+        result = asyncio.run(aconverse(GARDEN, store=STORE))
+        assert len(result.speeches) == 2
+        wait_for_connections(connect, 0)
+    assert len(connect.calls) == 10
+    # Nothing complains of being left open.
+    gc.collect()
+
+
+def test_what_runs_in_one_loop_shares_its_connections(connect: ScriptedServer) -> None:
+    async def several() -> None:
+        await aconverse(GARDEN, store=STORE)
+        first = connections(connect)
+        assert first > 0
+        for _ in range(3):
+            await aconverse(GARDEN, store=STORE)
+        assert connections(connect) == first
+        await asyncio.gather(*(aconverse(GARDEN, store=STORE) for _ in range(4)))
+
+    asyncio.run(several())
+    wait_for_connections(connect, 0)
+
+
+def test_a_run_that_fails_or_is_left_closes_its_connections_with_its_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def left() -> None:
+        async with aclosing(astream(GARDEN, store=STORE)) as events:
+            async for event in events:
+                if event.event == "message":
+                    return
+
+    with ScriptedServer(["Instruction: dig.\nInput: None", Reply(error=400)]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
+        with pytest.raises(ModelError):
+            asyncio.run(aconverse(GARDEN, store=STORE))
+        wait_for_connections(server, 0)
+    with ScriptedServer(lambda _: "Instruction: dig.\nInput: None") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        asyncio.run(left())
+        wait_for_connections(server, 0)
+
+
+def test_the_background_loop_keeps_its_connections(connect: ScriptedServer) -> None:
+    converse(GARDEN, store=STORE)
+    first = connections(connect)
+    assert first > 0
+    for _ in range(3):
+        converse(GARDEN, store=STORE)
+    assert connections(connect) == first

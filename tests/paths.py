@@ -1,0 +1,313 @@
+"""Every reachable path of the engine, side by side with an onlooker who knows only the rules.
+
+Positions are walked once each: the engine and the onlooker depend on nothing else, so agreeing at
+every pair of positions is agreeing on every path.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import combinations, product
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from duologue.graphs.end_chat import (
+    Node,
+    asked,
+    checked,
+    chose,
+    decide,
+    judged,
+    max_steps,
+    paused,
+    spoke,
+)
+from duologue.graphs.ends import (
+    AnyOf,
+    DoneToken,
+    End,
+    EndChatMode,
+    EndingTool,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
+    Predicate,
+    leaves,
+)
+from duologue.graphs.holding import Reason
+from duologue.graphs.position import Event, Facts, Position
+from duologue.graphs.spec import Conversation
+from onlooker import Rules, Spent, Table, Turn
+from reckoning import Tally, reason_of
+
+_place = attrgetter(*(name for name in Position.model_fields if name != "facts"))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What may happen on the way, beside what the ends of the conversation speak of."""
+
+    texts: tuple[str, ...] = ("plain",)
+    """What messages may be, of `reckoning.TEXTS`."""
+    drafts: bool = False
+    """Whether replies may be rejected."""
+    calls: tuple[str, ...] = ()
+    """Which tools may be called: "equal" calls one by equal arguments, "other" by others."""
+    stop: bool = False
+    """Whether somebody may ask to stop."""
+    unreadable: bool = False
+    """Whether verdicts may be unreadable."""
+    halves: bool = False
+    """Whether the judge may ask its two questions one after the other."""
+
+
+class Longest(NamedTuple):
+    """What lies behind a position: how many paths, and the longest of them."""
+
+    paths: int
+    messages: int
+    steps: int
+
+
+@cache
+def facts_of(tally: Tally) -> Facts:
+    """What is noted of a conversation, in the engine's words."""
+    spent = dict(tally.spent)
+    return Facts(
+        messages=tally.messages,
+        calls=int(spent.get("max_calls", 0)),
+        tokens=int(spent.get("max_tokens", 0)),
+        cost=spent.get("max_cost", 0),
+        seconds=spent.get("max_seconds", 0),
+        stop_requested=tally.stop,
+        tokens_said=tuple((token, name) for name, token in sorted(tally.said)),
+        predicates=tuple(sorted(tally.true)),
+        tools_called=tuple((tool, name) for name, tool in sorted(tally.called)),
+        blank_replies=tally.blanks,
+        same_replies=tally.same,
+        farewells=tally.farewells,
+        role_flips=dict(tally.flips),
+        same_tool_calls=tally.equal_calls,
+        unreadable_verdicts=tally.unreadable,
+    )
+
+
+def _subsets(of: list[str]) -> list[frozenset[str]]:
+    found = list(dict.fromkeys(of))
+    return [frozenset(some) for size in range(len(found) + 1) for some in combinations(found, size)]
+
+
+@dataclass
+class Walk:
+    """Compares the engine with the onlooker at every position that can be reached."""
+
+    conversation: Conversation
+    choices: Choices = Choices()
+    seen: dict[Any, Longest] = field(default_factory=dict)
+    ends: set[tuple[Reason, ...]] = field(default_factory=set)
+    """The reasons of all ends."""
+    longest: Longest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rules = Rules.of(self.conversation)
+        ends = [end for _, end in leaves(self.conversation.end_chat.when)]
+        # Limits that something is used up by; at first all but the last of it is used.
+        limits: dict[str, float] = {
+            reason_of(end): end.limit
+            for end in ends
+            if isinstance(end, MaxCalls | MaxTokens | MaxCost | MaxSeconds)
+        }
+        little: dict[str, float] = {"max_calls": 1, "max_tokens": 1}
+        self.limits = limits
+        self.unspent = {name: limit - little.get(name, limit / 9) for name, limit in limits.items()}
+        self.tools = [end.tool for end in ends if isinstance(end, EndingTool)]
+        tokens = _subsets([end.token for end in ends if isinstance(end, DoneToken)])
+        true = _subsets([end.name for end in ends if isinstance(end, Predicate)])
+        self.stops = (False, True) if self.choices.stop else (False,)
+        self.turns = [Turn(*one) for one in product(self.choices.texts, tokens, true, self.stops)]
+        self.walk()
+
+    def walk(self) -> None:
+        """Walk all, and hold the longest path to the bounds that the spec gives."""
+        found = []
+        for spent in self._spendings(tuple(sorted(self.unspent.items()))):
+            found.append(self._from(Position(), Table.laid(self.rules, spent)))
+        self.longest = _behind(found)
+        assert self.longest.messages <= self.conversation.most_messages
+        # The task specification takes up to two steps of its own.
+        assert self.longest.steps + 2 <= max_steps(self.conversation)
+
+    @property
+    def reasons(self) -> set[Reason]:
+        """All that came first among the reasons of an end."""
+        return {reasons[0] for reasons in self.ends}
+
+    def _spendings(self, spent: Spent) -> Iterator[Spent]:
+        """As it is, or with one more limit reached."""
+        yield spent
+        for name, amount in spent:
+            if amount < self.limits[name]:
+                yield tuple(sorted((dict(spent) | {name: self.limits[name]}).items()))
+
+    def _from(self, position: Position, table: Table) -> Longest:
+        key = (_place(position), table)
+        if key not in self.seen:
+            # The facts are the onlooker's, in other words.
+            position = position.model_copy(update={"facts": facts_of(table.tally)})
+            # A path that came back to a position would go on for ever, and the recursion with it.
+            self.seen[key] = self._compared(position, table)
+        return self.seen[key]
+
+    def _compared(self, position: Position, table: Table) -> Longest:
+        decision = decide(self.conversation, position)
+        assert position.completed == table.complete
+        assert (position.tool_rounds, position.asked_again) == (table.tool_rounds, table.drafted)
+        if table.over:
+            assert decision.node is Node.END, table
+            assert decision.reasons == table.reasons(self.rules), table
+            assert decision.reasons
+            assert decision.speaker == (table.latest or self.rules.order[0])
+            self.ends.add(decision.reasons)
+            return Longest(1, 0, 0)
+        assert decision.reasons == (), table
+        if table.question is not None:
+            assert (decision.node, decision.speaker, decision.stage) == (
+                Node.COMPLETION_JUDGE,
+                table.latest,
+                "rounds",
+            ), table
+            judge = self._judged if table.question == "verdict" else self._chosen
+            return judge(position, table)
+        agent = Node.USER_AGENT if table.speaking == self.rules.names[0] else Node.ASSISTANT_AGENT
+        node = Node.TOOL_EXECUTOR if table.within == "call" else agent
+        assert (decision.node, decision.speaker, decision.stage) == (
+            node,
+            table.speaking,
+            table.part,
+        ), table
+        return (
+            self._called(position, table)
+            if table.within == "call"
+            else self._spoken(position, table)
+        )
+
+    def _judged(self, position: Position, table: Table) -> Longest:
+        found = []
+        answers = (False, True, None) if self.choices.unreadable else (False, True)
+        after = {
+            read: judged(self.conversation, position, complete=read is True) for read in answers
+        }
+        halves = self.choices.halves and not self.rules.separate and table.within != "halfway"
+        for spent in self._spendings(table.tally.spent):
+            if halves:
+                between = table.between_questions(self.rules, spent)
+                found.append(self._from(asked(position), between))
+            for read, stop in product(answers, self.stops):
+                verdict = table.after_verdict(self.rules, read, stop=stop, spent=spent)
+                found.append(self._from(after[read], verdict))
+        return _behind(found, steps=1 if self.choices.halves else 2)
+
+    def _chosen(self, position: Position, table: Table) -> Longest:
+        found = []
+        for name in (*self.rules.names, None):
+            after = chose(self.conversation, position, name)
+            for spent, stop in product(self._spendings(table.tally.spent), self.stops):
+                choice = table.after_choice(self.rules, name, stop=stop, spent=spent)
+                found.append(self._from(after, choice))
+        return _behind(found, steps=1)
+
+    def _called(self, position: Position, table: Table) -> Longest:
+        after = paused(self.conversation, position, Event.RETURNED)
+        call = table.tally.call
+        # A tool may fail, too.
+        worked: list[frozenset[str]] = [frozenset()]
+        if call in self.tools:
+            worked.append(frozenset({call}))
+        found = [
+            self._from(after, table.after_results(self.rules, tools, spent))
+            for tools in worked
+            for spent in self._spendings(table.tally.spent)
+        ]
+        return _behind(found, steps=1)
+
+    def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
+        """The position after a turn, and how many steps it takes to ask the predicates."""
+        after = spoke(self.conversation, position)
+        if not self.conversation.predicates or table.part in ("private", "opening"):
+            return after, 0
+        # They are asked whatever else holds, so that the outcome can tell all that did.
+        stopped = after.facts.model_copy(update={"stop_requested": True})
+        for facts in (after.facts, stopped):
+            found = decide(self.conversation, after.model_copy(update={"facts": facts}))
+            assert (found.node, found.speaker) == (Node.COMPLETION_JUDGE, table.speaking)
+        return checked(after), 1
+
+    def _spoken(self, position: Position, table: Table) -> Longest:
+        spendings = list(self._spendings(table.tally.spent))
+        after, checks = self._after_turn(position, table)
+        turns = [
+            self._from(after, table.after_turn(self.rules, turn, spent))
+            for spent in spendings
+            for turn in self.turns
+        ]
+        # What is not walked within a turn is counted at its worst.
+        rounds = self.conversation.max_tool_rounds
+        unwalked = (not self.choices.drafts) + (0 if self.choices.calls else 2 * rounds)
+        found = [_behind(turns, steps=1 + checks + unwalked, messages=1)]
+        if self.choices.drafts and not table.drafted:
+            after = paused(self.conversation, position, Event.REJECTED)
+            drafts = [
+                self._from(after, table.after_draft(self.rules, spent)) for spent in spendings
+            ]
+            found.append(_behind(drafts, steps=1))
+        if self.choices.calls and table.tool_rounds < rounds:
+            after = paused(self.conversation, position, Event.CALLED)
+            called = [
+                self._from(after, table.after_call(self.rules, call, spent))
+                for spent in spendings
+                for call in self.choices.calls
+            ]
+            found.append(_behind(called, steps=1))
+        return _behind(found)
+
+
+def _behind(found: list[Longest], *, steps: int = 0, messages: int = 0) -> Longest:
+    return Longest(
+        sum(one.paths for one in found),
+        messages + max(one.messages for one in found),
+        steps + max(one.steps for one in found),
+    )
+
+
+def _lone(end: End | None) -> Iterator[End]:
+    """The ends that are not joined to others by ``&``."""
+    if isinstance(end, AnyOf):
+        for part in end.of:
+            yield from _lone(part)
+    elif end is not None:
+        yield end
+
+
+def reachable_messages(conversation: Conversation) -> tuple[int, bool]:
+    """How many messages are possible by the rules, and whether last words can follow them all.
+
+    For conversations that no ``&`` ends by a cap on messages alone: then a path of plain turns
+    goes on to the cap, and with a stopper's completed task at the latest moment to last words.
+    """
+    rules = Rules.of(conversation)
+    caps = [end.limit for end in _lone(conversation.end_chat.when) if isinstance(end, MaxMessages)]
+    before = len(rules.private) + (len(rules.names) if rules.opening_answers else 0)
+    most = min([before + len(rules.names) * rules.cap, *caps])
+    extra = {
+        EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION.value: 1,
+        EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION.value: len(rules.names),
+    }.get(rules.mode, 0)
+    stoppers_turns = [
+        said
+        for turn, said in enumerate(range(before + 1, most + 1))
+        if (rules.chosen and turn) or rules.order[turn % len(rules.names)] in rules.stoppers
+    ]
+    at_the_cap = not extra or most in stoppers_turns
+    return max([most, *(said + extra for said in stoppers_turns)]), at_the_cap

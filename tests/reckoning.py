@@ -1,0 +1,189 @@
+"""What an onlooker notes of a conversation, and which published ends hold by it.
+
+Written from the rules and not from the engine. What follows from an end is in `onlooker`.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from duologue.graphs.ends import (
+    AllOf,
+    AnyOf,
+    DoneToken,
+    End,
+    EndingTool,
+    Leaf,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
+    Predicate,
+    StopRequested,
+)
+
+LADDER = (
+    ("stop_requested", "max_cost", "max_tokens", "max_seconds", "max_calls"),
+    ("done_token", "predicate", "ending_tool"),
+    ("completed",),
+    (
+        "unreadable_verdicts",
+        "role_flips",
+        "blank_replies",
+        "same_replies",
+        "farewells",
+        "same_tool_calls",
+    ),
+    ("max_messages", "max_iterations"),
+)
+"""All reasons, the strongest first; those on one rung overrule the same."""
+
+HARD, SAID, VERDICT, GUARD, CAP = range(len(LADDER))
+
+ALL = tuple(reason for rung in LADDER for reason in rung)
+
+TEXTS = ("plain", "blank", "same", "farewell", "flip")
+"""What a message may be: like no other, blank, the one line that its speaker repeats, a farewell,
+or another's part."""
+
+
+class Held(NamedTuple):
+    """An end that holds."""
+
+    rung: int
+    reasons: tuple[str, ...]
+
+
+class Tally(NamedTuple):
+    """What was said, called and used so far."""
+
+    messages: int = 0
+    spent: tuple[tuple[str, float], ...] = ()
+    """How much of what, by the reason that a limit on it is."""
+    stop: bool = False
+    said: frozenset[tuple[str, str]] = frozenset()
+    """Done tokens, with who said them."""
+    called: frozenset[tuple[str, str]] = frozenset()
+    """Tools that answered without an error, with who called them."""
+    true: frozenset[str] = frozenset()
+    """The predicates that hold now."""
+    blanks: int = 0
+    farewells: int = 0
+    same: int = 0
+    repeated: tuple[tuple[str, int], ...] = ()
+    flips: tuple[tuple[str, int], ...] = ()
+    equal_calls: int = 0
+    call: str | None = None
+    """The latest call of this turn."""
+    unreadable: int = 0
+
+    def heard(self, name: str, text: str) -> "Tally":
+        """What is noted of a message that all hear."""
+        repeated = _plus(self.repeated, name) if text == "same" else self.repeated
+        return self._replace(
+            blanks=self.blanks + 1 if text == "blank" else 0,
+            farewells=self.farewells + 1 if text == "farewell" else 0,
+            same=dict(repeated)[name] if text == "same" else 1,
+            repeated=repeated,
+            flips=_plus(self.flips, name) if text == "flip" else self.flips,
+        )
+
+    def calling(self, call: str) -> "Tally":
+        """What is noted of a call: "equal" ones are equal to each other, all others differ."""
+        again = call == "equal" == self.call
+        return self._replace(call=call, equal_calls=self.equal_calls + 1 if again else 1)
+
+
+def _plus(counts: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str, int], ...]:
+    found = dict(counts)
+    found[name] = found.get(name, 0) + 1
+    return tuple(sorted(found.items()))
+
+
+def reason_of(end: Leaf) -> str:
+    """Which reason an end is that is not made of others."""
+    match end:
+        case DoneToken():
+            return "done_token"
+        case Predicate():
+            return "predicate"
+        case EndingTool():
+            return "ending_tool"
+        case MaxMessages():
+            return "max_messages"
+        case MaxCalls():
+            return "max_calls"
+        case MaxTokens():
+            return "max_tokens"
+        case MaxCost():
+            return "max_cost"
+        case MaxSeconds():
+            return "max_seconds"
+        case StopRequested():
+            return "stop_requested"
+
+
+@cache
+def rung_of(reason: str) -> int:
+    """How strong a reason is."""
+    return next(place for place, rung in enumerate(LADDER) if reason in rung)
+
+
+def _leaf_holds(end: Leaf, tally: Tally) -> bool:
+    match end:
+        case DoneToken():
+            return any(
+                token == end.token and end.by in (None, speaker) for speaker, token in tally.said
+            )
+        case EndingTool():
+            return any(
+                tool == end.tool and end.by in (None, speaker) for speaker, tool in tally.called
+            )
+        case Predicate():
+            return end.name in tally.true
+        case StopRequested():
+            return tally.stop
+        case MaxMessages():
+            return tally.messages >= end.limit
+        case _:
+            return dict(tally.spent).get(reason_of(end), 0) >= end.limit
+
+
+def _holds(end: End, tally: Tally, weakest: int) -> bool:
+    """Whether an end holds by nothing that is weaker than this rung."""
+    if isinstance(end, AnyOf):
+        return any(_holds(part, tally, weakest) for part in end.of)
+    if isinstance(end, AllOf):
+        return all(_holds(part, tally, weakest) for part in end.of)
+    return rung_of(reason_of(end)) <= weakest and _leaf_holds(end, tally)
+
+
+def _found(end: End, tally: Tally) -> Iterator[str]:
+    if not _holds(end, tally, CAP):
+        return
+    if isinstance(end, AnyOf | AllOf):
+        for part in end.of:
+            yield from _found(part, tally)
+    else:
+        yield reason_of(end)
+
+
+def held_of(end: End | None, tally: Tally) -> Iterator[Held]:
+    """Which of the ends joined by ``|`` hold, each as strong as the weakest that it needs."""
+    if isinstance(end, AnyOf):
+        for part in end.of:
+            yield from held_of(part, tally)
+        return
+    for rung in range(len(LADDER)):
+        if end is not None and _holds(end, tally, rung):
+            found = set(_found(end, tally))
+            yield Held(rung, tuple(reason for reason in ALL if reason in found))
+            return
+
+
+def names_a_stop(end: End | None) -> bool:
+    """Whether ends say themselves when a request to stop counts."""
+    if isinstance(end, AnyOf | AllOf):
+        return any(names_a_stop(part) for part in end.of)
+    return isinstance(end, StopRequested)
