@@ -1,0 +1,143 @@
+"""Run the plans of `histories` through the graph and hold the runs against what must come of them.
+
+One graph and one model serve thousands of runs.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+
+from duologue.graphs import Conversation, Result, build_graph, group_solve
+from duologue.graphs.end_chat import max_steps
+from duologue.graphs.state import Input
+from duologue.nodes.scripted import ScriptedChatModel
+from histories import Entry, Plan, Played, played
+
+_ROLES: dict[str, Any] = {"system": "system", "human": "user", "ai": "assistant"}
+
+
+def spec_of(plan: Plan) -> Conversation:
+    """Write a plan as a conversation."""
+    speakers = [_speaker(plan, name) for name in plan.names]
+    alike: dict[str, Any] = {
+        "end_chat": {"mode": plan.mode, "max_iterations": plan.cap},
+        "judge": {"form": "two_questions" if plan.two_questions else "structured"},
+    }
+    if not plan.answers:
+        opening = {"first_speaker": plan.owner, "first_line": plan.content}
+        return Conversation.model_validate(
+            {"task": plan.shared_task, "speakers": speakers, "opening": opening} | alike
+        )
+    return group_solve(
+        speakers,
+        shift_owner=plan.owner,
+        shift_content=plan.content,
+        reconcile_first_message=plan.reconcile,
+        **alike,
+    )
+
+
+def _speaker(plan: Plan, name: str) -> dict[str, Any]:
+    speaker: dict[str, Any] = {
+        "name": name,
+        "role_prompt": f"You are {name}.",
+        "stops_chat": name in plan.completes,
+        "keep_reflection": name in plan.keeps,
+    }
+    if plan.answers:
+        speaker["task"] = plan.task(name)
+    if name in plan.told:
+        speaker["private_opening"] = {"lines": plan.told[name]}
+    if name in plan.made_up:
+        speaker["private_opening"] = {"prompt": plan.request(name)}
+    return speaker
+
+
+def entries(messages: Sequence[BaseMessage]) -> list[Entry]:
+    """Give messages as roles and texts."""
+    return [(_ROLES[message.type], message.text) for message in messages]
+
+
+class _ToSchema(Runnable[LanguageModelInput, dict[str, Any]]):
+    """A scripted model that is held to a schema."""
+
+    def __init__(self, model: "QuickModel", wanted: dict[str, Any]) -> None:
+        self._model = model
+        self._wanted = wanted
+
+    def invoke(self, *_: object, **__: object) -> dict[str, Any]:
+        raise NotImplementedError
+
+    async def ainvoke(self, input: Any, *_: object, **__: object) -> dict[str, Any]:  # noqa: A002, ANN401
+        answer = await self._model.ainvoke(input, response_format=self._wanted)
+        return {"raw": answer, "parsed": None, "parsing_error": None}
+
+
+class QuickModel(ScriptedChatModel):
+    """The same script and record, without what LangChain puts around a call.
+
+    That takes most of a run's time, and the other tests have it.
+    """
+
+    async def ainvoke(self, input: Any, *_: object, **options: Any) -> AIMessage:  # noqa: A002, ANN401
+        made = await self._agenerate(list(input), **options)
+        message = made.generations[0].message
+        assert isinstance(message, AIMessage)
+        return message
+
+    def with_structured_output(self, schema: Any, **_: object) -> Any:  # noqa: ANN401
+        return _ToSchema(self, {"json_schema": {"schema": schema}})
+
+
+class Troupe:
+    """Plays plans, one after the other, and holds each run against the rules."""
+
+    def __init__(self, kind: type[ScriptedChatModel] = ScriptedChatModel) -> None:
+        self.model = kind(script=lambda _: next(self._replies))
+        self._graph = build_graph(checkpointer=InMemorySaver(), model=self.model)
+        self._replies: Iterator[Any] = iter(())
+        self._numbers = count()
+
+    async def play(self, plan: Plan) -> tuple[Result, Played]:
+        """Run a plan and compare everything about the run.
+
+        Returns:
+            The run's result, and what the rules say of it.
+        """
+        expected = played(plan)
+        result = await self.run(spec_of(plan), [call.reply for call in expected.calls])
+        self._compare(result, expected)
+        return result, expected
+
+    async def run(self, conversation: Conversation, replies: Sequence[Any]) -> Result:
+        """Run a conversation on these replies, recording its calls only."""
+        self.model.calls.clear()
+        self._replies = iter(replies)
+        session = f"s{next(self._numbers)}"
+        config = RunnableConfig(
+            configurable={"thread_id": session}, recursion_limit=max_steps(conversation)
+        )
+        given = Input(conversation=conversation.model_dump(mode="json"))
+        state = await self._graph.ainvoke(given, config, durability="sync")
+        return Result.of(session, conversation, dict(state))
+
+    def _compare(self, result: Result, expected: Played) -> None:
+        plan = expected.plan
+        for number, (call, asked) in enumerate(zip(self.model.calls, expected.calls, strict=False)):
+            assert entries(call.messages) == [*asked.prompt], (plan, number)
+            assert (call.response_format is not None) is asked.to_schema, (plan, number)
+        assert len(self.model.calls) == len(expected.calls), plan
+        for name in plan.names:
+            system, *view = entries(result.viewpoint(name))
+            assert system == expected.system(name), (plan, name)
+            assert view == expected.histories[name], (plan, name)
+        assert result.speeches == expected.spoken, plan
+        assert result.outcome is not None, plan
+        assert result.outcome.reasons == expected.reasons, plan
+        assert result.outcome.completed == tuple(expected.completed), plan
+        assert result.outcome.total.calls == len(expected.calls), plan

@@ -1,0 +1,252 @@
+"""Who sees what in a group conversation, told anew from its rules: a model to test against.
+
+Every speaker has a history of its own, as in Yacana, to which a line is added when it is said or
+heard. Of duologue nothing but the texts of its prompts is used here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from duologue.nodes import prompts
+
+Entry = tuple[Literal["system", "user", "assistant"], str]
+"""A role and a text."""
+
+Mode = Literal[
+    "max_iterations_only",
+    "end_chat_after_first_completion",
+    "one_last_chat_after_first_completion",
+    "one_last_group_chat_after_first_completion",
+    "all_task_must_complete",
+]
+
+CASTS: Mapping[int, tuple[str, ...]] = {2: ("A", "B"), 3: ("A", "B", "C"), 4: ("A", "B", "C", "D")}
+
+BLANK_LINE = "\n\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A conversation, and who completes its task when."""
+
+    names: tuple[str, ...] = CASTS[2]
+    mode: Mode = "max_iterations_only"
+    cap: int = 1
+    completes: Mapping[str, int | None] = field(default_factory=dict)
+    """For each stopper at which of its checks it says that it is done. None: at none."""
+    keeps: tuple[str, ...] = ()
+    """Who keeps its reflections."""
+    owner: str | None = None
+    content: str | None = None
+    reconcile: bool = False
+    answers: bool = True
+    """Whether there are opening answers."""
+    two_questions: bool = False
+    told: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What speakers are told privately."""
+    made_up: tuple[str, ...] = ()
+    """Who makes up a secret."""
+
+    def task(self, name: str) -> str:
+        """The task of one speaker: P1 of the first, P2 of the second."""
+        return f"P{self.names.index(name) + 1}"
+
+    def request(self, name: str) -> str:
+        """What has a speaker make up its secret."""
+        return f"Make up what only {name} knows."
+
+    def secret(self, name: str) -> str:
+        """What a speaker makes up."""
+        return f"secret-of-{name}"
+
+    @property
+    def shared_task(self) -> str | None:
+        """The task of all; there is one where nobody answers its own."""
+        return None if self.answers else "Talk."
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One model call."""
+
+    name: str
+    prompt: tuple[Entry, ...]
+    reply: str | dict[str, Any]
+    to_schema: bool = False
+
+
+@dataclass
+class Played:
+    """What must come of a plan."""
+
+    plan: Plan
+    histories: dict[str, list[Entry]]
+    calls: list[Asked] = field(default_factory=list)
+    spoken: list[tuple[str, str]] = field(default_factory=list)
+    completed: list[str] = field(default_factory=list)
+    reasons: tuple[str, ...] = ()
+    checks: dict[str, int] = field(default_factory=dict)
+
+    def system(self, name: str) -> Entry:
+        """A speaker's system prompt: its own, and the task of all where there is one."""
+        shared = self.plan.shared_task
+        return "system", f"You are {name}." + (f"{BLANK_LINE}The task: {shared}" if shared else "")
+
+    def hear(self, name: str, text: str) -> None:
+        """Add what a speaker hears; neighbours in the user's role merge (Y8, L3)."""
+        history = self.histories[name]
+        if history and history[-1][0] == "user":
+            history[-1] = ("user", history[-1][1] + BLANK_LINE + text)
+        else:
+            history.append(("user", text))
+
+    def all_others_hear(self, name: str, text: str) -> None:
+        for other in self.plan.names:
+            if other != name:
+                self.hear(other, text)
+
+    def ask(
+        self,
+        name: str,
+        history: Sequence[Entry],
+        reply: str | dict[str, Any],
+        *,
+        to_schema: bool = False,
+    ) -> None:
+        self.calls.append(Asked(name, (self.system(name), *history), reply, to_schema))
+
+    def say(self, name: str, text: str | None = None) -> str:
+        """Let a speaker answer what it has before it: A1, A2 and so on."""
+        if text is None:
+            earlier = [said for who, said in self.spoken if who == name]
+            text = f"{name}{len(earlier) + 1 - (name in self.plan.made_up)}"
+        history = self.histories[name]
+        assert history[-1][0] == "user", "nobody speaks twice in a row"
+        self.ask(name, history, text)
+        history.append(("assistant", text))
+        self.spoken.append((name, text))
+        return text
+
+    def labelled(self, name: str, text: str) -> str:
+        """Another's line as it is heard: marked with its speaker among many, or if reconciled."""
+        marked = len(self.plan.names) > 2 or self.plan.reconcile
+        return f"{name}: {text}" if marked else text
+
+
+def played(plan: Plan) -> Played:
+    """Play a plan by the rules.
+
+    Args:
+        plan: The conversation, and who completes its task when.
+
+    Returns:
+        Every history at the end, every model call in order, and how it ended.
+    """
+    play = Played(plan, {name: [] for name in plan.names})
+    _secrets(play)
+    opening = _opening(play)
+    default = plan.names[1 if plan.answers else 0]
+    start = plan.names.index(plan.owner or default)
+    order = plan.names[start:] + plan.names[:start]
+    _shift(play, order, opening)
+    play.reasons = _rounds(play, order)
+    return play
+
+
+def _secrets(play: Played) -> None:
+    """Y16: what is given to all who are given something, then what is made up, one by one."""
+    plan = play.plan
+    for name in plan.names:
+        for text in plan.told.get(name, ()):
+            play.hear(name, text)
+    for name in plan.names:
+        if name in plan.made_up:
+            play.hear(name, plan.request(name))
+            play.say(name, plan.secret(name))
+
+
+def _opening(play: Played) -> dict[str, str]:
+    """Y4, Y8: everyone answers its own task, unheard by the others unless that is reconciled."""
+    plan = play.plan
+    answers: dict[str, str] = {}
+    for name in plan.names if plan.answers else ():
+        play.hear(name, plan.task(name))
+        if plan.reconcile:
+            play.all_others_hear(name, f"To {name}: {plan.task(name)}")
+        answers[name] = play.say(name)
+        if plan.reconcile:
+            play.all_others_hear(name, f"{name}: {answers[name]}")
+    return answers
+
+
+def _shift(play: Played, order: Sequence[str], answers: Mapping[str, str]) -> None:
+    """Y5 to Y8: the first speaker of the rounds is told how to begin."""
+    plan = play.plan
+    owner, before = order[0], order[-1]
+    if plan.content is not None:
+        play.hear(owner, plan.content)
+    elif not plan.answers:
+        play.hear(owner, prompts.BEGIN)
+    elif plan.reconcile:
+        play.hear(owner, prompts.GO_ON)
+    else:
+        play.hear(owner, play.labelled(before, answers[before]))
+
+
+def _rounds(play: Played, order: Sequence[str]) -> tuple[str, ...]:
+    """Y9 to Y15, Y20. Gives the reasons for the end."""
+    plan = play.plan
+    turns = [name for _ in range(plan.cap) for name in order]
+    for number, name in enumerate(turns, start=1):
+        _turn(play, name, is_first=number == 1)
+        if plan.mode == "max_iterations_only" or name in play.completed:
+            continue
+        if name not in plan.completes or not _check(play, name):
+            continue
+        play.completed.append(name)
+        if plan.mode == "all_task_must_complete" and {*play.completed} != {*plan.completes}:
+            continue
+        for other in _last_words(plan.mode, order, name):
+            _turn(play, other)
+        return ("completed", "max_iterations") if number == len(turns) else ("completed",)
+    return ("max_iterations",)
+
+
+def _turn(play: Played, name: str, *, is_first: bool = False) -> None:
+    if len(play.plan.names) > 2 and not is_first:
+        play.hear(name, prompts.YOUR_TURN.replace("{name}", name))
+    text = play.say(name)
+    play.all_others_hear(name, play.labelled(name, text))
+
+
+def _last_words(mode: Mode, order: Sequence[str], name: str) -> Sequence[str]:
+    """Y13: the next one; Y14: everyone, the next one first."""
+    place = order.index(name) + 1
+    following = [*order[place:], *order[:place]]
+    if mode == "one_last_chat_after_first_completion":
+        return following[:1]
+    return following if mode == "one_last_group_chat_after_first_completion" else ()
+
+
+def _check(play: Played, name: str) -> bool:
+    """Y9, Y10: ask a stopper whether it is done."""
+    plan, history = play.plan, play.histories[name]
+    number = play.checks[name] = play.checks.get(name, 0) + 1
+    done = plan.completes[name] == number
+    left = f"goal {number} of {name}"
+    if plan.two_questions:
+        first: Entry = ("user", prompts.WHAT_IS_LEFT)
+        answer: Entry = ("assistant", left)
+        play.ask(name, [*history, first], left)
+        second: Entry = ("user", prompts.IS_COMPLETE)
+        play.ask(name, [*history, first, answer, second], "Yes." if done else "No.")
+    else:
+        first = ("user", prompts.JUDGE_YOURSELF)
+        still_left = prompts.STILL_LEFT.replace("{objectives}", left)
+        answer = ("assistant", prompts.NOTHING_LEFT if done else still_left)
+        reply = {"objectives_left": [] if done else [left], "complete": done}
+        play.ask(name, [*history, first], reply, to_schema=True)
+    if name in plan.keeps:
+        history += [first, answer]
+    return done
