@@ -1,0 +1,251 @@
+"""The guessing game of the Yacana document, with players who know only what they are shown.
+
+Both read their prompts and nothing else, so that the game can be won only when the secret is where
+it belongs and every answer reaches the other.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
+from duologue.graphs.log import Kind, line
+from duologue.nodes import prompts
+from duologue.nodes.scripted import Line, Prompt, ScriptedChatModel
+
+SECRET = "The secret number is 2."  # noqa: S105
+CHOOSE = "Choose a number between 1 and 3, the secret number. Output it once, now."
+KEEP = "You will receive guesses. If the guess is the secret number say 'You won'."
+GUESS = "You must find a secret number from 1 to 3. Propose one number."
+
+READY = "I have a number in mind."
+THANKS = "That was fun."
+
+
+def master(seen: list[str]) -> str:
+    """Compare the last guess with the secret, as far as both can be seen."""
+    if seen[-1] == CHOOSE:
+        return SECRET
+    if seen[-1].endswith(KEEP):
+        return READY
+    secret = re.search(r"secret number is (\d)", " ".join(seen))
+    guess = re.search(r"guess is (\d)", seen[-1])
+    if guess is None:
+        return "Well played."
+    assert secret is not None, "the master does not know its secret"
+    difference = int(secret[1]) - int(guess[1])
+    return "You won." if difference == 0 else "Higher." if difference > 0 else "Lower."
+
+
+def player(seen: list[str], last: int) -> str:
+    """Guess upwards, as the answers say."""
+    if seen[-1] == GUESS:
+        return "I shall guess."
+    if "won" in " ".join(seen):
+        return THANKS
+    assert "secret number is" not in " ".join(seen), "the secret was heard"
+    guesses = sum("My guess is" in text for text in seen)
+    return f"My guess is {min(guesses + 1, last)}."
+
+
+def players(*, last: int = 3) -> ScriptedChatModel:
+    """Both players, and their judgement of themselves, out of their prompts alone.
+
+    Args:
+        last: The highest number that the player dares to guess.
+    """
+
+    def answer(prompt: Prompt) -> Line:
+        system, *seen = (message["content"] for message in prompt)
+        if seen[-1] == prompts.JUDGE_YOURSELF:
+            won = any("You won" in text.replace("say 'You won'", "") for text in seen)
+            return {"objectives_left": [] if won else ["the right guess"], "complete": won}
+        return master(seen) if system.startswith("You are Game master") else player(seen, last)
+
+    return ScriptedChatModel(script=answer)
+
+
+def game(
+    secret: Mapping[str, Any],
+    mode: str,
+    cap: int = 5,
+    stops: str = "master",
+    **options: Any,  # noqa: ANN401
+) -> Conversation:
+    return group_solve(
+        [
+            {
+                "name": "Game master",
+                "task": KEEP,
+                "private_opening": secret,
+                "stops_chat": stops in ("master", "both"),
+            },
+            {"name": "Player", "task": GUESS, "stops_chat": stops in ("player", "both")},
+        ],
+        end_chat={"mode": mode, "max_iterations": cap},
+        **options,
+    )
+
+
+TOLD: Mapping[str, Any] = {"lines": [SECRET]}
+MADE_UP: Mapping[str, Any] = {"prompt": CHOOSE}
+SECRETS = [pytest.param(TOLD, id="Y16-told"), pytest.param(MADE_UP, id="Y16-made-up")]
+
+
+def view(result: Result, name: str) -> list[str]:
+    roles = {"human": "u", "ai": "a"}
+    return [f"{roles[message.type]}:{message.text}" for message in result.viewpoint(name)[1:]]
+
+
+def ended(result: Result) -> Outcome:
+    assert result.outcome is not None
+    return result.outcome
+
+
+# From the shift on, as the player has it: what it hears, and what it says.
+WON = [
+    f"u:{READY}",
+    "a:My guess is 1.",
+    "u:Higher.",
+    "a:My guess is 2.",
+    "u:You won.",
+]
+OTHER = {"u": "a", "a": "u"}
+
+
+def check_transcript(result: Result, rounds: list[str], secret: Mapping[str, Any]) -> None:
+    """Both views, exactly."""
+    assert view(result, "Player") == [f"u:{GUESS}", "a:I shall guess.", *rounds]
+    known = (
+        [f"u:{CHOOSE}", f"a:{SECRET}", f"u:{KEEP}"]
+        if secret is MADE_UP
+        else [f"u:{SECRET}\n\n{KEEP}"]
+    )
+    # The shift is its own opening answer.
+    turned = [f"{OTHER[said[0]]}{said[1:]}" for said in rounds[1:]]
+    assert view(result, "Game master") == [*known, f"a:{READY}", *turned]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    ("mode", "stops", "rounds", "completed"),
+    [
+        pytest.param(
+            "end_chat_after_first_completion", "master", WON, ["Game master"], id="Y12-master"
+        ),
+        pytest.param(
+            "end_chat_after_first_completion",
+            "player",
+            [*WON, f"a:{THANKS}"],
+            ["Player"],
+            id="Y12-player",
+        ),
+        pytest.param(
+            "one_last_chat_after_first_completion",
+            "master",
+            [*WON, f"a:{THANKS}"],
+            ["Game master"],
+            id="Y13",
+        ),
+        pytest.param(
+            "one_last_group_chat_after_first_completion",
+            "master",
+            [*WON, f"a:{THANKS}", "u:Well played."],
+            ["Game master"],
+            id="Y14",
+        ),
+        pytest.param(
+            "all_task_must_complete",
+            "both",
+            [*WON, f"a:{THANKS}"],
+            ["Game master", "Player"],
+            id="Y15",
+        ),
+    ],
+)
+async def test_it_ends_at_the_right_guess(
+    mode: str, stops: str, rounds: list[str], completed: list[str], secret: Mapping[str, Any]
+) -> None:
+    model = players()
+    result = await aconverse(game(secret, mode, stops=stops), model=model, store="memory:")
+    check_transcript(result, rounds, secret)
+    assert ended(result).reasons == ("completed",)
+    assert ended(result).completed == tuple(completed)
+    assert ended(result).sentence().startswith("Ended after 2 rounds and ")
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("end_chat_after_first_completion", id="Y12"),
+        pytest.param("one_last_chat_after_first_completion", id="Y13"),
+        pytest.param("one_last_group_chat_after_first_completion", id="Y14"),
+        pytest.param("all_task_must_complete", id="Y15"),
+    ],
+)
+async def test_the_cap_ends_it_without_a_right_guess(mode: str, secret: Mapping[str, Any]) -> None:
+    """Y2, Y3: a player who never dares to guess 2."""
+    model = players(last=1)
+    result = await aconverse(game(secret, mode, cap=2), model=model, store="memory:")
+    lost = [f"u:{READY}", *["a:My guess is 1.", "u:Higher."] * 2]
+    check_transcript(result, lost, secret)
+    assert ended(result).reasons == ("max_iterations",)
+    assert (ended(result).rounds, ended(result).completed) == (2, ())
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+async def test_without_a_judge_it_goes_on_after_the_right_guess(secret: Mapping[str, Any]) -> None:
+    """Y11: MAX_ITERATIONS_ONLY, and nobody is asked."""
+    model = players()
+    result = await aconverse(
+        game(secret, "max_iterations_only", cap=3), model=model, store="memory:"
+    )
+    check_transcript(result, [*WON, f"a:{THANKS}", "u:Well played."], secret)
+    assert ended(result).reasons == ("max_iterations",)
+    assert not any(call.response_format for call in model.calls)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+async def test_the_right_guess_on_the_caps_turn_is_a_win_and_says_both(
+    secret: Mapping[str, Any],
+) -> None:
+    """Y13: the last word that a win promises is said past the cap."""
+    result = await aconverse(
+        game(secret, "one_last_chat_after_first_completion", cap=2),
+        model=players(),
+        store="memory:",
+    )
+    check_transcript(result, [*WON, f"a:{THANKS}"], secret)
+    assert ended(result).reasons == ("completed", "max_iterations")
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+async def test_the_player_is_never_shown_the_secret(secret: Mapping[str, Any]) -> None:
+    """Y16: in no prompt, the question of the judge included."""
+    model = players()
+    conversation = game(secret, "all_task_must_complete", stops="both")
+    result = await aconverse(conversation, model=model, store="memory:")
+    prompts_of_player = [
+        call.prompt
+        for call in model.calls
+        if not call.prompt[0]["content"].startswith("You are Game master")
+    ]
+    assert len(prompts_of_player) == 7  # an opening answer, three turns, a question after each
+    assert "secret number is" not in str(prompts_of_player)
+    kept = [message for message in result.messages if SECRET in message.text]
+    assert [line(message).audience for message in kept] == [("Game master",)]
+    assert line(kept[0]).kind is (Kind.SPEECH if secret is MADE_UP else Kind.INSTRUCTION)
+
+
+async def test_a_shift_that_would_give_the_secret_away_can_be_replaced() -> None:
+    """Y7: the document's own bad luck, and its cure."""
+    careless = [SECRET, f"{SECRET} Guess!", "I shall guess.", "My guess is 1.", "Higher."]
+    for shift, begun in ((None, f"u:{SECRET} Guess!"), ("Begin.", "u:Begin.")):
+        conversation = game(MADE_UP, "max_iterations_only", cap=1, shift_content=shift)
+        model = ScriptedChatModel(script=careless)
+        result = await aconverse(conversation, model=model, store="memory:")
+        assert view(result, "Player")[2] == begun
+        assert (SECRET in str(view(result, "Player"))) is (shift is None)

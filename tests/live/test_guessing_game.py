@@ -1,0 +1,100 @@
+"""The guessing game on the embedded model: its structure, never its good sense."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+
+from duologue.graphs import Reason, Result, aconverse, group_solve
+from duologue.graphs.log import Kind, line
+from duologue.graphs.position import Stage
+
+pytestmark = pytest.mark.live
+
+MASTER, PLAYER = "Game master", "Player"
+CAP = 2
+
+SECRETS: list[Any] = [
+    pytest.param({"lines": ["The secret number is 2."]}, id="Y16-told"),
+    pytest.param({"prompt": "Choose a secret number from 1 to 3."}, id="Y16-made-up"),
+]
+
+
+def of_kind(result: Result, kind: Kind, stage: Stage | None = None) -> list[BaseMessage]:
+    return [
+        message
+        for message in result.messages
+        if line(message).kind is kind and stage in (None, line(message).stage)
+    ]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, Any]) -> None:
+    """Y2, Y3, Y9, Y13, Y16: who speaks when, who hears what, and why it ends."""
+    # Short answers: what they say does not matter here.
+    brief = {"max_tokens": 24, "seed": 1}
+    game = group_solve(
+        [
+            {
+                "name": MASTER,
+                "task": "You will receive guesses. Say whether each is the secret number.",
+                "private_opening": secret,
+                "stops_chat": True,
+                "generation": brief,
+            },
+            {
+                "name": PLAYER,
+                "task": "Find a secret number from 1 to 3. Propose one number.",
+                "generation": brief,
+            },
+        ],
+        end_chat={"mode": "one_last_chat_after_first_completion", "max_iterations": CAP},
+        model="embedded",
+    )
+    result = await aconverse(game, store="memory:")
+
+    made_up = "prompt" in secret
+    private = of_kind(result, Kind.SPEECH, Stage.PRIVATE)
+    assert [line(message).speaker for message in private] == [MASTER] * made_up
+    told = of_kind(result, Kind.INSTRUCTION)[0]
+    assert told.text == (secret["prompt"] if made_up else secret["lines"][0])
+    for message in (told, *private):
+        assert line(message).audience == (MASTER,)
+
+    opening = [line(message).speaker for message in of_kind(result, Kind.SPEECH, Stage.OPENING)]
+    assert opening == [MASTER, PLAYER]
+    said = of_kind(result, Kind.SPEECH, Stage.ROUNDS)
+    last = of_kind(result, Kind.SPEECH, Stage.LAST_WORDS)
+    speakers = [line(message).speaker for message in (*said, *last)]
+    assert speakers == [(PLAYER, MASTER)[number % 2] for number in range(len(speakers))]
+    assert 1 <= len(said) <= 2 * CAP
+
+    # The player sees its task, the shift, and what was said in the rounds; no word more.
+    heard = [message for message in result.messages if line(message).heard_by(PLAYER)]
+    own = [message for message in result.messages if line(message).speaker == PLAYER]
+    assert not {told.id, *(message.id for message in private)} & {
+        message.id for message in (*heard, *own)
+    }
+    kinds = {line(message).kind for message in heard}
+    assert kinds <= {Kind.INSTRUCTION, Kind.SHIFT, Kind.SPEECH}
+    seen = result.viewpoint(PLAYER)
+    assert sum(message.type == "ai" for message in seen) == 1 + speakers.count(PLAYER)
+
+    judged = [verdict for message in result.messages if (verdict := line(message).verdict)]
+    assert judged
+    assert {verdict.speaker for verdict in judged} == {MASTER}
+    assert result.outcome is not None
+    assert set(result.outcome.reasons) & {Reason.COMPLETED, Reason.MAX_ITERATIONS, *GUARDS}
+    if Reason.COMPLETED in result.outcome.reasons:
+        assert result.outcome.completed == (MASTER,)
+        assert [line(message).speaker for message in last] == [PLAYER]
+    else:
+        assert last == []
+    assert result.outcome.messages == len(private) + len(opening) + len(speakers)
+    assert result.outcome.rounds == len(said) // 2
+    assert result.outcome.sentence().startswith("Ended after ")
+
+
+# What a silly model may run into as well.
+GUARDS = (Reason.BLANK_REPLIES, Reason.SAME_REPLIES, Reason.FAREWELLS, Reason.ROLE_FLIPS)
