@@ -1,0 +1,562 @@
+"""Other ends, composed by ``|`` and ``&``, and the guards: through whole conversations."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import tool
+
+from duologue.graphs import (
+    Conversation,
+    DoneToken,
+    EndChat,
+    EndChatMode,
+    EndingTool,
+    Guards,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
+    ModelError,
+    Predicate,
+    Price,
+    Reason,
+    Result,
+    SpecError,
+    StopRequested,
+    converse,
+    load_conversation,
+)
+from duologue.graphs.ends import End
+from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+
+YES: dict[str, Any] = {"objectives_left": [], "complete": True}
+NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
+
+ONE = EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION
+GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
+FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
+
+
+def talk(when: End | None = None, **fields: Any) -> Conversation:  # noqa: ANN401
+    """A conversation of Ann and Bob."""
+    end_chat = {"max_iterations": 4, "when": when} | fields.pop("end_chat", {})
+    return load_conversation(
+        {
+            "task": "Plan.",
+            "speakers": [{"name": "Ann"} | fields.pop("ann", {}), {"name": "Bob"}],
+            "end_chat": end_chat,
+        }
+        | fields
+    )
+
+
+def play(conversation: Conversation, script: Sequence[Line], **options: Any) -> Result:  # noqa: ANN401
+    """Run it with these answers, all of which must be asked for."""
+    model = ScriptedChatModel(script=list(script))
+    result = converse(conversation, model=model, store=f"memory:{uuid4().hex}", **options)
+    assert len(model.calls) == len(script)
+    return result
+
+
+def lines(number: int) -> list[Line]:
+    """So many ordinary lines."""
+    return [f"This is what is said as line {place}." for place in range(number)]
+
+
+def reasons(result: Result) -> list[str]:
+    assert result.outcome is not None
+    return [reason.value for reason in result.outcome.reasons]
+
+
+# Single ends
+
+
+def test_a_message_cap_ends_it_at_that_message() -> None:
+    result = play(talk(MaxMessages(limit=3)), lines(3))
+    assert reasons(result) == ["max_messages"]
+    assert result.outcome is not None
+    assert (
+        result.outcome.sentence()
+        == "Ended after 1 round and 3 messages: the message cap was reached."
+    )
+
+
+def test_a_message_cap_counts_opening_answers_and_may_end_it_among_them() -> None:
+    speakers = [{"name": "Ann", "task": "A."}, {"name": "Bob", "task": "B."}]
+    for limit in (1, 2, 3):
+        spec = talk(MaxMessages(limit=limit), opening={"answers": True}, speakers=speakers)
+        assert len(play(spec, lines(limit)).speeches) == limit
+
+
+def test_a_cap_on_calls_is_never_passed() -> None:
+    """Calls of the judge and of the task specification count, and so do rejected drafts."""
+    spec = talk(
+        MaxCalls(limit=4),
+        task_specification={},
+        ann={"stops_chat": True},
+        end_chat={"mode": FIRST},
+    )
+    result = play(spec, ["Plan a garden.", "", "Beans, I think.", NO])
+    assert reasons(result) == ["max_calls"]
+    assert result.outcome is not None
+    assert result.outcome.total.calls == 4
+    assert [text for _, text in result.speeches] == ["Beans, I think."]
+
+
+@pytest.mark.parametrize(
+    ("limit", "script", "said"),
+    [
+        pytest.param(1, ["Plan a garden."], [], id="before anyone speaks"),
+        pytest.param(2, ["Plan a garden.", ""], [], id="after a draft"),
+        pytest.param(3, ["Plan a garden.", "", "Beans."], ["Beans."], id="before the judge"),
+    ],
+)
+def test_a_hard_stop_ends_it_wherever_it_is(
+    limit: int, script: list[Line], said: list[str]
+) -> None:
+    spec = talk(
+        MaxCalls(limit=limit),
+        task_specification={},
+        ann={"stops_chat": True},
+        end_chat={"mode": FIRST},
+    )
+    result = play(spec, script)
+    assert reasons(result) == ["max_calls"]
+    assert [text for _, text in result.speeches] == said
+
+
+def test_a_hard_stop_between_the_judges_two_questions() -> None:
+    spec = talk(
+        MaxCalls(limit=2),
+        ann={"stops_chat": True},
+        end_chat={"mode": FIRST},
+        judge={"form": "two_questions"},
+    )
+    result = play(spec, ["Beans.", "The price is left."])
+    assert reasons(result) == ["max_calls"]
+
+
+def test_a_hard_stop_cancels_promised_last_words() -> None:
+    spec = talk(MaxCalls(limit=3), ann={"stops_chat": True}, end_chat={"mode": GROUP})
+    result = play(spec, ["Beans.", YES, "Fine, beans it is."])
+    assert reasons(result) == ["max_calls", "completed"]
+    assert len(result.speeches) == 2
+
+
+@pytest.mark.parametrize("mode", [ONE, GROUP])
+def test_a_message_cap_leaves_promised_last_words(mode: EndChatMode) -> None:
+    spec = talk(MaxMessages(limit=1), ann={"stops_chat": True}, end_chat={"mode": mode})
+    words = ["Then beans.", "And peas."][: 1 if mode is ONE else 2]
+    result = play(spec, ["Beans, I think.", YES, *words])
+    assert reasons(result) == ["completed", "max_messages"]
+
+
+def test_tokens_count_prompts_and_answers() -> None:
+    first = play(talk(MaxMessages(limit=1)), lines(1)).outcome
+    assert first is not None
+    used = first.total.input_tokens + first.total.output_tokens
+    assert reasons(play(talk(MaxTokens(limit=used)), lines(1))) == ["max_tokens"]
+    assert len(play(talk(MaxTokens(limit=used + 1)), lines(2)).speeches) == 2
+
+
+def test_where_a_model_tells_no_tokens_they_are_estimated() -> None:
+    model = FakeListChatModel(responses=["Beans, I think.", "Well, I do not."])
+    result = converse(talk(MaxTokens(limit=60)), model=model, store="memory:estimates")
+    assert reasons(result) == ["max_tokens"]
+    assert result.outcome is not None
+    assert result.outcome.total.estimated_calls == result.outcome.total.calls > 0
+
+
+def test_money_is_counted_by_the_price_table() -> None:
+    prices = {"dear": Price(input=1_000_000, output=2_000_000), "cheap": Price(input=0, output=1)}
+    spec = talk(MaxCost(limit=30), prices=prices, model="cheap", ann={"model": "dear"})
+    models = {
+        "dear": ScriptedChatModel(script=lines(4)),
+        "cheap": ScriptedChatModel(script=["Well, if you say so, dear Ann."] * 2),
+    }
+    result = converse(spec, models=models, store="memory:money")
+    assert reasons(result) == ["max_cost"]
+    assert result.outcome is not None
+    used = result.outcome.usage["dear"]
+    assert used.cost == used.input_tokens + 2 * used.output_tokens
+    assert result.outcome.total.cost >= 30
+    assert f"the money is spent ({result.outcome.total.cost:.6g} of 30)" in result.outcome.because
+
+
+def test_what_comes_from_a_cache_has_its_own_price() -> None:
+    price = Price(input=10, output=0, cached_input=1)
+    assert price.of(1_000_000, 500_000, 9) == pytest.approx(5.5)
+    assert Price(input=10, output=0).of(1_000_000, 500_000, 9) == pytest.approx(10)
+
+
+def test_a_model_without_a_price_is_refused_before_it_is_called() -> None:
+    model = ScriptedChatModel(script=lines(1))
+    spec = talk(MaxCost(limit=1), prices={"other": Price(input=1, output=1)})
+    with pytest.raises(SpecError, match="prices: there is none for the model 'ScriptedChatModel'"):
+        converse(spec, model=model, store="memory:no-price")
+    assert model.calls == []
+
+
+def test_time_spent_running_ends_it() -> None:
+    result = play(talk(MaxSeconds(limit=0.000001)), lines(1)[:0])
+    assert reasons(result) == ["max_seconds"]
+    assert result.speeches == []
+
+
+def test_time_is_summed_over_all_runs_and_not_counted_in_between() -> None:
+    model = ScriptedChatModel(script=["This is said.", ModelError("gone")])
+    spec = talk(MaxSeconds(limit=600))
+    with pytest.raises(ModelError):
+        converse(spec, session="t", model=model, store="memory:time")
+    result = converse(
+        spec, session="t", model=ScriptedChatModel(script=lines(7)), store="memory:time"
+    )
+    assert result.outcome is not None
+    assert 0 < result.outcome.seconds < 600
+
+
+# Done tokens, predicates and tools
+
+
+def agreed(said: Sequence[BaseMessage]) -> bool:
+    return "agreed" in said[-1].text
+
+
+async def slowly_agreed(said: Sequence[BaseMessage]) -> bool:
+    return agreed(said)
+
+
+@pytest.mark.parametrize("function", [agreed, slowly_agreed])
+def test_a_registered_predicate_ends_it_before_anyone_answers(
+    function: Callable[[Sequence[BaseMessage]], bool],
+) -> None:
+    spec = talk(Predicate(name="agreed"), ann={"stops_chat": True}, end_chat={"mode": GROUP})
+    script: list[Line] = ["Beans, I think.", NO, "Peas.", "Peas, agreed."]
+    result = play(spec, script, predicates={"agreed": function})
+    assert reasons(result) == ["predicate"]
+    assert result.outcome is not None
+    assert result.outcome.because == ("the predicate 'agreed' says so",)
+
+
+def test_a_predicate_sees_what_all_heard_and_who_said_it() -> None:
+    seen: list[list[tuple[str | None, str]]] = []
+
+    def note(said: Sequence[BaseMessage]) -> bool:
+        seen.append([(message.name, message.text) for message in said])
+        return False
+
+    spec = load_conversation(
+        {
+            "speakers": [
+                {"name": "Ann", "task": "A.", "private_opening": {"prompt": "A secret?"}},
+                {"name": "Bob", "task": "B."},
+            ],
+            "opening": {"answers": True},
+            "end_chat": {"max_iterations": 1, "when": Predicate(name="note")},
+        }
+    )
+    play(spec, ["Secret.", "A1", "B1", "", "B2", "A2"], predicates={"note": note})
+    assert seen == [[("Bob", "B2")], [("Bob", "B2"), ("Ann", "A2")]]
+
+
+def test_a_predicate_that_fails_is_one_clear_error_and_loses_nothing() -> None:
+    def broken(said: Sequence[BaseMessage]) -> bool:
+        raise LookupError(said[-1].text)
+
+    spec = talk(Predicate(name="agreed"), end_chat={"max_iterations": 1})
+    with pytest.raises(SpecError, match="the predicate 'agreed' failed: LookupError: Beans"):
+        converse(
+            spec,
+            session="p",
+            model=ScriptedChatModel(script=["Beans."]),
+            predicates={"agreed": broken},
+            store="memory:broken",
+        )
+    result = converse(
+        spec,
+        session="p",
+        model=ScriptedChatModel(script=["Peas, agreed."]),
+        predicates={"agreed": agreed},
+        store="memory:broken",
+    )
+    assert reasons(result) == ["predicate", "max_iterations"]
+
+
+def test_an_unregistered_predicate_is_refused_with_the_near_names() -> None:
+    model = ScriptedChatModel(script=lines(1))
+    expected = r"end_chat\.when\.name: there is no predicate 'agred'; did you mean 'agreed'\?"
+    with pytest.raises(SpecError, match=expected):
+        converse(
+            talk(Predicate(name="agred")),
+            model=model,
+            predicates={"agreed": agreed},
+            store="memory:unknown",
+        )
+    assert model.calls == []
+
+
+@tool
+def submit(plan: str) -> str:
+    """Submit the plan."""
+    if not plan:
+        raise ValueError("there is no plan")
+    return "submitted"
+
+
+@tool
+def look(what: str) -> str:
+    """Look at something."""
+    return f"{what} is green"
+
+
+NUMBERS = count()
+
+
+def call(name: str, **arguments: str) -> Reply:
+    made = ScriptedToolCall(name=name, args=arguments, id=f"call-{next(NUMBERS)}")
+    return Reply(tool_calls=(made,))
+
+
+def test_a_tool_ends_it_once_it_has_answered() -> None:
+    spec = talk(EndingTool(tool="submit"), ann={"tools": ["submit", "look"]})
+    script: list[Line] = [
+        call("look", what="it"),
+        call("submit", plan=""),
+        call("submit", plan="Beans."),
+    ]
+    result = play(spec, script, tools=[submit, look])
+    assert reasons(result) == ["ending_tool"]
+    assert result.outcome is not None
+    assert (result.outcome.by, result.outcome.messages) == ("Ann", 0)
+    assert result.messages[-1].text == "submitted"
+
+
+def test_a_tool_ends_it_only_by_the_speaker_named() -> None:
+    spec = load_conversation(
+        {
+            "task": "Plan.",
+            "speakers": [
+                {"name": "Ann", "tools": ["submit"]},
+                {"name": "Bob", "tools": ["submit"]},
+            ],
+            "end_chat": {"when": EndingTool(tool="submit", by="Bob")},
+        }
+    )
+    script: list[Line] = [call("submit", plan="A"), "Your turn now.", call("submit", plan="B")]
+    result = play(spec, script, tools=[submit])
+    assert result.outcome is not None
+    assert result.outcome.by == "Bob"
+    assert [text for _, text in result.speeches] == ["Your turn now."]
+
+
+# Joined ends
+
+DONE_BY_ANN = DoneToken(token="DONE", by="Ann")  # noqa: S106
+DONE_BY_BOB = DoneToken(token="DONE", by="Bob")  # noqa: S106
+
+
+def test_both_may_have_to_say_that_it_is_done_each_in_its_own_time() -> None:
+    spec = talk(DONE_BY_ANN & DONE_BY_BOB)
+    result = play(spec, ["DONE", "Not yet, I think.", "I am done already.", "DONE"])
+    assert reasons(result) == ["done_token"]
+    assert result.outcome is not None
+    assert result.outcome.because == ("Ann and Bob said the done token",)
+
+
+def test_a_done_token_may_count_only_after_some_messages() -> None:
+    spec = talk(DoneToken(token="DONE") & MaxMessages(limit=3))  # noqa: S106
+    assert reasons(play(spec, ["DONE", "Really?", "Yes, it is."])) == [
+        "done_token",
+        "max_messages",
+    ]
+    assert reasons(play(spec, ["Hi there.", "Hello.", "What now?", "DONE"])) == [
+        "done_token",
+        "max_messages",
+    ]
+
+
+def test_any_of_several_ends_is_enough_and_all_that_hold_are_told() -> None:
+    spec = talk(MaxMessages(limit=2) | MaxCalls(limit=2) | DONE_BY_BOB)
+    assert reasons(play(spec, ["Hi.", "DONE"])) == ["max_calls", "done_token", "max_messages"]
+    assert reasons(play(spec, ["Hi.", "Ho."])) == ["max_calls", "max_messages"]
+
+
+def test_ends_joined_by_and_are_as_strong_as_the_weakest_of_them() -> None:
+    joined = MaxCalls(limit=2) & MaxMessages(limit=1)
+    spec = talk(joined, ann={"stops_chat": True}, end_chat={"mode": ONE})
+    result = play(spec, ["Beans.", YES, "Then beans."])
+    # The cap on messages yields to the verdict and to last words, and takes the other along.
+    assert reasons(result) == ["completed", "max_calls", "max_messages"]
+
+
+def test_a_predicate_in_an_and_must_hold_at_that_moment() -> None:
+    spec = talk(Predicate(name="agreed") & MaxMessages(limit=3))
+    script: list[Line] = ["Beans, agreed.", "Well, no.", "No beans.", "Peas, agreed."]
+    assert reasons(play(spec, script, predicates={"agreed": agreed})) == [
+        "predicate",
+        "max_messages",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("built", "written"),
+    [
+        (MaxCalls(limit=1) | MaxCalls(limit=2) | MaxCalls(limit=3), 3),
+        (MaxCalls(limit=1) & MaxCalls(limit=2) & MaxCalls(limit=3), 3),
+        ((MaxCalls(limit=1) & MaxCalls(limit=2)) | MaxCalls(limit=3), 2),
+        (MaxCalls(limit=1) & (MaxCalls(limit=2) | MaxCalls(limit=3)), 2),
+    ],
+)
+def test_joined_ends_are_flat_where_they_can_be(built: End, written: int) -> None:
+    dumped = EndChat(when=built).model_dump(mode="json")["when"]
+    assert len(dumped["of"]) == written
+    assert EndChat.model_validate({"when": dumped}).when == built
+
+
+def test_a_list_in_a_file_means_any_of_its_ends() -> None:
+    listed = [{"kind": "max_calls", "limit": 1}, {"kind": "stop_requested"}]
+    assert EndChat.model_validate({"when": listed}).when == MaxCalls(limit=1) | StopRequested()
+
+
+# Guards
+
+LOOK = call("look", what="beans")
+SAME = "I still think that beans are the best choice."
+
+PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
+    # A blank reply is asked for once more before it counts.
+    "blank_replies": (["", "", "", ""], "2 replies in a row were blank"),
+    "same_replies": (
+        [SAME, "Why?", SAME, SAME, "Why so?", SAME, SAME],
+        "Ann gave the same reply 3 times",
+    ),
+    "farewells": (
+        ["Thanks!", "Thank you!", "Goodbye!", "Bye!"],
+        "4 messages in a row were nothing but thanks or farewells",
+    ),
+    "role_flips": (
+        ["Bob: yes", "Bob: yes", "What?", "Bob: no", "Bob: no"],
+        "Ann kept speaking another's part",
+    ),
+    "same_tool_calls": (
+        [LOOK, LOOK, LOOK],
+        "Ann called a tool 3 times with equal arguments",
+    ),
+}
+
+
+@pytest.mark.parametrize("guard", PATHOLOGIES)
+def test_a_guard_ends_what_goes_wrong_and_says_so(guard: str) -> None:
+    script, because = PATHOLOGIES[guard]
+    result = play(talk(ann={"tools": ["look"]}), script, tools=[look])
+    assert reasons(result) == [guard]
+    assert result.outcome is not None
+    assert result.outcome.because == (because,)
+
+
+@pytest.mark.parametrize("guard", PATHOLOGIES)
+def test_a_guard_may_be_set_or_switched_off(guard: str) -> None:
+    script, _ = PATHOLOGIES[guard]
+    spec = talk(ann={"tools": ["look"]}, end_chat={"guards": {guard: 0}, "max_iterations": 3})
+    endless = [*script, *(f"Now this is new, number {place}." for place in range(9))]
+    model = ScriptedChatModel(script=endless)
+    result = converse(spec, model=model, tools=[look], store=f"memory:off-{guard}")
+    assert reasons(result) == ["max_iterations"]
+    later = talk(ann={"tools": ["look"]}, end_chat={"guards": {guard: 99}, "max_iterations": 3})
+    model = ScriptedChatModel(script=endless)
+    result = converse(later, model=model, tools=[look], store=f"memory:later-{guard}")
+    assert reasons(result) == ["max_iterations"]
+
+
+@pytest.mark.parametrize("form", ["structured", "two_questions"])
+def test_unreadable_verdicts_in_a_row_end_it(form: str) -> None:
+    spec = talk(ann={"stops_chat": True}, end_chat={"mode": FIRST}, judge={"form": form})
+    turn: list[Line] = ["I do not know"] if form == "structured" else ["Much.", "I do not know"]
+    script: list[Line] = ["One here.", *turn, "Two.", "Three here.", *turn, "Four.", "Five.", *turn]
+    result = play(spec, script)
+    assert reasons(result) == ["unreadable_verdicts"]
+    assert result.outcome is not None
+    assert result.outcome.because == ("3 verdicts in a row could not be read",)
+
+
+def test_a_verdict_that_can_be_read_begins_the_count_anew() -> None:
+    spec = talk(
+        ann={"stops_chat": True},
+        end_chat={"mode": FIRST, "guards": {"unreadable_verdicts": 2}},
+    )
+    what: Line = "I do not know"
+    script: list[Line] = ["One.", what, "Two.", "Three.", NO, "Four.", "Five.", what, "Six."]
+    result = play(spec, [*script, "Seven.", what])
+    assert reasons(result) == ["unreadable_verdicts"]
+
+
+def test_a_guard_yields_to_the_verdict_and_to_last_words() -> None:
+    spec = talk(ann={"stops_chat": True}, end_chat={"mode": ONE, "guards": {"blank_replies": 1}})
+    result = play(spec, ["", "", YES, "Fine by me."])
+    assert reasons(result) == ["completed"]
+    assert len(result.speeches) == 2
+
+
+def test_a_loop_of_tool_calls_in_last_words_runs_into_its_own_cap() -> None:
+    spec = talk(ann={"stops_chat": True, "tools": ["look"]}, end_chat={"mode": GROUP})
+    script: list[Line] = ["Beans.", YES, "Fine.", *[LOOK] * 5, "Well then."]
+    result = play(spec, script, tools=[look])
+    assert reasons(result) == ["completed"]
+
+
+def test_calls_are_equal_only_with_equal_arguments_and_within_a_turn() -> None:
+    spec = talk(ann={"tools": ["look"]}, end_chat={"max_iterations": 3})
+    other = call("look", what="peas")
+    script: list[Line] = [LOOK, LOOK, other, LOOK, "So.", "Yes?", LOOK, LOOK, "Or so.", "No."]
+    result = play(spec, [*script, LOOK, "At last.", "Good."], tools=[look])
+    assert reasons(result) == ["max_iterations"]
+
+
+def test_parallel_calls_that_are_equal_count_too() -> None:
+    three = Reply(tool_calls=LOOK.tool_calls * 3)
+    result = play(talk(ann={"tools": ["look"]}), [three], tools=[look])
+    assert reasons(result) == ["same_tool_calls"]
+
+
+def test_the_guards_are_on_unless_switched_off() -> None:
+    assert all(limit > 0 for limit in Guards().model_dump().values())
+    assert set(Guards.model_fields) <= {reason.value for reason in Reason}
+
+
+def test_an_end_is_told_by_nothing_but_what_held() -> None:
+    deal = DoneToken(token="DEAL", by="Ann")  # noqa: S106
+    quit_ = DoneToken(token="QUIT", by="Bob")  # noqa: S106
+    spec = talk((deal & MaxMessages(limit=8)) | quit_)
+    result = play(spec, ["DEAL", "Well, let me think.", "What do you say?", "QUIT"])
+    assert result.outcome is not None
+    assert result.outcome.because == ("Bob said the done token",)
+    cheap = MaxCost(limit=0.000001) & DoneToken(token="DEAL")  # noqa: S106
+    prices = {"m": {"input": 1, "output": 1}}
+    spec = talk(cheap | MaxCost(limit=0.00001), prices=prices, model="m")
+    model = ScriptedChatModel(script=lines(8))
+    result = converse(spec, models={"m": model}, store="memory:limits")
+    assert result.outcome is not None
+    assert result.outcome.because[0].endswith("of 1e-05)")
+
+
+def test_a_kind_that_needs_no_more_may_be_written_as_a_word() -> None:
+    spec = talk(turn_order="moderator", end_chat={"when": "stop_requested"})
+    assert spec.turn_order.kind == "moderator"
+    assert spec.end_chat.when == StopRequested()
+    assert EndChat.model_validate({"when": [{"kind": "max_calls", "limit": 3}]}).when == MaxCalls(
+        limit=3
+    )
+
+
+@pytest.mark.parametrize("wrong", [None, "X", 3, EndChatMode.ALL_TASK_MUST_COMPLETE])
+def test_only_ends_are_joined(wrong: Any) -> None:  # noqa: ANN401
+    with pytest.raises(TypeError, match="unsupported operand"):
+        DONE_BY_ANN | wrong
+    with pytest.raises(TypeError, match="unsupported operand"):
+        DONE_BY_ANN & wrong

@@ -1,0 +1,81 @@
+"""Whole transcripts through the engine: guards end what goes wrong, and leave all else alone."""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import BaseMessage
+
+from duologue.graphs import Conversation, Marks, MaxMessages, Result, converse
+from duologue.graphs.role_play import INSTRUCTION, SOLUTION
+from duologue.nodes.scripted import Prompt, ScriptedChatModel
+from transcripts import ORDINARY, PATHOLOGICAL
+
+Transcript = Sequence[tuple[str, str]]
+
+
+def form_of(name: str, transcript: Transcript) -> Marks | None:
+    """The marks that a speaker of a role-play uses."""
+    first = next(text for speaker, text in transcript if speaker == name)
+    forms = {"Instruction:": INSTRUCTION, "Solution:": SOLUTION}
+    return next((form for mark, form in forms.items() if first.startswith(mark)), None)
+
+
+def replayed(transcript: Transcript) -> Result:
+    """Have models say a transcript line by line, and mend nothing when asked again."""
+    names = tuple(dict.fromkeys(name for name, _ in transcript))
+    conversation = Conversation.model_validate(
+        {
+            "task": "Talk.",
+            "speakers": [{"name": name, "format": form_of(name, transcript)} for name in names],
+            "turn_order": {"kind": "function", "name": "as written"},
+            "end_chat": {"max_iterations": 99, "when": MaxMessages(limit=len(transcript))},
+        }
+    )
+    heard = [0]
+
+    def order(said: Sequence[BaseMessage], names: Sequence[str]) -> str:
+        heard[0] = len(said)
+        return transcript[len(said)][0]
+
+    def say(prompt: Prompt) -> str:
+        return transcript[heard[0]][1]
+
+    return converse(
+        conversation,
+        model=ScriptedChatModel(script=say),
+        orders={"as written": order},
+        store=f"memory:{uuid4().hex}",
+    )
+
+
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_no_guard_ends_an_ordinary_conversation(kind: str) -> None:
+    transcript = ORDINARY[kind]
+    result = replayed(transcript)
+    assert result.speeches == [(name, text) for name, text in transcript]
+    assert result.outcome is not None
+    assert [reason.value for reason in result.outcome.reasons] == ["max_messages"]
+
+
+def test_there_are_twenty_ordinary_conversations_and_more() -> None:
+    assert len(ORDINARY) >= 20
+    assert set(PATHOLOGICAL) == {"blank_replies", "same_replies", "farewells"}
+
+
+@pytest.mark.parametrize(
+    ("guard", "transcript"),
+    [
+        pytest.param(guard, transcript, id=f"{guard}-{number}")
+        for guard, transcripts in PATHOLOGICAL.items()
+        for number, transcript in enumerate(transcripts)
+    ],
+)
+def test_a_guard_ends_its_pathological_transcript_at_the_last_message(
+    guard: str, transcript: Transcript
+) -> None:
+    # One line more: the guard must end it, and not the cap.
+    result = replayed([*transcript, (transcript[0][0], "This would be said if nothing ended it.")])
+    assert result.outcome is not None
+    assert [reason.value for reason in result.outcome.reasons] == [guard]
+    assert len(result.speeches) == len(transcript)
