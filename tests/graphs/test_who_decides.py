@@ -1,0 +1,476 @@
+"""A judge and a moderator that take no part, and functions that say who speaks next."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import tool
+
+from duologue.graphs import (
+    Conversation,
+    EndChatMode,
+    Finding,
+    ModelError,
+    Result,
+    SpecError,
+    converse,
+    load_conversation,
+    stream,
+)
+from duologue.graphs.events import Notice, SpeakerChosen, VerdictGiven
+from duologue.graphs.log import Kind, line
+from duologue.nodes import prompts
+from duologue.nodes.moderator import read_name
+from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.separate_judge import read_lines
+
+FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
+GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
+ALL = EndChatMode.ALL_TASK_MUST_COMPLETE
+CRITERIA = ("They agree on a plant.", "A price is named.")
+
+
+def found(one: str, other: str) -> dict[str, str]:
+    return {"criterion_1": one, "criterion_2": other}
+
+
+def talk(*names: str, **fields: Any) -> Conversation:  # noqa: ANN401
+    names = names or ("Ann", "Bob")
+    speakers = [{"name": name} | fields.pop(name, {}) for name in names]
+    end_chat = {"max_iterations": 3} | fields.pop("end_chat", {})
+    return load_conversation({"task": "Plan.", "speakers": speakers, "end_chat": end_chat} | fields)
+
+
+def judged(**fields: Any) -> Conversation:  # noqa: ANN401
+    """Ann and Bob, judged after Ann's turns by a model of the judge's own."""
+    judge = {"kind": "separate", "criteria": CRITERIA, "model": "judge"} | fields.pop("judge", {})
+    fields = {"Ann": {"stops_chat": True}, "end_chat": {"mode": FIRST}} | fields
+    return talk(judge=judge, **fields)
+
+
+def play(
+    conversation: Conversation,
+    said: Sequence[Line],
+    decided: Sequence[Line] = (),
+    **options: Any,  # noqa: ANN401
+) -> tuple[Result, ScriptedChatModel]:
+    """Run it; every answer must be asked for. Gives the model that decides, too."""
+    speaks = ScriptedChatModel(script=list(said))
+    decides = ScriptedChatModel(script=list(decided))
+    models = {"judge": decides, "moderator": decides}
+    store = f"memory:{uuid4().hex}"
+    result = converse(conversation, model=speaks, models=models, store=store, **options)
+    assert len(speaks.calls) == len(said)
+    assert len(decides.calls) == len(decided)
+    return result, decides
+
+
+def verdicts(result: Result) -> list[dict[str, Any]]:
+    found = (line(message).verdict for message in result.messages)
+    return [verdict.model_dump() for verdict in found if verdict is not None]
+
+
+# A separate judge
+
+
+def test_the_chat_completes_when_all_criteria_are_met() -> None:
+    result, _ = play(
+        judged(),
+        ["Beans?", "Agreed, beans.", "For three coins."],
+        [found("inconclusive", "not_met"), found("met", "met")],
+    )
+    assert result.outcome is not None
+    assert result.outcome.sentence() == (
+        "Ended after 1 round and 3 messages: the judge found all criteria met."
+    )
+    assert result.outcome.by is None
+    assert [verdict["objectives_left"] for verdict in verdicts(result)] == [CRITERIA, ()]
+    assert verdicts(result)[0]["findings"] == {
+        CRITERIA[0]: Finding.INCONCLUSIVE,
+        CRITERIA[1]: Finding.NOT_MET,
+    }
+
+
+@pytest.mark.parametrize("finding", ["not_met", "inconclusive"])
+def test_one_criterion_that_is_not_met_is_enough_to_go_on(finding: str) -> None:
+    script = [found("met", finding)] * 3
+    result, _ = play(judged(), [f"Line number {n} of all." for n in range(6)], script)
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "max_iterations"
+
+
+def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
+    """Its own prompt and model; private openings and tasks too, since it takes no part."""
+    spec = load_conversation(
+        {
+            "speakers": [
+                {
+                    "name": "Ann",
+                    "task": "Keep it.",
+                    "private_opening": {"prompt": "Choose a number."},
+                },
+                {
+                    "name": "Bob",
+                    "task": "Guess it.",
+                    "stops_chat": True,
+                    "private_opening": {"lines": ["It is odd."]},
+                },
+            ],
+            "opening": {"answers": True},
+            "end_chat": {"mode": FIRST},
+            "judge": {
+                "kind": "separate",
+                "criteria": ["Bob guessed it."],
+                "prompt": "Be strict.",
+                "model": "judge",
+                "temperature": 0.7,
+            },
+        }
+    )
+    result, judge = play(
+        spec, ["Seven.", "Ready.", "Hm, me too.", "Is it seven?"], [{"criterion_1": "met"}]
+    )
+    (call,) = judge.calls
+    system, question = (message.text for message in call.messages)
+    assert system == (
+        "Be strict.\n\nThe task of Ann: Keep it.\n\nWhat only Ann was told: Choose a number."
+        "\n\nThe task of Bob: Guess it.\n\n"
+        "What only Bob was told: It is odd.\n\nThe criteria:\n1. Bob guessed it."
+    )
+    alone = "(heard by nobody)"
+    lines = (f"Ann {alone}: Seven.", f"Ann {alone}: Ready.", f"Bob {alone}: Hm, me too.")
+    said = "\n\n".join((*lines, "Bob: Is it seven?"))
+    assert said in question
+    assert question.endswith(prompts.JUDGE_CRITERIA)
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "completed"
+
+
+def test_the_transcript_comes_before_the_question_so_that_it_can_be_cached() -> None:
+    said = [f"This is line {n} of them all." for n in range(6)]
+    _, judge = play(judged(), said, [found("met", "not_met")] * 3)
+    for before, after in pairwise(judge.calls):
+        assert before.messages[0].text == after.messages[0].text
+        start = before.messages[1].text.removesuffix(prompts.JUDGE_CRITERIA).rstrip()
+        assert after.messages[1].text.startswith(start)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_verdict_is_heard_by_nobody_unless_it_is_kept(keep: bool) -> None:
+    spec = judged(Ann={"stops_chat": True, "keep_reflection": keep})
+    result, _ = play(
+        spec, ["Beans?", "Agreed.", "So."], [found("met", "not_met"), found("met", "met")]
+    )
+    seen = {name: [message.text for message in result.viewpoint(name)] for name in ("Ann", "Bob")}
+    heard = "finds: They agree on a plant. (met); A price is named. (not met)"
+    assert any(heard in text for text in seen["Ann"]) is keep
+    assert not any("judge" in text for text in seen["Bob"])
+
+
+def test_verdicts_are_in_the_stream() -> None:
+    models = {"judge": ScriptedChatModel(script=[found("met", "met")])}
+    events = list(
+        stream(
+            judged(), model=ScriptedChatModel(script=["Beans."]), models=models, store="memory:str"
+        )
+    )
+    (given_verdict,) = [event for event in events if isinstance(event, VerdictGiven)]
+    assert given_verdict.verdict.complete
+    assert set(given_verdict.verdict.findings.values()) == {Finding.MET}
+
+
+def test_without_stoppers_the_judge_is_asked_after_every_turn() -> None:
+    spec = judged(Ann={}, end_chat={"mode": ALL, "max_iterations": 1})
+    result, _ = play(spec, ["Beans?", "Beans."], [found("met", "not_met")] * 2)
+    assert [verdict["speaker"] for verdict in verdicts(result)] == ["Ann", "Bob"]
+
+
+def test_all_criteria_met_complete_every_stoppers_task() -> None:
+    spec = judged(Bob={"stops_chat": True}, end_chat={"mode": ALL})
+    result, _ = play(spec, ["Beans?"], [found("met", "met")])
+    assert result.outcome is not None
+    assert result.outcome.completed == ("Ann", "Bob")
+
+
+def test_last_words_follow_a_separate_judges_verdict() -> None:
+    spec = judged(end_chat={"mode": GROUP})
+    result, _ = play(spec, ["Beans?", "So long.", "Farewell to beans."], [found("met", "met")])
+    assert [name for name, _ in result.speeches] == ["Ann", "Bob", "Ann"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "They all are.",
+        {"criterion_1": "met"},
+        {"criterion_1": "met", "criterion_2": "nearly"},
+        {"criterion_1": "met", "criterion_2": "met", "criterion_3": "met"},
+    ],
+)
+def test_what_cannot_be_read_counts_as_not_complete_and_is_recorded(answer: Line) -> None:
+    spec = judged(end_chat={"mode": FIRST, "max_iterations": 1})
+    result, _ = play(spec, ["Beans?", "Beans."], [answer])
+    (verdict,) = verdicts(result)
+    assert not verdict["readable"]
+    assert not verdict["complete"]
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "max_iterations"
+
+
+def test_three_unreadable_verdicts_in_a_row_end_it() -> None:
+    said = [f"This is line {n} of them all." for n in range(5)]
+    result, _ = play(judged(), said, ["Hm.", "Hm.", "Hm."])
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "unreadable_verdicts"
+
+
+def test_a_judge_without_structured_output_answers_in_lines() -> None:
+    spec = judged(judge={"form": "lines"})
+    result, judge = play(
+        spec, ["Beans?", "Beans.", "Three."], ["1: met\n2: not met", "1. MET\n\n2. **met**"]
+    )
+    assert judge.calls[0].messages[-1].text.endswith("met, not met, inconclusive.")
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "completed"
+
+
+def test_a_judge_that_cannot_be_held_to_a_schema_is_one_clear_error() -> None:
+    fake = FakeListChatModel(responses=["yes"])
+    with pytest.raises(ModelError, match=r'judge\.form = "lines"'):
+        converse(
+            judged(),
+            model=ScriptedChatModel(script=["Beans?"]),
+            models={"judge": fake},
+            store="memory:fake-judge",
+        )
+
+
+M, N, I = Finding.MET, Finding.NOT_MET, Finding.INCONCLUSIVE  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("1: met\n2: not met", [M, N]),
+        ("2) inconclusive\n1) met", [M, I]),
+        ("- Criterion 1: Met.\n- Criterion 2: not_met", [M, N]),
+        ("**1**: `met`\n\n**2**: met", [M, M]),
+        ("1: met", None),
+        ("1: met\n1: met", None),
+        ("1: met\n2: met\n3: met", None),
+        ("1: met\n2: unmet", None),
+        ("1: met\n2: met I think", None),
+        ("1: not quite met\n2: met", None),
+        ("All are met.", None),
+        ("met\nmet", None),
+        ("", None),
+    ],
+)
+def test_a_line_for_each_criterion_is_read_whole_or_not_at_all(
+    text: str, read: list[Finding] | None
+) -> None:
+    expected = None if read is None else dict(zip(CRITERIA, read, strict=True))
+    assert read_lines(text, CRITERIA) == expected
+
+
+@given(st.text())
+def test_reading_lines_and_names_never_fails(text: str) -> None:
+    read_lines(text, CRITERIA)
+    read_name(text, ("Ann", "Bob"))
+
+
+# Who speaks next
+
+THREE = ("Ann", "Bob", "Cid")
+
+
+def moderated(**fields: Any) -> Conversation:  # noqa: ANN401
+    order = {"kind": "moderator", "model": "moderator"} | fields.pop("turn_order", {})
+    return talk(*THREE, turn_order=order, **{"end_chat": {"max_iterations": 2}} | fields)
+
+
+def next_is(name: str) -> dict[str, str]:
+    return {"next_speaker": name}
+
+
+def test_a_moderator_model_chooses_who_speaks_next() -> None:
+    """Y20: the moderator's line gives the turn; as many turns as speakers are a round."""
+    chosen = ["Cid", "Ann", "Cid", "Bob", "Ann"]
+    said = [f"This is line {n} of them all." for n in range(6)]
+    result, moderator = play(moderated(), said, [next_is(name) for name in chosen])
+    assert [name for name, _ in result.speeches] == ["Ann", *chosen]
+    system, question = (message.text for message in moderator.calls[1].messages)
+    assert system.endswith("Who takes part: Ann, Bob, Cid.\n\nThe task: Plan.")
+    assert "Ann: This is line 0 of them all.\n\nCid: This is line 1" in question
+    assert question.endswith("Who speaks next: Ann, Bob?")
+    told = [message.text for message in result.viewpoint("Cid")]
+    assert told[1].endswith("Cid, it is your turn.")
+
+
+def test_a_moderator_gives_the_word_to_somebody_else() -> None:
+    result, _ = play(
+        moderated(end_chat={"max_iterations": 1}),
+        ["Line one here.", "Line two here.", "Line three here."],
+        [next_is("Ann"), next_is("Cid")],
+    )
+    # Ann, who has just spoken, can't be chosen: the next in order speaks.
+    assert [name for name, _ in result.speeches] == ["Ann", "Bob", "Cid"]
+    problems = [line(message).problem for message in result.messages if line(message).problem]
+    assert problems == ["This names nobody who could speak next."]
+
+
+def test_between_two_no_moderator_needs_to_be_asked() -> None:
+    spec = talk(turn_order={"kind": "moderator", "model": "moderator"})
+    result, _ = play(spec, [f"This is line {n} of them all." for n in range(6)], [])
+    assert [name for name, _ in result.speeches] == ["Ann", "Bob"] * 3
+
+
+@pytest.mark.parametrize("answer", ["Dot", "I would say Bob", "", "Ann, Bob"])
+def test_a_choice_that_cannot_be_read_falls_back_on_the_order(answer: str) -> None:
+    spec = moderated(turn_order={"form": "word"}, end_chat={"max_iterations": 1})
+    result, _ = play(spec, ["Line one.", "Line two.", "Line three."], [answer, "Ann"])
+    assert [name for name, _ in result.speeches] == ["Ann", "Bob", "Ann"]
+
+
+@pytest.mark.parametrize("answer", ["Cid", " **cid** ", "CID.", '"Cid"', "# Cid:"])
+def test_a_name_alone_may_be_decorated(answer: str) -> None:
+    assert read_name(answer, THREE) == "Cid"
+
+
+def test_the_choice_is_in_the_stream() -> None:
+    models = {"moderator": ScriptedChatModel(script=[next_is("Cid"), next_is("Ann")])}
+    said = ScriptedChatModel(script=["Line one.", "Line two.", "Line three."])
+    spec = moderated(end_chat={"max_iterations": 1})
+    events = list(stream(spec, model=said, models=models, store="memory:choices"))
+    chosen = [event.speaker for event in events if isinstance(event, SpeakerChosen)]
+    assert chosen == ["Cid", "Ann"]
+
+
+def whoever_was_named(said: Sequence[BaseMessage], names: Sequence[str]) -> str:
+    return next(name for name in names if name in said[-1].text)
+
+
+async def slowly(said: Sequence[BaseMessage], names: Sequence[str]) -> str:
+    return whoever_was_named(said, names)
+
+
+@pytest.mark.parametrize("function", [whoever_was_named, slowly])
+def test_a_registered_function_says_who_speaks_next(
+    function: Callable[[Sequence[BaseMessage], Sequence[str]], str],
+) -> None:
+    spec = talk(
+        *THREE, turn_order={"kind": "function", "name": "named"}, end_chat={"max_iterations": 1}
+    )
+    result, _ = play(
+        spec,
+        ["Cid, what do you say?", "I am Cid, and say more.", "That is all."],
+        orders={"named": function},
+    )
+    # A function may give somebody the word twice; the line that gives the turn keeps roles apart.
+    assert [name for name, _ in result.speeches] == ["Ann", "Cid", "Cid"]
+    roles = [message.type for message in result.viewpoint("Cid")]
+    assert roles == ["system", "human", "ai", "human", "ai"]
+
+
+def test_last_words_keep_their_order_whoever_chooses() -> None:
+    spec = moderated(Ann={"stops_chat": True}, Cid={"stops_chat": True}, end_chat={"mode": GROUP})
+    yes = {"objectives_left": [], "complete": True}
+    no = {"objectives_left": ["more"], "complete": False}
+    result, _ = play(
+        spec,
+        ["Line one.", no, "Line two.", yes, "Last of Ann.", "Last of Bob.", "Last of Cid."],
+        [next_is("Cid")],
+    )
+    assert [name for name, _ in result.speeches] == ["Ann", "Cid", "Ann", "Bob", "Cid"]
+
+
+def test_a_function_that_names_nobody_is_one_clear_error_and_loses_nothing() -> None:
+    spec = talk(
+        *THREE, turn_order={"kind": "function", "name": "f"}, end_chat={"max_iterations": 1}
+    )
+    model = ScriptedChatModel(script=["Line one.", "Line two.", "Line three."])
+    options: dict[str, Any] = {"session": "f", "model": model, "store": "memory:nobody"}
+    with pytest.raises(SpecError, match="the order 'f' chose 'Dot'; there are 'Ann', 'Bob', 'Cid'"):
+        converse(spec, orders={"f": lambda said, names: "Dot"}, **options)
+    with pytest.raises(SpecError, match="the order 'f' failed: IndexError"):
+        converse(spec, orders={"f": lambda said, names: names[3]}, **options)
+    result = converse(spec, orders={"f": lambda said, names: names[2]}, **options)
+    assert [name for name, _ in result.speeches] == ["Ann", "Cid", "Cid"]
+    assert len(model.calls) == 3
+
+
+def test_an_unregistered_order_is_refused_before_any_call() -> None:
+    model = ScriptedChatModel(script=["Line one."])
+    spec = talk(turn_order={"kind": "function", "name": "by_age"})
+    with pytest.raises(
+        SpecError, match=r"turn_order\.name: there is no order 'by_age'; register it"
+    ):
+        converse(spec, model=model, store="memory:no-order")
+    assert model.calls == []
+
+
+def test_choices_and_their_questions_are_kept_for_the_record_only() -> None:
+    spec = moderated(end_chat={"max_iterations": 1})
+    result, _ = play(spec, ["One.", "Two.", "Three."], [next_is("Bob"), next_is("Cid")])
+    choices = [message for message in result.messages if line(message).kind is Kind.CHOICE]
+    assert [line(message).to for message in choices] == ["Bob", "Cid"]
+    for name in THREE:
+        assert not any("next_speaker" in message.text for message in result.viewpoint(name))
+
+
+def test_among_many_speakers_are_told_of_the_labels_and_none_is_written_twice() -> None:
+    """Y20: everyone hears everyone, each line marked with its speaker."""
+    spec = talk("Ann", "Bob", "Cid", "Dot", end_chat={"max_iterations": 1})
+    result, _ = play(spec, ["Line one here.", "Bob: Line two here.", "Line three.", "Line four."])
+    system, heard, *_ = (message.text for message in result.viewpoint("Cid"))
+    assert system.startswith("You are Cid, in a conversation with Ann, Bob and Dot.")
+    assert prompts.LABELLED in system
+    expected = "Ann: Line one here.\n\nBob: Line two here.\n\nCid, it is your turn."
+    assert heard == expected
+    assert prompts.LABELLED not in result.viewpoint("Cid")[1].text
+    two, _ = play(talk(end_chat={"max_iterations": 1}), ["Line one here.", "Line two here."])
+    assert prompts.LABELLED not in two.viewpoint("Ann")[0].text
+
+
+def test_criteria_that_stand_there_twice_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"judge\.criteria: 'Met\.' stands there twice"):
+        judged(judge={"criteria": ["Met.", "Met."]})
+
+
+def test_a_judge_that_nobody_will_ask_is_worth_a_notice() -> None:
+    spec = judged(end_chat={"mode": EndChatMode.MAX_ITERATIONS_ONLY, "max_iterations": 1})
+    model = ScriptedChatModel(script=["Line one.", "Line two."])
+    options: dict[str, Any] = {"models": {"judge": model}, "store": "memory:idle"}
+    notices = [event for event in stream(spec, model=model, **options) if isinstance(event, Notice)]
+    assert any("The judge will not be asked" in notice.text for notice in notices)
+
+
+@tool
+def look(what: str) -> str:
+    """Look."""
+    return what
+
+
+def test_judge_moderator_and_functions_hear_what_is_said_beside_a_call_of_tools() -> None:
+    said: list[list[str]] = []
+
+    def note(messages: Sequence[BaseMessage], names: Sequence[str]) -> str:
+        said.append([message.text for message in messages])
+        return "Bob"
+
+    call = ScriptedToolCall(name="look", args={"what": "it"}, id="c1")
+    spec = judged(
+        Ann={"tools": ["look"], "stops_chat": True},
+        turn_order={"kind": "function", "name": "note"},
+        end_chat={"mode": FIRST, "max_iterations": 1},
+    )
+    script: list[Line] = [Reply(text="The price is 40.", tool_calls=(call,)), "So it is.", "Fine."]
+    _, judge = play(spec, script, [found("met", "not_met")], orders={"note": note}, tools=[look])
+    assert "Ann: The price is 40.\n\nAnn: So it is." in judge.calls[0].messages[1].text
+    assert said == [["The price is 40.", "So it is."]]
