@@ -1,0 +1,264 @@
+"""Stopping a session from outside: another process asks, and it ends after its current turn (Y20).
+
+The runs are in processes of their own, against a server one of whose answers is held meanwhile.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+
+from duologue.graphs import (
+    Conversation,
+    Reason,
+    SessionError,
+    aconverse,
+    aresume,
+    astop_session,
+    get_session,
+    list_sessions,
+    resume,
+    stop_session,
+)
+from duologue.graphs.ends import EndChat, EndingTool, MaxMessages, StopRequested
+from duologue.graphs.log import Kind, line
+from duologue.nodes.script import Line, Reply, ScriptedToolCall
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.scripted_server import ScriptedServer
+
+from .cli_help import duologue, isolate, started
+from .fork_help import NO, YES, plain
+
+STOPPERS = [{"name": "Ann", "stops_chat": True}, {"name": "Ben", "stops_chat": True}]
+TRIO = [{"name": name} for name in ("Ann", "Ben", "Cat")]
+BOTH = StopRequested() & MaxMessages(limit=4)
+
+
+def mode(name: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"mode": name, "max_iterations": 5, **more}
+
+
+FIRST = "end_chat_after_first_completion"
+GROUP = "one_last_group_chat_after_first_completion"
+CASES: dict[str, tuple[Conversation, list[Line], int, list[str], str]] = {
+    "in a turn": (
+        plain(),
+        ["A1", "B1"],
+        1,
+        ["A1", "B1"],
+        "1 round and 2 messages: it was asked to stop",
+    ),
+    "before a rejected reply is mended": (
+        plain(),
+        ["A1", " ", "B1"],
+        1,
+        ["A1", "B1"],
+        "1 round and 2 messages: it was asked to stop",
+    ),
+    "in the judge's question": (
+        plain(speakers=STOPPERS, end_chat=mode(FIRST)),
+        ["A1", NO],
+        1,
+        ["A1"],
+        "0 rounds and 1 message: it was asked to stop",
+    ),
+    "in the first of the judge's two questions": (
+        plain(speakers=STOPPERS, end_chat=mode(FIRST), judge={"form": "two_questions"}),
+        ["A1", "Beans.", "No."],
+        1,
+        ["A1"],
+        "0 rounds and 1 message: it was asked to stop",
+    ),
+    "in the verdict that promises last words": (
+        plain(speakers=STOPPERS, end_chat=mode(GROUP)),
+        ["A1", YES],
+        1,
+        ["A1"],
+        "0 rounds and 1 message: it was asked to stop",
+    ),
+    "in last words": (
+        plain(speakers=STOPPERS, end_chat=mode(GROUP)),
+        ["A1", YES, "B, last"],
+        2,
+        ["A1", "B, last"],
+        "0 rounds and 2 messages: it was asked to stop",
+    ),
+    "in the choice of a speaker": (
+        plain(speakers=TRIO, turn_order={"kind": "moderator"}),
+        ["A1", {"next_speaker": "Cat"}],
+        1,
+        ["A1"],
+        "0 rounds and 1 message: it was asked to stop",
+    ),
+    "with a cap that must be reached too": (
+        plain(end_chat=mode("max_iterations_only", when=BOTH)),
+        ["A1", "B1", "A2", "B2"],
+        0,
+        ["A1", "B1", "A2", "B2"],
+        "2 rounds and 4 messages: it was asked to stop",
+    ),
+}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Where sessions are kept, which is what the settings say."""
+    isolate(monkeypatch, tmp_path)
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    if request.param == "postgresql":
+        store = str(request.getfixturevalue("postgres_url"))
+    monkeypatch.setenv("DUOLOGUE_STORE", store)
+    return store
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def begun(start_child: Start, place: str) -> Iterator[Start]:
+    """Run a conversation in a process of its own, with one answer held."""
+    servers: list[ScriptedServer] = []
+
+    def begin(conversation: Conversation, lines: list[Line], held: int) -> tuple[Any, Any]:
+        server = ScriptedServer(lines, hold=[held])
+        servers.append(server.__enter__())
+        child = start_child(
+            environment={"OPENAI_BASE_URL": server.url, "DUOLOGUE_MODEL": "scripted"},
+            conversation=conversation.model_dump(mode="json"),
+            session="g",
+            store=place,
+        )
+        server.wait_for(held + 1, timeout=60)
+        return server, child
+
+    yield begin
+    for server in servers:
+        server.close()
+
+
+def assert_stopped(store: str, said: list[str], why: str) -> None:
+    """What everybody is told of a session that was stopped, and that it is asked nothing more."""
+    result = get_session("g", store=store)
+    assert [text for _, text in result.speeches] == said
+    assert result.outcome is not None
+    assert result.outcome.reason is Reason.STOP_REQUESTED
+    assert result.outcome.sentence() == f"Ended after {why}."
+    rows = [(row.status, row.reason) for row in list_sessions(store=store)]
+    assert rows == [("finished", "stop_requested")]
+    idle = ScriptedChatModel(script=[])
+    assert resume("g", store=store, model=idle) == result
+    refused = duologue("stop", "g")
+    assert (refused.exit_code, refused.stdout) == (4, "")
+    assert refused.stderr == "Error: Session 'g' has ended already.\n"
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_that_is_asked_to_stop_ends_after_its_turn(
+    name: str, place: str, begun: Start
+) -> None:
+    conversation, lines, held, said, why = CASES[name]
+    server, child = begun(conversation, lines, held)
+    stop_session("g", store=place)
+    server.release()
+    assert "error" not in child.result()
+    assert len(server.calls) == len(lines)
+    assert_stopped(place, said, why)
+
+
+def test_a_command_that_is_asked_to_stop_says_why_and_has_done_its_work(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation, lines, held, said, why = CASES["in a turn"]
+    Path("talk.json").write_text(json.dumps(conversation.stored()))
+    with ScriptedServer(lines, hold=[held]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        process = started("run", "talk.json", "--session", "g")
+        server.wait_for(held + 1, timeout=60)
+        asks = started("stop", "g")
+        assert asks.communicate(timeout=60) == ("Asked g to stop after its current turn.\n", "")
+        assert asks.returncode == 0
+        server.release()
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert out.count(f"\nEnded after {why}.\n") == 1
+        again = duologue("resume", "g")
+        assert again.exit_code == 0
+        assert f"\nEnded after {why}.\n" in again.stdout
+        assert len(server.calls) == len(lines)
+    assert_stopped(place, said, why)
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_what_else_held_is_told_too(place: str, begun: Start) -> None:
+    server, child = begun(plain(speakers=STOPPERS, end_chat=mode(FIRST)), ["A1", YES], 1)
+    stop_session("g", store=place)
+    server.release()
+    assert child.result()["outcome"]["reasons"] == ["stop_requested", "completed"]
+
+
+def test_a_killed_session_is_not_running_and_forgets_what_it_was_asked(
+    place: str, begun: Start
+) -> None:
+    _, child = begun(plain(), ["A1", "lost"], 1)
+    stop_session("g", store=place)
+    assert [row.stop_requested for row in list_sessions(store=place)] == [True]
+    child.kill()
+    with pytest.raises(SessionError, match=r"'g' is not running: there is nothing to stop\."):
+        stop_session("g", store=place)
+    assert duologue("stop", "g").exit_code == 4
+    ended = resume("g", store=place, model=ScriptedChatModel(script=["B1", "A2", "B2"]))
+    assert ended.outcome is not None
+    assert ended.outcome.reason is Reason.MAX_ITERATIONS
+    assert not list_sessions(store=place)[0].stop_requested
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -> None:
+    """Also where it waits for the message cap, with another turn in between."""
+    store = f"memory:{tmp_path.name}"
+
+    @tool
+    async def bell() -> str:
+        """Ring."""
+        await astop_session("g", store=store)
+        return "Ding."
+
+    conversation = plain(
+        speakers=[{"name": "Ann", "tools": ["bell"]}, {"name": "Ben"}],
+        end_chat=EndChat(when=StopRequested() & MaxMessages(limit=2) if waits else None),
+    )
+    call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
+    lines: list[Line] = [call, "It rang.", *(["B1"] if waits else [])]
+    model = ScriptedChatModel(script=lines)
+    ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
+    assert len(model.calls) == len(lines)
+    assert ended.outcome is not None
+    assert ended.outcome.reason is Reason.STOP_REQUESTED
+    kinds = [line(message).kind for message in ended.messages]
+    assert kinds[:4] == [Kind.INSTRUCTION, Kind.TOOL_CALLS, Kind.TOOL_RESULT, Kind.SPEECH]
+    assert await aresume("g", store=store, model=model) == ended
+
+
+async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: Path) -> None:
+    store = f"memory:{tmp_path.name}"
+
+    @tool
+    async def bell() -> str:
+        """Ring."""
+        await astop_session("g", store=store)
+        return "Ding."
+
+    conversation = plain(
+        speakers=[{"name": "Ann", "tools": ["bell"]}, {"name": "Ben", "tools": ["bell"]}],
+        end_chat=EndChat(when=StopRequested() & EndingTool(tool="bell", by="Ben")),
+    )
+    call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
+    model = ScriptedChatModel(script=[call, "It rang.", call])
+    ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
+    assert line(ended.messages[-1]).kind is Kind.TOOL_RESULT
+    assert ended.outcome is not None
+    assert ended.outcome.reasons == (Reason.STOP_REQUESTED, Reason.ENDING_TOOL)
