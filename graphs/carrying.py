@@ -9,7 +9,7 @@ from typing import Final
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.end_chat import Decision, Node, decide, last_words
-from duologue.graphs.facts import observed
+from duologue.graphs.facts import observed, with_usage
 from duologue.graphs.holding import Reason, holding, reasons_of
 from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.log import Kind, Line, line, message_id, said
@@ -18,7 +18,6 @@ from duologue.graphs.outcome import outcome
 from duologue.graphs.position import Event, Position, Stage
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
-from duologue.graphs.usage import total
 from duologue.nodes import prompts
 from duologue.nodes.handover import lines_before
 from duologue.nodes.resources import used_so_far
@@ -76,11 +75,7 @@ def _position(found: State, old: Conversation) -> Position:
     position = restored_position(found["position"])
     if "facts" in found["position"]:
         return position
-    spent = total(used_so_far(found).values())
-    tokens = spent.input_tokens + spent.output_tokens
-    facts = observed(old, found["messages"]).model_copy(
-        update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost}
-    )
+    facts = with_usage(observed(old, found["messages"]), used_so_far(found).values())
     return position.model_copy(update={"facts": facts})
 
 

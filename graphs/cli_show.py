@@ -12,7 +12,7 @@ from duologue.graphs.cli_exit import Again
 from duologue.graphs.cli_text import one_line
 from duologue.graphs.data import listing
 from duologue.graphs.errors import SpecError
-from duologue.graphs.events import Ended, Event, events_of
+from duologue.graphs.events import Ended, events_of, replayed
 from duologue.graphs.result import Result
 from duologue.graphs.sessions import get_session, known_store, title_of
 from duologue.graphs.settings import Settings, load_settings
@@ -150,16 +150,11 @@ def _show_json(result: Result, speaker: str | None, *, why: bool) -> None:
             json_line(cause.model_dump_json())
         return
     if speaker is None:
-        for event in _events(result):
+        for event in replayed(result):
             JsonLines().show(event)
         return
     for message in convert_to_openai_messages(result.viewpoint(speaker)):
         json_line(json.dumps(message))
-
-
-def _events(result: Result) -> list[Event]:
-    events = [event for message in result.messages for event in events_of(message)]
-    return events + ([Ended.of(result.session, result.outcome)] if result.outcome else [])
 
 
 _ROLES = {"ai": "assistant", "human": "user"}

@@ -64,6 +64,11 @@ class Kinded(Data):
         return {"kind": getattr(self, "kind", None)} | written
 
 
+def by_kind(given: Any) -> Any:  # noqa: ANN401
+    """Read what comes in several kinds: a kind alone, as a word, needs no table."""
+    return {"kind": given} if isinstance(given, str) else given
+
+
 def listing(names: Iterable[str]) -> str:
     """Write names as a list for an error message, each in quotes."""
     return ", ".join(repr(name) for name in names)

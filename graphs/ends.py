@@ -16,7 +16,7 @@ from pydantic import (
     field_validator,
 )
 
-from duologue.graphs.data import MOST, Cap, Data, Kinded, Mark, Name
+from duologue.graphs.data import MOST, Cap, Data, Kinded, Mark, Name, by_kind
 
 
 class EndChatMode(StrEnum):
@@ -143,7 +143,7 @@ def _written(given: Any) -> Any:  # noqa: ANN401
     """A list, as files have it, means any of its ends; a kind alone needs no table."""
     if isinstance(given, list | tuple):
         return given[0] if len(given) == 1 else {"kind": "any", "of": given}
-    return {"kind": given} if isinstance(given, str) else given
+    return by_kind(given)
 
 
 class AnyOf(_End):

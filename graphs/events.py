@@ -11,6 +11,7 @@ from duologue.graphs.holding import Reason
 from duologue.graphs.judging import Verdict
 from duologue.graphs.log import Kind, line
 from duologue.graphs.outcome import Outcome
+from duologue.graphs.result import Result
 
 
 class SessionStarted(Data):
@@ -145,6 +146,21 @@ Event = (
     | Ended
 )
 """Anything that happens."""
+
+
+def replayed(result: Result) -> Iterator[Event]:
+    """Give the events that a session as it stands has had.
+
+    Args:
+        result: The session.
+
+    Yields:
+        Those of its messages; the last is the outcome, where it has ended.
+    """
+    for message in result.messages:
+        yield from events_of(message)
+    if result.outcome is not None:
+        yield Ended.of(result.session, result.outcome)
 
 
 def events_of(message: BaseMessage) -> Iterator[Event]:

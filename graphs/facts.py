@@ -12,6 +12,7 @@ from duologue.graphs.ends import DoneToken, EndingTool, leaves
 from duologue.graphs.log import Flaw, Kind, Line, line
 from duologue.graphs.position import Facts
 from duologue.graphs.spec import Conversation
+from duologue.graphs.usage import Usage, total
 from duologue.graphs.wording import is_blank, is_farewell, is_same, is_same_move, says
 
 Read = Sequence[tuple[BaseMessage, Line]]
@@ -57,6 +58,39 @@ def facts_of(conversation: Conversation, read: Read) -> Facts:
     )
 
 
+def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
+    """Add what model calls have used to the facts of a log.
+
+    Args:
+        facts: The facts.
+        usage: What each model has used.
+
+    Returns:
+        The facts, with calls, tokens and cost.
+    """
+    spent = total(usage)
+    tokens = spent.input_tokens + spent.output_tokens
+    return facts.model_copy(update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost})
+
+
+def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
+    """Give the done tokens that a message says, of those that its speaker may say.
+
+    Args:
+        conversation: The spec, with the tokens and who may say them.
+        speaker: Who speaks.
+        text: The message.
+
+    Returns:
+        The tokens.
+    """
+    return [
+        end.token
+        for _, end in leaves(conversation.end_chat.when)
+        if isinstance(end, DoneToken) and end.by in (None, speaker) and says(end.token, text)
+    ]
+
+
 def _trailing(found: Iterable[bool]) -> int:
     """Count up to the first that is not so."""
     count = 0
@@ -68,11 +102,9 @@ def _trailing(found: Iterable[bool]) -> int:
 
 
 def _tokens_said(conversation: Conversation, heard: Read) -> Iterator[tuple[str, str]]:
-    ends = [end for _, end in leaves(conversation.end_chat.when) if isinstance(end, DoneToken)]
     for message, about in heard:
-        for end in ends:
-            if end.by in (None, about.speaker) and says(end.token, message.text):
-                yield end.token, about.speaker or ""
+        for token in done_tokens(conversation, about.speaker, message.text):
+            yield token, about.speaker or ""
 
 
 def _tools_called(conversation: Conversation, read: Read) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
-from duologue.graphs.data import Data, Kinded, Name, Text
+from duologue.graphs.data import Data, Kinded, Name, Text, by_kind
 
 VERDICT_TEMPERATURE = 0.3
 """What a verdict uses unless told otherwise (Yacana's yes/no question)."""
@@ -134,15 +134,10 @@ def _kind(default: str) -> Discriminator:
     return Discriminator(tag)
 
 
-def _written(given: Any) -> Any:  # noqa: ANN401
-    """A kind alone needs no table."""
-    return {"kind": given} if isinstance(given, str) else given
-
-
 AnyJudge: TypeAlias = Annotated[
     Annotated[Judge, Tag("speaker")] | Annotated[SeparateJudge, Tag("separate")],
     _kind("speaker"),
-    BeforeValidator(_written),
+    BeforeValidator(by_kind),
 ]
 """Who judges."""
 
@@ -151,6 +146,6 @@ TurnOrder: TypeAlias = Annotated[
     | Annotated[ByFunction, Tag("function")]
     | Annotated[Moderator, Tag("moderator")],
     _kind("round_robin"),
-    BeforeValidator(_written),
+    BeforeValidator(by_kind),
 ]
 """Who speaks next."""

@@ -23,7 +23,7 @@ from duologue.graphs.data import listing
 from duologue.graphs.end_chat import max_steps
 from duologue.graphs.ends import EndChatMode
 from duologue.graphs.errors import SessionError
-from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, events_of
+from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, events_of, replayed
 from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.load import load_conversation
 from duologue.graphs.migrations import restored
@@ -124,7 +124,7 @@ async def run_session(
             yield started
             finished = await _stored(store, row, conversation)
             if finished is not None:
-                for event in _replayed(finished):
+                for event in replayed(finished):
                     yield event
                 yield finished
                 return
@@ -274,13 +274,6 @@ def _events(mode: str, found: Any) -> Iterator[Event]:  # noqa: ANN401
         for update in found.values():
             for message in (update or {}).get("messages", ()):
                 yield from events_of(message)
-
-
-def _replayed(result: Result) -> Iterator[Event]:
-    for message in result.messages:
-        yield from events_of(message)
-    if result.outcome is not None:
-        yield Ended.of(result.session, result.outcome)
 
 
 async def _finished(store: Store, session: str, conversation: Conversation, graph: Graph) -> Result:

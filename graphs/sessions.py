@@ -9,6 +9,7 @@ from pathlib import Path
 from duologue.graphs.background import run
 from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.errors import SessionError
+from duologue.graphs.history import config_of
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
 from duologue.graphs.settings import load_settings
@@ -70,7 +71,7 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
     Returns:
         The session as it stands.
     """
-    state = await graph.aget_state({"configurable": {"thread_id": session}})
+    state = await graph.aget_state(config_of(session))
     return Result.of(session, conversation, state.values)
 
 

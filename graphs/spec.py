@@ -134,12 +134,17 @@ class Conversation(Data):
         return self.names[start:] + self.names[:start]
 
     @property
+    def is_pair(self) -> bool:
+        """Whether only two take part."""
+        return len(self.speakers) == _A_PAIR
+
+    @property
     def labelled(self) -> bool:
         """Whether what a speaker hears is labelled with who said it.
 
         Between two it goes without saying, unless somebody's task and opening answer are heard too.
         """
-        return len(self.speakers) > _A_PAIR or self.opening.reconcile
+        return not self.is_pair or self.opening.reconcile
 
     @property
     def stoppers(self) -> tuple[str, ...]:

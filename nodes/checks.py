@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs.data import Data
-from duologue.graphs.ends import DoneToken, leaves
+from duologue.graphs.facts import done_tokens
 from duologue.graphs.log import Flaw, line
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
-from duologue.graphs.wording import is_equal, is_same_move, is_short, says
+from duologue.graphs.wording import is_equal, is_same_move, is_short
 from duologue.nodes.prompts import form_of
-
-_A_PAIR = 2
 
 _DECORATION = "*_#>`~ \t"
 """Markdown that may stand around a mark."""
@@ -71,11 +69,7 @@ def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
     Returns:
         True when it says one that this speaker may say.
     """
-    return any(
-        end.by in (None, speaker.name) and says(end.token, text)
-        for _, end in leaves(conversation.end_chat.when)
-        if isinstance(end, DoneToken)
-    )
+    return bool(done_tokens(conversation, speaker.name, text))
 
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
@@ -104,7 +98,7 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
     first = next(
         (name for name in conversation.names if prose and _begins(prose[0], f"{name}:")), None
     )
-    if len(conversation.names) == _A_PAIR:
+    if conversation.is_pair:
         return first if first != speaker.name else None
     others = [name for name in labels if name != speaker.name]
     return others[0] if first is not None and others and len(labels) > 1 else None

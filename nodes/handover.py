@@ -14,8 +14,6 @@ from duologue.graphs.position import Event, Position, Stage
 from duologue.graphs.spec import Conversation
 from duologue.nodes import prompts
 
-_A_PAIR = 2
-
 _BETWEEN_TURNS = (
     Event.STARTED,
     Event.SPOKEN,
@@ -76,8 +74,7 @@ def _before(
         return [(speaker.task or "", about)]
     if decision.stage is Stage.ROUNDS and position.turns == 0:
         return [_shift(conversation, name, log)]
-    among_many = len(conversation.speakers) > _A_PAIR
-    if among_many or not isinstance(conversation.turn_order, RoundRobin):
+    if not conversation.is_pair or not isinstance(conversation.turn_order, RoundRobin):
         return [(prompts.filled(prompts.YOUR_TURN, name=name), _to(name))]
     return []
 

@@ -4,7 +4,6 @@ A choice that can't be read, or is nobody's name, is recorded as such; the next 
 """
 
 from collections.abc import Sequence
-from inspect import isawaitable
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -20,6 +19,7 @@ from duologue.graphs.viewpoint import overheard
 from duologue.nodes import prompts
 from duologue.nodes.models import Model
 from duologue.nodes.resources import Moment, heard
+from duologue.tools.registry import call
 
 UNREADABLE = "This names nobody who could speak next."
 """What is recorded of a choice that can't be read."""
@@ -54,13 +54,8 @@ async def choose(moment: Moment) -> dict[str, Any]:
 
 async def _called(moment: Moment, function: str) -> str:
     names = moment.conversation.names
-    try:
-        answer = moment.resources.registry.orders[function](heard(moment.log), names)
-        name = await answer if isawaitable(answer) else answer
-    except Exception as error:
-        raise SpecError(
-            f"the order {function!r} failed: {type(error).__name__}: {error}"
-        ) from error
+    order = moment.resources.registry.orders[function]
+    name = await call("order", function, order, heard(moment.log), names)
     if name not in names:
         raise SpecError(f"the order {function!r} chose {name!r}; there are {listing(names)}")
     return name

@@ -3,25 +3,23 @@
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from inspect import isawaitable
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config, get_stream_writer
 
 from duologue.graphs.end_chat import Decision, Node, decide
-from duologue.graphs.errors import SpecError
-from duologue.graphs.facts import observed
+from duologue.graphs.facts import observed, with_usage
 from duologue.graphs.log import is_said, line
 from duologue.graphs.migrations import restored, restored_position
 from duologue.graphs.outcome import outcome
 from duologue.graphs.position import Event, Facts, Position
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
-from duologue.graphs.usage import Usage, total
+from duologue.graphs.usage import Usage
 from duologue.nodes.handover import lines_before
 from duologue.nodes.models import Model, Models
-from duologue.tools.registry import Registry
+from duologue.tools.registry import Registry, call
 
 StopRequested = Callable[[str], Awaitable[bool]]
 """Takes a session's id; whether somebody asked it to stop."""
@@ -130,13 +128,10 @@ class Moment:
         self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]
     ) -> Facts:
         before = position.facts
-        spent = total(usage.values())
         between_turns = (Event.SPOKEN, Event.CHECKED, Event.JUDGED, Event.CHOSEN)
-        return observed(self.conversation, log).model_copy(
+        facts = with_usage(observed(self.conversation, log), usage.values())
+        return facts.model_copy(
             update={
-                "calls": spent.calls,
-                "tokens": spent.input_tokens + spent.output_tokens,
-                "cost": spent.cost,
                 "seconds": before.seconds + time.monotonic() - self.began,
                 "stop_requested": await self._asked_to_stop()
                 if position.event in between_turns
@@ -165,13 +160,8 @@ class Moment:
         )
 
     async def _holds(self, name: str, said: Sequence[BaseMessage]) -> bool:
-        try:
-            answer = self.resources.registry.predicates[name](said)
-            return bool(await answer if isawaitable(answer) else answer)
-        except Exception as error:
-            raise SpecError(
-                f"the predicate {name!r} failed: {type(error).__name__}: {error}"
-            ) from error
+        function = self.resources.registry.predicates[name]
+        return bool(await call("predicate", name, function, said))
 
 
 def heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:

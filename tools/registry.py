@@ -1,7 +1,8 @@
 """What conversations name and no file can hold: tools and functions, by their names."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from inspect import isawaitable
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
@@ -13,12 +14,36 @@ from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.validation import did_you_mean
 
+T = TypeVar("T")
+
 PredicateFunction: TypeAlias = Callable[[Sequence[BaseMessage]], bool | Awaitable[bool]]
 """Takes what all heard in the rounds and as last words, oldest first, each with ``name`` and
 ``text``; True ends it."""
 
 OrderFunction: TypeAlias = Callable[[Sequence[BaseMessage], Sequence[str]], str | Awaitable[str]]
 """Takes what all heard, oldest first, and the speakers' names; gives who speaks next."""
+
+
+async def call(what: str, name: str, function: Callable[..., T | Awaitable[T]], *given: Any) -> T:  # noqa: ANN401
+    """Call a function of the user's own, sync or async.
+
+    Args:
+        what: What it is for, as an error says it.
+        name: The name it is registered by.
+        function: The function.
+        *given: Its arguments.
+
+    Returns:
+        What it gives.
+
+    Raises:
+        SpecError: It failed; says how.
+    """
+    try:
+        answer = function(*given)
+        return await answer if isawaitable(answer) else answer
+    except Exception as error:
+        raise SpecError(f"the {what} {name!r} failed: {type(error).__name__}: {error}") from error
 
 
 class Registry:
