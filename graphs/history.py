@@ -53,16 +53,18 @@ async def find_step(graph: Graph, session: str, message: str | None) -> Step:
         )
     steps = [found async for found in checkpointer_of(graph).alist(config_of(session))]
     steps.reverse()
+    # What was killed before its checkpoint has its newest messages behind the last of them.
+    places = [*(step.config for step in steps), config_of(session)]
     # The log only grows, so halving finds the first that holds it; reading one takes a while.
-    first, last, known = 0, len(steps) - 1, 0
+    first, last, known = 0, len(places) - 1, 0
     while first < last:
         middle = (first + last) // 2
-        held = _ids(await _read(graph, steps[middle].config))
+        held = _ids(await _read(graph, places[middle]))
         if wanted in held:
             last = middle
         else:
             first, known = middle + 1, len(held)
-    return Step(await _read(graph, steps[first].config), known, steps[:first])
+    return Step(await _read(graph, places[first]), known, steps[:first])
 
 
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:

@@ -1,13 +1,18 @@
 """What the tests of forks share: conversations, and running them on scripts to be used up."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
+import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import Conversation, Outcome, Result, converse, resume
 from duologue.graphs.log import Kind, line
+from duologue.graphs.store_saver import GuardedSaver
 from duologue.nodes.scripted import Line, ScriptedChatModel
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
@@ -93,6 +98,34 @@ def told(result: Result, name: str) -> list[str]:
         for message in result.messages
         if line(message).kind is Kind.INSTRUCTION and line(message).audience == (name,)
     ]
+
+
+class Killed(RuntimeError):
+    """Stands for a kill."""
+
+
+@contextmanager
+def killed_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """Have a run die between a step's writes and the checkpoint behind them.
+
+    Args:
+        monkeypatch: What puts it right again.
+        number: Which checkpoint is not written, counted from 1.
+    """
+    numbers = count(1)
+
+    def dying(put: Any) -> Any:  # noqa: ANN401
+        async def aput(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if next(numbers) == number:
+                raise Killed
+            return await put(*args, **kwargs)
+
+        return aput
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        for saver in (InMemorySaver, GuardedSaver):
+            patch.setattr(saver, "aput", dying(saver.aput))
+        yield
 
 
 def timeless(ended: Outcome | None) -> Outcome:

@@ -34,7 +34,19 @@ from duologue.graphs.store import open_store
 from duologue.nodes import prompts
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
-from .fork_help import NO, YES, calls_in, go_on, ids, is_call, plain, run, timeless, told
+from .fork_help import (
+    NO,
+    YES,
+    calls_in,
+    go_on,
+    ids,
+    is_call,
+    killed_before_checkpoint,
+    plain,
+    run,
+    timeless,
+    told,
+)
 
 STORES = ["memory", "sqlite"]
 LIVE = pytest.param("postgresql", marks=pytest.mark.live)
@@ -503,6 +515,23 @@ def test_a_session_with_failed_calls_can_be_forked(store: str) -> None:
         new = fork("one", at=at, store=store)
         rest = ["A1", "B1", "A2", "B2"][calls_in(get_session(new, store=store)) :]
         assert go_on(new, store, rest).messages == whole.messages
+
+
+@pytest.mark.parametrize("number", range(3, 7))
+def test_what_was_said_before_a_kill_is_in_a_fork(
+    any_store: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    lines: list[Line] = ["A1", "B1", "A2", "B2"]
+    with killed_before_checkpoint(monkeypatch, number):
+        run(plain(), lines, session="one", store=any_store)
+    left = get_session("one", store=any_store)
+    assert left.messages
+    for at in (*ids(left), None):
+        new = fork("one", at=at, store=any_store)
+        forked = get_session(new, store=any_store)
+        assert forked.messages == left.messages[: ids(left).index(at or ids(left)[-1]) + 1]
+        ended = go_on(new, any_store, lines[calls_in(forked) :])
+        assert [text for _, text in ended.speeches] == lines
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
