@@ -22,6 +22,7 @@ from duologue.graphs.ends import (
 from duologue.graphs.errors import DuologueError, ModelError, SessionError, SpecError, StoreError
 from duologue.graphs.events import Event
 from duologue.graphs.fork import afork, fork
+from duologue.graphs.formats import Block, Blocks, Code, Marks, Schema, Status
 from duologue.graphs.group_solve import GroupSolve, group_solve
 from duologue.graphs.holding import Reason
 from duologue.graphs.judging import (
@@ -48,7 +49,7 @@ from duologue.graphs.sessions import (
     list_sessions,
     stop_session,
 )
-from duologue.graphs.speaker import Brief, Generation, Marks, PrivateOpening, Speaker
+from duologue.graphs.speaker import Brief, Generation, PrivateOpening, Speaker
 from duologue.graphs.spec import Conversation, Opening, TaskSpecification
 from duologue.graphs.store import SessionRow
 from duologue.graphs.usage import Price, Usage
@@ -58,10 +59,13 @@ from duologue.graphs.why import Cause, CauseKind
 __all__ = [
     "AllOf",
     "AnyOf",
+    "Block",
+    "Blocks",
     "Brief",
     "ByFunction",
     "Cause",
     "CauseKind",
+    "Code",
     "Conversation",
     "DoneToken",
     "DuologueError",
@@ -92,11 +96,13 @@ __all__ = [
     "Result",
     "RolePlay",
     "RoundRobin",
+    "Schema",
     "SeparateJudge",
     "SessionError",
     "SessionRow",
     "Speaker",
     "SpecError",
+    "Status",
     "StopRequested",
     "StoreError",
     "TaskSpecification",

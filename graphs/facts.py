@@ -143,7 +143,7 @@ def _same_answered(texts: Sequence[str], place: int) -> bool:
 
 
 def _is_farewell(conversation: Conversation, message: BaseMessage, about: Line) -> bool:
-    marks = conversation.speaker(about.speaker or "").format
+    marks = conversation.speaker(about.speaker or "").marks
     return is_farewell(message.text, conversation.names, marks.texts if marks else ())
 
 

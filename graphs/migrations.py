@@ -27,7 +27,24 @@ def _ends_of_their_own(data: dict[str, Any]) -> dict[str, Any]:
 
 _MOVED = ("done_token", "max_role_flips")
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _ends_of_their_own}
+
+def _formats_of_many_kinds(data: dict[str, Any]) -> dict[str, Any]:
+    """From 2 to 3: marks are one format of many."""
+    speakers = data.get("speakers")
+    if not isinstance(speakers, list | tuple):
+        return data
+    return data | {"speakers": [_with_kind_of_format(speaker) for speaker in speakers]}
+
+
+def _with_kind_of_format(speaker: Any) -> Any:  # noqa: ANN401
+    found = speaker.get("format") if isinstance(speaker, dict) else None
+    return speaker | {"format": {"kind": "lines"} | found} if isinstance(found, dict) else speaker
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _ends_of_their_own,
+    2: _formats_of_many_kinds,
+}
 """For each older version the function that makes a spec of the next one out of it."""
 
 

@@ -11,7 +11,7 @@ from pydantic import PositiveInt
 from duologue.graphs.build import build_graph
 from duologue.graphs.data import Mark, Name, Temperature, Text
 from duologue.graphs.ends import DoneToken, EndChatMode
-from duologue.graphs.speaker import Marks
+from duologue.graphs.formats import Marks
 from duologue.graphs.spec import Conversation, Form, Opening
 from duologue.graphs.validation import validated
 from duologue.nodes import prompts

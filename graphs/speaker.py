@@ -2,9 +2,10 @@
 
 from typing import Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from duologue.graphs.data import Data, Mark, Name, Temperature, Text
+from duologue.graphs.data import Data, Name, Temperature, Text
+from duologue.graphs.formats import Format, Marks, Schema
 
 SPEAKER_TEMPERATURE = 0.2
 """What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
@@ -43,20 +44,6 @@ class Generation(Data):
         return {name: value for name, value in chosen.items() if value is not None}
 
 
-class Marks(Data):
-    """The marks that a reply must carry, such as CAMEL's ``Instruction:`` and ``Input:``."""
-
-    lines: tuple[Mark, ...] = Field(min_length=1)
-    """What begins a line each, in this order; the first one begins the reply."""
-    end: Mark | None = None
-    """What the reply ends with."""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All marks."""
-        return self.lines if self.end is None else (*self.lines, self.end)
-
-
 class Brief(Data):
     """What a speaker is told instead where a very small model speaks for it, as the embedded one.
 
@@ -90,7 +77,12 @@ class PrivateOpening(Data):
 
 
 class Speaker(Data):
-    """One participant of a conversation."""
+    """One participant of a conversation.
+
+    Raises:
+        pydantic.ValidationError: A field is missing, unknown or wrong, or there are tools that no
+            reply of its format could call.
+    """
 
     name: Name
     """How the speaker is called by the others; no two may share a name."""
@@ -109,8 +101,8 @@ class Speaker(Data):
     keep_reflection: bool = False
     """Whether that question and its answer stay in the speaker's own view; of a separate judge,
     what it found."""
-    format: Marks | None = None
-    """The marks its replies must carry. A reply without them is asked for once more."""
+    format: Format | None = None
+    """What its replies look like. One that does not fit is asked for once more."""
     tools: tuple[Name, ...] = ()
     """The tools it may call, by their registered names."""
     model: Text | None = None
@@ -118,3 +110,19 @@ class Speaker(Data):
     of a ``.gguf`` file. None: the conversation's default."""
     generation: Generation = Generation()
     """Generation parameters."""
+
+    @field_validator("tools")
+    @classmethod
+    def _tools_can_be_called(cls, tools: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        held = info.data.get("format")
+        if tools and isinstance(held, Schema) and held.form == "structured":
+            raise ValueError(
+                "none can be called by a speaker whose replies are held to a schema: set "
+                'format.form = "text"'
+            )
+        return tools
+
+    @property
+    def marks(self) -> Marks | None:
+        """The marks its replies must carry, where its format is one of marks."""
+        return self.format if isinstance(self.format, Marks) else None

@@ -32,7 +32,7 @@ from duologue.graphs.judging import (
 from duologue.graphs.speaker import Generation, Speaker
 from duologue.graphs.usage import Price
 
-SPEC_VERSION: Final = 2
+SPEC_VERSION: Final = 3
 """The version of the spec this release writes; `duologue.graphs.migrations` reads older ones."""
 
 _A_PAIR = 2
@@ -78,7 +78,7 @@ class Conversation(Data):
             never hold, or a model has no price.
     """
 
-    version: Literal[2] = SPEC_VERSION
+    version: Literal[3] = SPEC_VERSION
     """The version of this spec's shape."""
     title: Text | None = None
     """What lists of sessions show. None: the task."""

@@ -103,11 +103,14 @@ def _path(
     path: list[str] = []
     at: list[type[BaseModel]] = [model]
     inside = at
+    chosen = False
     for part in found:
         kinds = [one for one in inside if one.model_fields.get("kind", _NONE).default == part]
-        if kinds:
-            inside = kinds
+        # A field may be called like its kind.
+        if kinds and not chosen:
+            inside, chosen = kinds, True
             continue
+        chosen = False
         path.append(str(part))
         if isinstance(part, int):
             continue

@@ -45,7 +45,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         speaker.generation.parameters(SPEAKER_TEMPERATURE),
         purpose=Kind.SPEECH,
         speaker=speaker.name,
-        marks=speaker.format,
+        marks=speaker.marks,
         tools=resources.registry.of(speaker) if may_call else (),
     )
     usage = moment.used(model, answer)

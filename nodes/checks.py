@@ -1,20 +1,18 @@
 """What is looked for in a reply before it enters the conversation. Pure functions."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from langchain_core.messages import BaseMessage
+from pydantic import BaseModel
 
 from duologue.graphs.data import Data
 from duologue.graphs.facts import done_tokens
 from duologue.graphs.log import Flaw, line
+from duologue.graphs.marks import begins
+from duologue.graphs.parsing import parse
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.wording import is_equal, is_same_move, is_short
-from duologue.nodes.prompts import form_of
-
-_DECORATION = "*_#>`~ \t"
-"""Markdown that may stand around a mark."""
 
 
 class Problem(Data):
@@ -27,7 +25,11 @@ class Problem(Data):
 
 
 def find_problem(
-    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
+    conversation: Conversation,
+    speaker: Speaker,
+    text: str,
+    log: Sequence[BaseMessage],
+    schema: type[BaseModel] | None = None,
 ) -> Problem | None:
     """Look for a reason to ask a speaker for its reply once more.
 
@@ -36,10 +38,14 @@ def find_problem(
         speaker: Who replied.
         text: The reply.
         log: What was said before.
+        schema: The pydantic model that the speaker's format names, where it is a `Schema`.
 
     Returns:
-        The first problem found: a blank reply, another's part, missing marks, or the speaker's own
-        last message once more. None when there is none.
+        The first problem found: a blank reply, another's part, one that does not fit the speaker's
+        format, or the speaker's own last message once more. None when there is none.
+
+    Raises:
+        ValueError: The format is a schema, and its class is not given.
     """
     if says_done(conversation, speaker, text):
         return None
@@ -51,8 +57,10 @@ def find_problem(
             flaw=Flaw.ROLE_FLIP,
             text=f"You are {speaker.name}, but you spoke {flipped}'s part.",
         )
-    if speaker.format is not None and not has_marks(speaker.format.lines, speaker.format.end, text):
-        return Problem(flaw=Flaw.FORM, text=form_of(speaker.format))
+    if speaker.format is not None:
+        read = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
+        if read.problem is not None:
+            return Problem(flaw=Flaw.FORM, text=read.problem)
     if _repeats(speaker, text, log):
         return Problem(flaw=Flaw.REPEATED, text="You have just said the same.")
     return None
@@ -85,49 +93,23 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
         label begins the message. Among more than two that may be who is spoken to, so there the
         message must hold another label, too. None when there is none.
     """
-    own = speaker.format.lines if speaker.format is not None else ()
+    own = speaker.marks.lines if speaker.marks is not None else ()
     prose = list(_prose(text.strip()))
     for found in prose:
         for other in conversation.speakers:
-            marks = other.format.lines[:1] if other.format is not None else ()
+            marks = other.marks.lines[:1] if other.marks is not None else ()
             foreign = [mark for mark in marks if mark not in own and other.name != speaker.name]
-            if any(_begins(found, mark) for mark in foreign):
+            if any(begins(found, mark) for mark in foreign):
                 return other.name
-    labels = [name for found in prose for name in conversation.names if _begins(found, f"{name}:")]
+    labels = [name for found in prose for name in conversation.names if begins(found, f"{name}:")]
     # Further down a name and a colon may well stand in a list, a note or a quoted line.
     first = next(
-        (name for name in conversation.names if prose and _begins(prose[0], f"{name}:")), None
+        (name for name in conversation.names if prose and begins(prose[0], f"{name}:")), None
     )
     if conversation.is_pair:
         return first if first != speaker.name else None
     others = [name for name in labels if name != speaker.name]
     return others[0] if first is not None and others and len(labels) > 1 else None
-
-
-def has_marks(lines: Sequence[str], end: str | None, text: str) -> bool:
-    """Whether a message carries its marks.
-
-    Args:
-        lines: What begins a line each, in this order; the first begins the message.
-        end: What the message ends with.
-        text: The message.
-
-    Returns:
-        True when all are there. Case and Markdown around a mark do not matter.
-    """
-    found = [line for line in text.strip().splitlines() if line.strip()]
-    if not found or not _begins(found[0], lines[0]):
-        return False
-    rest = iter(found)
-    if not all(any(_begins(line, mark) for line in rest) for mark in lines):
-        return False
-    return end is None or text.rstrip(_DECORATION + "\r\n").casefold().endswith(end.casefold())
-
-
-def _begins(line: str, mark: str) -> bool:
-    plain = line.lstrip(_DECORATION).casefold()
-    # "**Solution**:" puts the decoration inside the mark.
-    return re.sub(r"[*_`~]+", "", plain).startswith(re.sub(r"[*_`~]+", "", mark.casefold()))
 
 
 def _prose(text: str) -> Iterator[str]:

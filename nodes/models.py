@@ -5,7 +5,6 @@ The model that needs no key lives in `duologue.nodes.embedded`.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -24,9 +23,10 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from duologue.graphs.data import listing
 from duologue.graphs.errors import ModelError, SpecError
+from duologue.graphs.fences import unfenced
+from duologue.graphs.formats import Marks
 from duologue.graphs.log import Kind
 from duologue.graphs.settings import Settings, load_settings
-from duologue.graphs.speaker import Marks
 from duologue.graphs.spec import Conversation
 from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
@@ -202,7 +202,7 @@ class Model:
                 # Some models answer by a call of a tool, which LangChain has read.
                 return raw, schema.model_validate(found["parsed"])
             # LangChain mends JSON that is cut off; half an answer must not count as a whole one.
-            return raw, schema.model_validate_json(_unfenced(raw.text))
+            return raw, schema.model_validate_json(unfenced(raw.text))
         except ValidationError:
             return raw, None
 
@@ -245,12 +245,6 @@ def _counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
             "response_metadata": {**answer.response_metadata, ESTIMATED: True},
         }
     )
-
-
-def _unfenced(text: str) -> str:
-    """Take the Markdown fence away that models like to put around JSON."""
-    fenced = re.fullmatch(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", text, re.DOTALL)
-    return fenced[1] if fenced else text
 
 
 @dataclass

@@ -7,9 +7,12 @@ is not here.
 from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel
 
-from duologue.graphs.speaker import Brief, Marks, Speaker
+from duologue.graphs.speaker import Brief, Speaker
 from duologue.graphs.spec import Conversation
+from duologue.nodes.forms import form_of as form_of
+from duologue.nodes.forms import is_told
 
 DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
 """CAMEL's word for a task that is done."""
@@ -155,13 +158,19 @@ def _split(part: str, name: str, value: str) -> list[str]:
     return [text for piece in pieces for text in (piece, value)][:-1]
 
 
-def system_prompt(conversation: Conversation, speaker: Speaker, task: str | None) -> str:
+def system_prompt(
+    conversation: Conversation,
+    speaker: Speaker,
+    task: str | None,
+    schema: type[BaseModel] | None = None,
+) -> str:
     """Give the system prompt of one speaker.
 
     Args:
         conversation: The spec.
         speaker: Who is to speak.
         task: The task of all, as specified; None where each has its own.
+        schema: The pydantic model that the speaker's format names, where it is a `Schema`.
 
     Returns:
         The role prompt with the task in it; the speaker's own task where it has not been asked for
@@ -182,8 +191,8 @@ def system_prompt(conversation: Conversation, speaker: Speaker, task: str | None
             parts.append(f"The task: {task}")
     if speaker.task is not None and not conversation.opening.answers:
         parts.append(f"Your own task: {speaker.task}")
-    if speaker.format is not None and speaker.format.lines[0] not in prompt:
-        parts.append(form_of(speaker.format))
+    if speaker.format is not None and not is_told(speaker.format, prompt):
+        parts.append(form_of(speaker.format, schema))
     return "\n\n".join(parts)
 
 
@@ -250,12 +259,3 @@ def task_request(task: str, names: Sequence[str], limit: int) -> str:
     """
     who = filled(HELPER, asker=names[0], helper=names[1]) if len(names) == _A_PAIR else ""
     return filled(SPECIFY_TASK, task=task, limit=limit, who=who)
-
-
-def form_of(marks: Marks) -> str:
-    """Describe the marks a reply must carry, for the request to mend one."""
-    parts = [f"begin with {marks.lines[0]!r}"]
-    parts += [f"have a line that begins with {mark!r}" for mark in marks.lines[1:]]
-    if marks.end is not None:
-        parts.append(f"end with {marks.end!r}")
-    return f"Your message must {', '.join(parts)}."

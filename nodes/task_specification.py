@@ -12,10 +12,10 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from duologue.graphs.data import MARK_LENGTH
 from duologue.graphs.errors import SessionError, SpecError
+from duologue.graphs.formats import Marks
 from duologue.graphs.log import NOBODY, Kind, Line, line, said
 from duologue.graphs.migrations import restored
 from duologue.graphs.position import Position
-from duologue.graphs.speaker import Marks
 from duologue.graphs.spec import TASK_TEMPERATURE, Conversation, Form, TaskSpecification
 from duologue.graphs.state import State
 from duologue.graphs.usage import Usage

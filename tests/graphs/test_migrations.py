@@ -23,6 +23,7 @@ from duologue.graphs.cli_show import show_session
 from duologue.graphs.ends import DoneToken
 from duologue.graphs.judging import Verdict
 from duologue.graphs.log import Kind, Line, result, said
+from duologue.graphs.spec import SPEC_VERSION
 from duologue.graphs.store import open_store
 from duologue.nodes import prompts
 from duologue.nodes.scripted import Line as Spoken
@@ -172,7 +173,11 @@ async def test_the_spec_means_what_it_meant(store: str) -> None:
     spec = Conversation.model_validate(
         SPEC
         | {
-            "version": 2,
+            "version": 3,
+            "speakers": [
+                {"name": "Ann", "tools": ["weather"], "stops_chat": True},
+                {"name": "Ben", "format": {"kind": "lines", "lines": ["Solution:"]}},
+            ],
             "end_chat": {
                 "mode": "end_chat_after_first_completion",
                 "max_iterations": 2,
@@ -238,7 +243,7 @@ async def test_a_session_of_the_release_before_is_forked_in_mid_turn_and_at_its_
     assert ended.outcome.sentence() == (
         "Ended after 1 round and 2 messages: the round cap was reached."
     )
-    assert ended.conversation.version == 2
+    assert ended.conversation.version == SPEC_VERSION
 
 
 async def test_what_the_release_before_used_counts_in_a_fork(store: str) -> None:

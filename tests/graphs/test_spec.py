@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError, create_model
 
 from duologue.graphs import (
+    Blocks,
+    Code,
     Conversation,
     DoneToken,
     EndChatMode,
     Generation,
     Marks,
     RolePlay,
+    Schema,
     Speaker,
     SpecError,
     TaskSpecification,
@@ -58,8 +61,29 @@ generations = st.builds(
 printable = st.text(
     st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1, max_size=20
 )
-formats = st.builds(
-    Marks, lines=st.lists(printable, min_size=1, max_size=2).map(tuple), end=st.none() | printable
+marks = st.builds(
+    Marks,
+    # None begins with another.
+    lines=st.tuples(printable.map("a{}".format))
+    | st.tuples(printable.map("a{}".format), printable.map("b{}".format)),
+    end=st.none() | printable.map("c{}".format),
+)
+verbatim = st.text(st.characters(codec="utf-8"), max_size=20)
+formats = st.one_of(
+    marks,
+    st.builds(
+        Blocks,
+        begin=verbatim.map("<{}".format).filter(lambda text: "=" not in text),
+        end=verbatim.map("{}=".format).filter(lambda text: "<" not in text),
+        tool_type=st.none() | names,
+        required=st.booleans(),
+    ),
+    st.builds(
+        Code,
+        languages=st.lists(st.sampled_from(["python", "C++", "sh"]), max_size=2).map(tuple),
+        required=st.booleans(),
+    ),
+    st.builds(Schema, name=names, form=st.just("text")),
 )
 
 
@@ -574,12 +598,12 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
         seen.append(data["version"])
         return data
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[3], 3))
-    monkeypatch.setattr(migrations, "SPEC_VERSION", 3)
+    later = create_model("Later", __base__=Conversation, version=(Literal[4], 4))
+    monkeypatch.setattr(migrations, "SPEC_VERSION", 4)
     monkeypatch.setattr(migrations, "Conversation", later)
-    monkeypatch.setattr(migrations, "MIGRATIONS", {2: step})
+    monkeypatch.setattr(migrations, "MIGRATIONS", {3: step})
     assert get_session("s", store="memory:versions").conversation.task == "Plan"
-    assert seen == [2]
+    assert seen == [3]
 
 
 def test_a_conversation_of_version_1_ends_as_it_did() -> None:
@@ -597,7 +621,23 @@ def test_a_conversation_of_version_1_ends_as_it_did() -> None:
     bare = load_conversation(minimal(version=1, end_chat={"done_token": None}))
     assert bare == load_conversation(minimal())
     with pytest.raises(SpecError, match=r"end_chat\.done_token: there is no such field"):
-        load_conversation(minimal(version=2, end_chat={"done_token": None}))
+        load_conversation(minimal(version=SPEC_VERSION, end_chat={"done_token": None}))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_marks_of_older_versions_are_one_format_of_many(version: int) -> None:
+    form = {"lines": ["Say:"], "end": "Over."}
+    found = load_conversation(minimal(version=version, speakers=speakers(format=form)))
+    assert found.speakers[0].format == Marks(lines=("Say:",), end="Over.")
+    assert found.stored()["speakers"][0]["format"] == {"kind": "lines"} | form
+    step = migrations.MIGRATIONS[2](minimal(speakers=speakers(format=form)))
+    assert step["speakers"][0]["format"]["kind"] == "lines"
+
+
+@pytest.mark.parametrize("broken", [None, 3, ["Ann", "Bob"], [{"name": "Ann", "format": 3}]])
+def test_what_is_no_spec_of_an_older_version_gets_its_own_error(broken: object) -> None:
+    with pytest.raises(SpecError, match="speakers"):
+        load_conversation({"version": 2, "task": "Plan", "speakers": broken})
 
 
 # The JSON schema
@@ -635,7 +675,18 @@ def test_every_field_of_the_json_schema_is_described(
 
 def test_the_json_schema_reaches_every_part_of_a_conversation() -> None:
     schema = Conversation.model_json_schema()
-    parts = {"Speaker", "Generation", "Marks", "Opening", "EndChat", "DoneToken", "Judge"}
+    parts = {
+        "Speaker",
+        "Generation",
+        "Marks",
+        "Blocks",
+        "Code",
+        "Schema",
+        "Opening",
+        "EndChat",
+        "DoneToken",
+        "Judge",
+    }
     assert parts < set(schema["$defs"])
     assert schema["properties"]["version"]["const"] == SPEC_VERSION
     assert schema["additionalProperties"] is False

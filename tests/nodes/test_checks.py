@@ -4,11 +4,13 @@ import pytest
 from langchain_core.messages import AnyMessage
 
 from duologue.graphs.ends import DoneToken, EndChat
+from duologue.graphs.formats import Marks
 from duologue.graphs.log import NOBODY, Kind, Line, said
+from duologue.graphs.marks import read_marks
 from duologue.graphs.role_play import INSTRUCTION, SOLUTION, role_play
-from duologue.graphs.speaker import Marks, Speaker
+from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
-from duologue.nodes.checks import find_problem, has_marks, plays, says_done
+from duologue.nodes.checks import find_problem, plays, says_done
 from duologue.nodes.self_judge import yes_or_no
 
 DONE = "<CAMEL_TASK_DONE>"
@@ -133,12 +135,16 @@ def test_a_verdict_is_read_as_a_word_never_as_a_substring(text: str, read: bool 
         pytest.param(SOLUTION, "Solution: 3", False, id="Z3-no-end"),
         pytest.param(SOLUTION, "Solution: 3\nNext request. Yes?", False, id="Z3-end-inside"),
         pytest.param(SOLUTION, "The Solution: 3\nNext request.", False, id="Z3-not-first"),
-        pytest.param(Marks(lines=("A:", "A:")), "A: 1", False, id="Z3-a-mark-counts-once"),
-        pytest.param(Marks(lines=("A:", "A:")), "A: 1\nA: 2", True, id="Z3-a-mark-twice"),
+        pytest.param(Marks(lines=("A:", "B:")), "A: B: 1", False, id="Z3-a-line-for-each"),
+        pytest.param(Marks(lines=("### A:",)), "### A: 1", True, id="Z3-a-heading-as-a-mark"),
+        pytest.param(Marks(lines=("A:",), end="**End**"), "A: 1\n**End**", True, id="Z3-bold-end"),
+        pytest.param(Marks(lines=("A:",), end="C#"), "A: 1 in C#", True, id="Z3-end-in-a-sign"),
+        pytest.param(Marks(lines=("A:",), end="C#"), "A: 1 in C", False, id="Z3-end-cut-short"),
+        pytest.param(Marks(lines=("A B",), end="B"), "A B", False, id="Z3-end-within-a-mark"),
     ],
 )
 def test_marks_are_found_where_they_belong(marks: Marks, text: str, carried: bool) -> None:
-    assert has_marks(marks.lines, marks.end, text) is carried
+    assert (read_marks(marks.lines, marks.end, text) is not None) is carried
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""Fenced code in Markdown: where it stands, and what it holds. Pure functions."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markdown_it import MarkdownIt
+
+# Only blocks matter. A line in angle brackets, such as `<answer>`, must not hide a fence below it.
+_MARKDOWN = MarkdownIt("commonmark").disable(["inline", "text_join", "html_block"])
+
+_LINES = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+"""The lines of a text as Markdown counts them, with their ends."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Fenced code in Markdown."""
+
+    first: int
+    """The line that opens it, counted from 0."""
+    behind: int
+    """The line behind it."""
+    markup: str
+    """What opens it, such as three backticks."""
+    language: str | None
+    """The first word behind that, in lower case."""
+    content: str
+    """What stands in it, without its last line break."""
+    is_closed: bool
+    """Whether it has a closing fence."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether JSON may stand in it."""
+        return self.language in (None, "json")
+
+    def is_closed_by(self, stop: Sequence[str]) -> bool:
+        """Whether its closing fence is one of the texts at which the model stopped."""
+        signs = [set(text.strip()) for text in stop]
+        return set(self.markup) in signs
+
+
+def fences(text: str) -> tuple[list[str], list[Fence]]:
+    """Find fenced code, in lists and quotations too.
+
+    Args:
+        text: Markdown.
+
+    Returns:
+        The lines of the text with their ends, and the code in order.
+    """
+    lines: list[str] = _LINES.findall(text)
+    whole = text if not text or text.endswith(("\r", "\n")) else f"{text}\n"
+    found = [
+        Fence(
+            first=token.map[0],
+            behind=token.map[1],
+            markup=token.markup,
+            language=next(iter(token.info.casefold().split()), None),
+            content=token.content.removesuffix("\n"),
+            # Each line of the content ends with a line break, and the opening fence is one more.
+            is_closed=token.map[1] - token.map[0] > token.content.count("\n") + 1,
+        )
+        for token in _MARKDOWN.parse(whole)
+        if token.type == "fence" and token.map is not None
+    ]
+    return lines, found
+
+
+def unfenced(text: str) -> str:
+    """Take the Markdown fence away that models like to put around JSON.
+
+    Args:
+        text: An answer.
+
+    Returns:
+        What stands in the fence, where the answer is nothing else and the fence says ``json`` or
+        nothing; else the answer.
+    """
+    text = text.strip()
+    lines, found = fences(text)
+    whole = [one for one in found if one.is_json and (one.first, one.behind) == (0, len(lines))]
+    return whole[0].content if whole else text
