@@ -73,7 +73,9 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
         case _:
             message = first["msg"].removeprefix("Value error, ")
             given = first["input"]
-            shown = f", not {given!r}" if isinstance(given, str | int | float) else ""
+            # Errors of our own may quote it already.
+            told = isinstance(given, str) and repr(given) in message
+            shown = f", not {given!r}" if isinstance(given, str | int | float) and not told else ""
             text = message[:1].lower() + message[1:].replace("valid tuple", "list")
             return f"{field}: {text}{shown}" if field else text
 

@@ -2,9 +2,10 @@
 
 import pytest
 from langchain_core.messages import AnyMessage
+from pydantic import BaseModel
 
 from duologue.graphs.ends import DoneToken, EndChat
-from duologue.graphs.formats import Marks
+from duologue.graphs.formats import Blocks, Code, Format, Marks, Schema
 from duologue.graphs.log import NOBODY, Kind, Line, said
 from duologue.graphs.marks import read_marks
 from duologue.graphs.role_play import INSTRUCTION, SOLUTION, role_play
@@ -262,3 +263,41 @@ def test_the_same_answer_to_another_move_of_a_game_is_no_repetition() -> None:
     problem = find_problem(conversation, conversation.speakers[0], hint, log)
     assert problem is not None
     assert problem.flaw == "repeated"
+
+
+class Plan(BaseModel):
+    goal: str
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "told"),
+    [
+        pytest.param(Blocks(begin="<do>", end="</do>"), "<do>1</do>", None, id="L5-block"),
+        pytest.param(Blocks(begin="<do>", end="</do>"), "<do>1", "no end", id="L5-open-block"),
+        pytest.param(Blocks(begin="<do>", end="<stop>"), "<do>1", None, id="L5-stopped-block"),
+        pytest.param(Code(required=True), "Hello.", "must hold code", id="L5-no-code"),
+        pytest.param(Code(), "Hello.", None, id="L5-code-may-be-missing"),
+        pytest.param(Schema(name="Plan"), '{"goal": "x"}', None, id="L5-schema"),
+        pytest.param(Schema(name="Plan"), "{}", "goal: is missing", id="L5-field"),
+    ],
+)
+def test_a_reply_is_held_to_the_format_of_its_speaker(
+    form: Format, text: str, told: str | None
+) -> None:
+    """L5: the reason goes with the request to say it again."""
+    ann = {"name": "Ann", "format": form, "generation": {"stop": ["<stop>"]}}
+    conversation = Conversation.model_validate({"task": "Talk.", "speakers": [ann, {"name": "B"}]})
+    problem = find_problem(conversation, conversation.speakers[0], text, [], Plan)
+    if told is None:
+        assert problem is None
+    else:
+        assert problem is not None
+        assert problem.flaw == "form"
+        assert told in problem.text
+
+
+def test_another_format_than_marks_is_nobody_elses_part() -> None:
+    ann = Speaker(name="Ann", format=Blocks(begin="Say:", end="Over."))
+    conversation = Conversation(task="Talk.", speakers=(ann, Speaker(name="Bob")))
+    assert plays(conversation, conversation.speakers[1], "Say: hello") is None
+    assert plays(conversation, ann, "Say: hello Over.") is None

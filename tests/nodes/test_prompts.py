@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
-from duologue.graphs import Conversation, load_conversation
+from duologue.graphs import Blocks, Code, Conversation, Marks, Schema, load_conversation
+from duologue.graphs.formats import Format
 from duologue.nodes.prompts import filled, form_of, system_prompt, task_request
 
 
@@ -64,9 +66,52 @@ def test_the_request_for_a_task_names_task_limit_and_a_pair(names: tuple[str, ..
     assert ("Ann" in text and "Bob" in text) == (len(names) == 2)
 
 
-def test_the_form_of_a_reply_names_every_mark() -> None:
-    people = [{"name": "Ann", "format": {"lines": ["A:", "B:"], "end": "End."}}, {"name": "Bob"}]
-    marks = load_conversation({"task": "Plan.", "speakers": people}).speakers[0].format
-    assert marks is not None
-    for mark in ("'A:'", "'B:'", "'End.'"):
-        assert mark in form_of(marks)
+class Plan(BaseModel):
+    goal: str
+
+
+LAGENT = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
+
+FORMS: list[tuple[Format, list[str]]] = [
+    (Marks(lines=("A:", "B:"), end="End."), ["'A:'", "'B:'", "'End.'"]),
+    (LAGENT, ["'code interpreter'", "'```python'", "'```'", "on a line of its own"]),
+    (Blocks(begin="<do>", end="</do>", required=True), ["must hold a block", "'<do>'", "'</do>'"]),
+    (Code(), ["```"]),
+    (Code(languages=("sh", "python"), required=True), ["must hold", "```", "'sh' or 'python'"]),
+    (Schema(name="Plan", form="text"), ["JSON", '"goal"', '"string"']),
+]
+
+
+@pytest.mark.parametrize(("form", "told"), FORMS)
+def test_the_form_of_a_reply_is_told_in_a_sentence_with_every_mark(
+    form: Format, told: list[str]
+) -> None:
+    """L5: in the system prompt, and in the request to mend a reply."""
+    sentence = form_of(form, Plan)
+    assert [part for part in told if part not in sentence] == []
+    assert "\n" not in sentence
+    assert "\\n" not in sentence
+    conversation = talk(format=form)
+    text = system_prompt(conversation, conversation.speakers[0], "Plan.", Plan)
+    assert text.endswith(f"\n\n{sentence}")
+    assert sentence not in system_prompt(conversation, conversation.speakers[1], "Plan.", Plan)
+
+
+def test_a_schema_whose_class_is_not_at_hand_is_told_by_its_name() -> None:
+    assert "'Plan'" in form_of(Schema(name="Plan", form="text"))
+
+
+@pytest.mark.parametrize(
+    ("form", "role_prompt"),
+    [
+        (Marks(lines=("A:", "B:")), "Say A: this."),
+        (LAGENT, "Write ```python to begin code."),
+        (Code(), "Put code into ``` fences."),
+        (Schema(name="Plan"), "Make a plan."),
+    ],
+)
+def test_a_form_that_the_prompt_tells_or_the_model_is_held_to_is_not_told_again(
+    form: Format, role_prompt: str
+) -> None:
+    conversation = talk(format=form, role_prompt=role_prompt)
+    assert system_prompt(conversation, conversation.speakers[0], None, Plan) == role_prompt

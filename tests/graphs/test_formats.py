@@ -1,0 +1,133 @@
+"""Output formats as data (L5): read from any file, and refused when they can't be told apart."""
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from duologue.graphs import (
+    Blocks,
+    Code,
+    Conversation,
+    Marks,
+    Schema,
+    Speaker,
+    SpecError,
+    load_conversation,
+)
+from duologue.graphs.formats import Format
+
+LAGENT = {"begin": "```python\n", "end": "\n```\n", "tool_type": "code interpreter"}
+FORMATS: TypeAdapter[Format] = TypeAdapter(Format)
+
+
+def talk(**ann: object) -> Conversation:
+    people = [{"name": "Ann"} | ann, {"name": "Bob"}]
+    return load_conversation({"task": "Plan.", "speakers": people})
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        pytest.param({"lines": ["A:"]}, Marks(lines=("A:",)), id="L5-marks-without-a-kind"),
+        pytest.param({"kind": "lines", "lines": ["A:"]}, Marks(lines=("A:",)), id="L5-marks"),
+        pytest.param(LAGENT, Blocks.model_validate(LAGENT), id="L5-blocks-by-their-begin"),
+        pytest.param(
+            {"kind": "blocks"} | LAGENT, Blocks.model_validate(LAGENT), id="L5-blocks-by-kind"
+        ),
+        pytest.param("code", Code(), id="L5-a-word"),
+        pytest.param({"languages": ["sh"]}, Code(languages=("sh",)), id="L5-code-by-languages"),
+        pytest.param({"name": "Plan"}, Schema(name="Plan"), id="L5-schema-by-its-name"),
+        pytest.param(Code(required=True), Code(required=True), id="L5-as-an-object"),
+    ],
+)
+def test_a_format_is_known_by_its_kind_or_a_field_of_its_own(given: Any, read: Format) -> None:  # noqa: ANN401
+    assert talk(format=given).speakers[0].format == read
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        Marks(lines=("A:", "B:"), end="C."),
+        Blocks(begin="```python\n", end="\n```\n", required=True),
+        Blocks(begin=" <a\t>", end="\r\n</a> "),
+        Code(languages=("python",)),
+        Schema(name="Plan", form="text"),
+    ],
+)
+def test_a_format_is_written_with_its_kind_and_read_back_to_the_letter(form: Format) -> None:
+    """L5: marks of blocks keep their line breaks and spaces in JSON and in Python."""
+    written = FORMATS.dump_python(form, exclude_defaults=True)
+    assert written["kind"] == form.kind
+    assert FORMATS.validate_python(written) == form
+    assert FORMATS.validate_json(FORMATS.dump_json(form)) == form
+
+
+REFUSED: list[tuple[object, str]] = [
+    ({"lines": ["A:", "A:"]}, "format.lines: 'A:' and 'A:' overlap"),
+    ({"lines": ["A:", "a: b"]}, "format.lines: 'A:' and 'a: b' overlap"),
+    ({"lines": ["A: b", "A:"]}, "format.lines: 'A: b' and 'A:' overlap"),
+    ({"lines": ["A:", "**A:**"]}, "format.lines: 'A:' and '**A:**' overlap"),
+    ({"lines": ["# A", "A"]}, "format.lines: '# A' and 'A' overlap"),
+    ({"lines": ["A:", "B:"], "end": "B: c"}, "format.end: 'B:' and 'B: c' overlap"),
+    ({"lines": ["A:", "**"]}, "format.lines: '**' is nothing but Markdown"),
+    ({"lines": ["A:"], "end": "```"}, "format.end: '```' is nothing but Markdown"),
+    ({"lines": [" "]}, "format.lines.0: must not be empty"),
+    ({"lines": []}, "format.lines: needs at least 1"),
+    ({"lines": ["A\nB"]}, "format.lines.0: must be printable characters on one line"),
+    ({"line": ["A:"]}, "format.line: there is no such field; did you mean 'lines'?"),
+    ({"begin": "x", "end": "x"}, "format.end: 'x' and 'x' overlap"),
+    ({"begin": "```python", "end": "```"}, "format.end: '```python' and '```' overlap"),
+    ({"begin": "|", "end": "||"}, "format.end: '|' and '||' overlap"),
+    ({"begin": " \n", "end": "x"}, "format.begin: must not be empty"),
+    ({"begin": "x", "end": ""}, "format.end: must not be empty"),
+    ({"begin": "x"}, "format.end: is missing"),
+    ({"begin": "x", "end": "y" * 201}, "format.end: string should have at most 200 characters"),
+    (LAGENT | {"tool_typ": "x"}, "format.tool_typ: there is no such field; did you mean"),
+    ({"kind": "code", "languages": ["a b"]}, "format.languages: 'a b' is no language of a fence"),
+    ({"kind": "code", "languages": ["`"]}, "format.languages: '`' is no language of a fence"),
+    ({"kind": "code", "languages": [" "]}, "format.languages.0: must not be empty"),
+    ("schema", "format.name: is missing"),
+    ({"name": "Plan", "form": "xml"}, "format.form: input should be 'structured' or 'text', not"),
+    ("lined", "format.kind: 'lined' is unknown; did you mean 'lines'?"),
+    ({"kind": 3}, "format.kind: '3' is unknown; there are 'lines', 'blocks', 'code', 'schema'"),
+]
+
+
+@pytest.mark.parametrize(("form", "said"), REFUSED, ids=[f"L5-{said[:40]}" for _, said in REFUSED])
+def test_a_format_that_can_t_be_read_is_refused_when_built(form: object, said: str) -> None:
+    """L5: in a sentence that names the field, before any model is called."""
+    with pytest.raises(SpecError) as caught:
+        talk(format=form)
+    assert str(caught.value).startswith(f"speakers.0.{said}")
+
+
+def test_an_error_quotes_what_was_given_once() -> None:
+    with pytest.raises(SpecError) as caught:
+        talk(format={"lines": ["A:"], "end": "a: b"})
+    assert str(caught.value).count("'a: b'") == 1
+
+
+@pytest.mark.parametrize(
+    ("ann", "bob"),
+    [
+        (Marks(lines=("Say:",)), Marks(lines=("Say:", "Why:"))),
+        (Blocks(begin="<a>", end="</a>"), Blocks(begin="</a>", end="<a>")),
+    ],
+)
+def test_speakers_may_share_their_marks(ann: Format, bob: Format) -> None:
+    people = (Speaker(name="Ann", format=ann), Speaker(name="Bob", format=bob))
+    assert Conversation(task="Plan.", speakers=people).speakers == people
+
+
+def test_who_is_held_to_a_schema_has_no_tools() -> None:
+    """L5: the error says what to do; read from text, the schema leaves room for calls."""
+    with pytest.raises(SpecError, match=r'speakers\.0\.tools: .* set format\.form = "text"'):
+        talk(format={"name": "Plan"}, tools=["weather"])
+    assert talk(format={"name": "Plan", "form": "text"}, tools=["weather"])
+    assert talk(format={"name": "Plan"})
+
+
+def test_a_format_can_t_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Code().required = True  # type: ignore[misc]

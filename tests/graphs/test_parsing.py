@@ -1,0 +1,451 @@
+"""What a reply says by its speaker's format (L5): everything in order, and a reason where not."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, RootModel
+
+from duologue.graphs import Block, Blocks, Code, Marks, Schema, Status
+from duologue.graphs.fences import unfenced
+from duologue.graphs.formats import Format
+from duologue.graphs.parsing import parse
+from duologue.graphs.role_play import INSTRUCTION, SOLUTION
+
+LAGENT = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
+TAGS = Blocks(begin="<do>", end="</do>")
+
+
+def blocks(form: Format, text: str, stop: Sequence[str] = ()) -> list[Block]:
+    """The blocks of a reply, whatever is wrong with them."""
+    value = parse(form, text, stop=stop).value
+    assert isinstance(value, list)
+    return [Block.model_validate(one) for one in value]
+
+
+def short(form: Format, text: str, stop: Sequence[str] = ()) -> list[tuple[str, str | None, int]]:
+    return [(one.thought, one.action, one.status) for one in blocks(form, text, stop)]
+
+
+# Marks
+
+
+@pytest.mark.parametrize(
+    ("marks", "text", "value"),
+    [
+        pytest.param(INSTRUCTION, "Instruction: sum\nInput: 1, 2", ("sum", "1, 2"), id="L5-plain"),
+        pytest.param(INSTRUCTION, "Instruction:\n\na\nb\n\nInput:", ("a\nb", ""), id="L5-lines"),
+        pytest.param(INSTRUCTION, "\n**Instruction:** a\r\n*Input*: b", ("a", "b"), id="L5-bold"),
+        pytest.param(INSTRUCTION, "Instruction: *a*\nInput:`b`", ("*a*", "`b`"), id="L5-own-signs"),
+        pytest.param(INSTRUCTION, "# INSTRUCTION: a\n> input: b", ("a", "b"), id="L5-case"),
+        pytest.param(
+            INSTRUCTION,
+            "Instruction: a\nInput: b\nInput: c",
+            ("a", "b\nInput: c"),
+            id="L5-a-mark-again",
+        ),
+        pytest.param(SOLUTION, "Solution: 3. Next request.", ("3.",), id="L5-end"),
+        pytest.param(SOLUTION, "Solution: 3\n**Next request.**\n", ("3",), id="L5-end-bold"),
+        pytest.param(SOLUTION, "Solution: 3. *Next request.*", ("3.",), id="L5-end-behind"),
+        pytest.param(SOLUTION, "Solution: `3` Next request.", ("`3`",), id="L5-sign-of-the-value"),
+        pytest.param(SOLUTION, "Solution: 3\n### Next request.", ("3",), id="L5-end-as-heading"),
+        pytest.param(
+            SOLUTION, "Solution: Next request. Next request.", ("Next request.",), id="L5-end-twice"
+        ),
+        pytest.param(Marks(lines=("STRASSE:",)), "Straße: 3", ("3",), id="L5-folded-letters"),
+        pytest.param(Marks(lines=("İ:", "b:")), "İ: 1\nB: 2", ("1", "2"), id="L5-longer-folded"),
+    ],
+)
+def test_what_stands_behind_each_mark_is_read(
+    marks: Marks, text: str, value: tuple[str, ...]
+) -> None:
+    found = parse(marks, text)
+    assert found.value == dict(zip(marks.lines, value, strict=True))
+    assert found.problem is None
+
+
+def test_missing_marks_are_told_with_the_form_asked_for() -> None:
+    found = parse(SOLUTION, "Three.")
+    assert found.value is None
+    assert found.problem == "Your message must begin with 'Solution:', end with 'Next request.'."
+
+
+words = st.text("ab c.\n", max_size=9).map(str.strip)
+
+
+@given(said=st.lists(words, min_size=3, max_size=3), decorated=st.booleans())
+def test_what_was_put_behind_marks_is_what_is_read(said: list[str], decorated: bool) -> None:
+    marks = Marks(lines=("One:", "Two:", "Three:"), end="Over!")
+    shown = [f"**{mark}**" if decorated else mark for mark in marks.lines]
+    text = "\n".join(f"{mark} {value}" for mark, value in zip(shown, said, strict=True))
+    assert parse(marks, f"{text}\nOver!").value == dict(zip(marks.lines, said, strict=True))
+
+
+# Blocks between marks
+
+SOLVED = """Both numbers are divisors of 63, and multiples of it: 63 and -63.
+
+```python
+print(63 * -63)"""
+
+
+def test_the_parsed_solution_of_lagent() -> None:
+    """L5: generation stops at the end mark, so the last block comes without it."""
+    (found,) = blocks(LAGENT, SOLVED, stop=("\n```\n",))
+    assert found == Block(
+        thought="Both numbers are divisors of 63, and multiples of it: 63 and -63.\n\n",
+        action="print(63 * -63)",
+        tool_type="code interpreter",
+        status=Status.VALID,
+    )
+    assert (Status.VALID, Status.NONE, Status.BROKEN) == (1, 0, -1)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param(
+            "a<do>1</do>b<do>2</do>c", [("a", "1", 1), ("b", "2", 1), ("c", None, 0)], id="L5-all"
+        ),
+        pytest.param("<do>1</do>\n", [("", "1", 1)], id="L5-block-alone"),
+        pytest.param("<do></do>", [("", "", 1)], id="L5-empty"),
+        pytest.param("just prose", [("just prose", None, 0)], id="L5-prose"),
+        pytest.param("a</do>b", [("a</do>b", None, 0)], id="L5-stray-end"),
+        pytest.param("a<do>1", [("a", "1", -1)], id="L5-open"),
+        pytest.param("<do>1</do>a<do>2\n", [("", "1", 1), ("a", "2\n", -1)], id="L5-last-open"),
+        pytest.param("<do>1<do>2</do>", [("", "1<do>2", 1)], id="L5-begin-within"),
+        pytest.param("<DO>1</DO>", [("<DO>1</DO>", None, 0)], id="L5-to-the-letter"),
+        pytest.param("", [], id="L5-blank"),
+    ],
+)
+def test_blocks_are_read_in_order_with_the_prose_before_each(
+    text: str, read: list[tuple[str, str | None, int]]
+) -> None:
+    """L5: all of them, where Lagent keeps the first."""
+    assert short(TAGS, text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param("a\n```python\nx\n```", [("a\n", "x", 1)], id="L5-end-of-text"),
+        pytest.param(
+            "a\r\n```python\r\nx\r\n```\r\nb", [("a\r\n", "x", 1), ("b", None, 0)], id="L5-crlf"
+        ),
+        pytest.param("```python\n```\nb", [("", "", 1), ("b", None, 0)], id="L5-nothing-in-it"),
+        pytest.param("```python\nx```\n", [("", "x```\n", -1)], id="L5-end-needs-its-line"),
+        pytest.param("```python\nx\n```y", [("", "x\n```y", -1)], id="L5-end-needs-its-break"),
+        pytest.param(
+            "```python\nx\n```\n```python\ny\n```\n", [("", "x", 1), ("", "y", 1)], id="L5-two"
+        ),
+    ],
+)
+def test_line_breaks_belong_to_the_marks(
+    text: str, read: list[tuple[str, str | None, int]]
+) -> None:
+    assert short(LAGENT, text) == read
+
+
+@pytest.mark.parametrize(
+    ("rest", "stop", "action"),
+    [
+        pytest.param("x", "\n```\n", "x", id="L5-the-end"),
+        pytest.param("x\n", "```", "x", id="L5-within-the-end"),
+        pytest.param("x", "\n```", "x", id="L5-its-beginning"),
+        pytest.param("x", "\n```\n\n", "x", id="L5-more-than-the-end"),
+        pytest.param("x", "```", None, id="L5-not-at-a-line"),
+        pytest.param("x", "Result:", None, id="L5-another-text"),
+        pytest.param("x\n", "\n", None, id="L5-any-line"),
+        pytest.param("x", "", None, id="L5-blank"),
+    ],
+)
+def test_a_stop_text_ends_the_last_block_where_it_is_the_end(
+    rest: str, stop: str, action: str | None
+) -> None:
+    (found,) = blocks(LAGENT, f"```python\n{rest}", (stop,))
+    assert (found.status, found.action) == (
+        (Status.BROKEN, rest) if action is None else (Status.VALID, action)
+    )
+
+
+def test_a_block_without_an_end_is_a_problem_and_still_given() -> None:
+    found = parse(LAGENT, "a\n```python\nx")
+    assert found.problem == "A block of your message has no end: it must end with '```'."
+    assert found.value == [
+        {"thought": "a\n", "action": "x", "tool_type": "code interpreter", "status": -1}
+    ]
+
+
+@pytest.mark.parametrize("required", [True, False])
+@pytest.mark.parametrize(
+    "form", [Blocks(begin="<do>", end="</do>"), Code(), Code(languages=("python", "sh"))]
+)
+def test_a_reply_without_a_block_is_a_problem_where_one_is_required(
+    form: Blocks | Code, required: bool
+) -> None:
+    found = parse(form.model_copy(update={"required": required}), "Hello.")
+    assert found.value == [{"thought": "Hello.", "action": None, "tool_type": None, "status": 0}]
+    assert (found.problem is not None) is required
+    assert (
+        parse(form.model_copy(update={"required": True}), "<do>x</do>\n```sh\nx\n```").problem
+        is None
+    )
+
+
+PIECES = ["```python\n", "\n```\n", "<do>", "</do>", "```", "~~~", "\n", "\r\n", "> ", "- ", "   "]
+replies = st.lists(st.sampled_from([*PIECES, "sh", "x", "é\u2028", "\0"]), max_size=16).map("".join)
+unmarked = st.text(st.characters(codec="utf-8", exclude_characters="<>"), max_size=20)
+said = unmarked.filter(lambda text: bool(text.strip()))
+
+
+@given(parts=st.lists(st.tuples(said, unmarked), max_size=4), rest=st.just("") | said)
+def test_blocks_that_were_joined_are_parted_again(parts: list[tuple[str, str]], rest: str) -> None:
+    text = "".join(f"{thought}<do>{action}</do>" for thought, action in parts) + rest
+    whole = [(thought, action, 1) for thought, action in parts]
+    assert short(TAGS, text) == whole + ([(rest, None, 0)] if rest else [])
+
+
+@pytest.mark.parametrize("form", [LAGENT, TAGS, Blocks(begin="[[", end="]]\n")])
+@given(text=replies)
+def test_nothing_of_a_reply_is_lost_between_marks(form: Blocks, text: str) -> None:
+    left = text.replace("\r\n", "\n")
+    for block in blocks(form, left):
+        assert left.startswith(block.thought)
+        left = left.removeprefix(block.thought)
+        if block.action is None:
+            continue
+        assert left.startswith(form.begin + block.action)
+        left = left.removeprefix(form.begin + block.action)
+        if block.status is Status.VALID:
+            # In an empty block two line breaks are one; the text's end is the last one.
+            ends = [form.end, form.end.rstrip("\n")]
+            ends += [end.removeprefix("\n") for end in ends if not block.action]
+            end = next(end for end in ends if left.startswith(end))
+            left = left.removeprefix(end)
+    assert not left.strip()
+
+
+# Fenced code
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        pytest.param(
+            "a\n```python\nx\n\ny\n```\nb",
+            [("a\n", "x\n\ny", "python"), ("b", None, None)],
+            id="L5-fence",
+        ),
+        pytest.param("```\nx\n```", [("", "x", None)], id="L5-without-a-language"),
+        pytest.param("```PyThon title=a\nx\n```", [("", "x", "python")], id="L5-upper-case"),
+        pytest.param("~~~sh\n```\nx\n~~~", [("", "```\nx", "sh")], id="L5-tildes"),
+        pytest.param("````md\n```sh\nx\n```\n````", [("", "```sh\nx\n```", "md")], id="L5-nested"),
+        pytest.param(
+            "1. a\n   ```sh\n   x\n     y\n   ```\n2. b",
+            [("1. a\n", "x\n  y", "sh"), ("2. b", None, None)],
+            id="L5-in-a-list",
+        ),
+        pytest.param(
+            "> ```sh\n> x\n> ```\na", [("", "x", "sh"), ("a", None, None)], id="L5-quoted"
+        ),
+        pytest.param(
+            "a\r\n```sh\r\nx\r\n```\r\nb", [("a\r\n", "x", "sh"), ("b", None, None)], id="L5-crlf"
+        ),
+        pytest.param(
+            "<answer>\n```sh\nx\n```\n</answer>",
+            [("<answer>\n", "x", "sh"), ("</answer>", None, None)],
+            id="L5-behind-a-tag",
+        ),
+        pytest.param("```sh\n```", [("", "", "sh")], id="L5-nothing-in-it"),
+        pytest.param(
+            '```py\n"""\n    ```\n"""\n```', [("", '"""\n    ```\n"""', "py")], id="L5-fence-within"
+        ),
+        pytest.param(
+            "use `x` or ```x```", [("use `x` or ```x```", None, None)], id="L5-within-a-line"
+        ),
+        pytest.param("```a\n1\n```\n```b\n2\n```", [("", "1", "a"), ("", "2", "b")], id="L5-all"),
+    ],
+)
+def test_fenced_code_is_read_in_order(
+    text: str, read: list[tuple[str, str | None, str | None]]
+) -> None:
+    found = blocks(Code(), text)
+    assert [(one.thought, one.action, one.tool_type) for one in found] == read
+    assert {one.status for one in found} <= {Status.VALID, Status.NONE}
+
+
+def test_code_in_another_language_is_prose() -> None:
+    """L5: so is code that names none."""
+    text = "```\na\n```\n```JSON\nb\n```\n```python\nc\n```\n"
+    form = Code(languages=("Python",), required=True)
+    assert short(form, text) == [("```\na\n```\n```JSON\nb\n```\n", "c", 1)]
+    problem = parse(form, "```\na\n```").problem
+    assert problem is not None
+    assert "'Python'" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "status"),
+    [
+        pytest.param("```sh\nx", (), -1, id="L5-open"),
+        pytest.param("```sh", (), -1, id="L5-open-at-once"),
+        pytest.param("```sh\nx\n\n", (), -1, id="L5-open-with-blank-lines"),
+        pytest.param("```sh\nx\n~~~", (), -1, id="L5-other-fence"),
+        pytest.param("````sh\nx\n```", (), -1, id="L5-shorter-fence"),
+        pytest.param("```sh\nx\n> ```", (), -1, id="L5-quoted-fence"),
+        pytest.param("```sh\nx", ("\n```\n",), 1, id="L5-stopped"),
+        pytest.param("```sh\nx\n", ("END", "```"), 1, id="L5-stopped-by-one-of-many"),
+        pytest.param("~~~sh\nx\n", ("```",), -1, id="L5-stopped-elsewhere"),
+        pytest.param("- ```sh\n  x\n\na", ("```",), -1, id="L5-open-in-the-middle"),
+    ],
+)
+def test_a_fence_that_is_not_closed_is_broken(
+    text: str, stop: tuple[str, ...], status: int
+) -> None:
+    assert blocks(Code(), text, stop)[0].status == status
+    assert (parse(Code(), text, stop=stop).problem is not None) is (status == -1)
+
+
+lines = st.lists(st.text("x y", max_size=5), max_size=3).map("\n".join)
+
+
+@given(
+    parts=st.lists(st.tuples(lines, lines), min_size=1, max_size=3),
+    language=st.sampled_from(["", "sh"]),
+)
+def test_fences_that_were_joined_are_parted_again(
+    parts: list[tuple[str, str]], language: str
+) -> None:
+    text = "".join(f"{said}\n```{language}\n{code}\n```\n" for said, code in parts)
+    assert short(Code(), text) == [(f"{said}\n", code, 1) for said, code in parts]
+
+
+indents = st.sampled_from(["", "  ", "    ", "> ", "- ", "1. "])
+signs = st.sampled_from(["word", "word", "", "```", "```sh", "````", "~~~"])
+
+
+@given(parts=st.lists(st.tuples(indents, signs), max_size=12), end=st.sampled_from(["\n", "\r\n"]))
+def test_nothing_of_a_reply_is_lost_around_code(parts: list[tuple[str, str]], end: str) -> None:
+    """L5: every word is in a thought or an action, in order, whatever the fences around it."""
+    numbered = [sign.replace("word", f"word{place}") for place, (_, sign) in enumerate(parts)]
+    text = end.join(indent + sign for (indent, _), sign in zip(parts, numbered, strict=True))
+    for form in (Code(), Code(languages=("sh",))):
+        read = " ".join(f"{one.thought} {one.action or ''}" for one in blocks(form, text))
+        assert re.findall(r"word\d+", read) == [sign for sign in numbered if "word" in sign]
+
+
+# Schemas
+
+
+class Step(BaseModel):
+    title: str
+    hours: int = Field(gt=0)
+
+
+class Plan(BaseModel):
+    goal: str
+    steps: list[Step]
+    note: Any = None
+
+
+PLAN = Schema(name="Plan")
+GOOD: dict[str, Any] = {"goal": "Garden", "steps": [{"title": "Dig", "hours": 2}], "note": None}
+WRITTEN = json.dumps(GOOD)
+
+
+@pytest.mark.parametrize("form", [PLAN, Schema(name="Plan", form="text")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(WRITTEN, id="L5-json"),
+        pytest.param(f"\n{WRITTEN}\n", id="L5-white-space"),
+        pytest.param(f"```json\n{WRITTEN}\n```", id="L5-fenced"),
+        pytest.param(f"```\n{WRITTEN}\n```", id="L5-unlabelled"),
+        pytest.param(f"~~~JSON\n{WRITTEN}\n~~~", id="L5-tildes"),
+        pytest.param(f"```json\n{WRITTEN}", id="L5-open-fence"),
+        pytest.param(f"Here you are:\n\n```json\n{WRITTEN}\n```\nFine?", id="L5-among-prose"),
+        pytest.param(f"```sh\nx\n```\n```json\n{WRITTEN}\n```", id="L5-beside-other-code"),
+        pytest.param(json.dumps(GOOD, indent=2), id="L5-on-lines"),
+    ],
+)
+def test_json_that_fits_is_read_as_plain_values(form: Schema, text: str) -> None:
+    found = parse(form, text, schema=Plan)
+    assert found.value == GOOD
+    assert found.problem is None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        pytest.param("A garden.", "invalid JSON", id="L5-prose"),
+        pytest.param(WRITTEN[:-1], "invalid JSON", id="L5-cut-off"),
+        pytest.param("{}", "goal: is missing", id="L5-missing"),
+        pytest.param(
+            '{"goal": 3, "steps": []}', "goal: input should be a valid string", id="L5-type"
+        ),
+        pytest.param(WRITTEN.replace("2", "0"), "steps.0.hours: ", id="L5-deep"),
+        pytest.param(WRITTEN.replace("2", "2" * 30), "too large", id="L5-number-no-store-keeps"),
+        pytest.param(f"```\n{WRITTEN}\n```\n```\n{WRITTEN}\n```", "invalid JSON", id="L5-two"),
+        pytest.param("[]", "", id="L5-list"),
+    ],
+)
+def test_json_that_does_not_fit_is_told_by_its_field(text: str, named: str) -> None:
+    found = parse(PLAN, text, schema=Plan)
+    assert found.value is None
+    assert found.problem is not None
+    assert found.problem.startswith("Your message must be JSON that fits its schema")
+    assert named in found.problem
+    assert "\n" not in found.problem
+
+
+def test_a_schema_may_stand_for_more_than_an_object() -> None:
+    assert parse(PLAN, "[1, 2]", schema=RootModel[list[int]]).value == [1, 2]
+    assert parse(PLAN, "```\n3\n```", schema=RootModel[int]).value == 3
+
+
+def test_numbers_that_json_does_not_have_are_none() -> None:
+    value = parse(PLAN, '{"goal": "x", "steps": [], "note": [NaN, 1e999]}', schema=Plan).value
+    assert isinstance(value, dict)
+    assert value["note"] == [None, None]
+
+
+def test_a_schema_needs_its_class() -> None:
+    with pytest.raises(ValueError, match="schema: give the pydantic model that 'Plan' stands for"):
+        parse(PLAN, WRITTEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("```json\n{}\n```", "{}"),
+        ("```\n{}\n```\n", "{}"),
+        ("{}", "{}"),
+        ("```python\n{}\n```", "```python\n{}\n```"),
+        ("Yes:\n```\n{}\n```", "Yes:\n```\n{}\n```"),
+    ],
+)
+def test_only_a_fence_around_a_whole_answer_is_taken_away(text: str, left: str) -> None:
+    """L5: a verdict quoted among prose is no verdict."""
+    assert unfenced(text) == left
+
+
+# Any text at all
+
+
+@pytest.mark.parametrize(
+    "form", [INSTRUCTION, SOLUTION, LAGENT, TAGS, Code(), Code(languages=("sh",)), PLAN]
+)
+@given(text=replies | st.text(st.characters(exclude_categories=[])))
+@example("")
+@example("\ud800")
+@example("[" * 500)
+@example("> " * 200 + "```")
+def test_any_text_is_read_as_plain_values_or_gives_a_reason(form: Format, text: str) -> None:
+    found = parse(form, text, stop=("\n```\n", "", "</do>"), schema=Plan)
+    assert found.value is not None or found.problem
+    assert json.loads(json.dumps(found.value, allow_nan=False)) == found.value
+    json.dumps(found.value, ensure_ascii=False).encode("utf-8")
