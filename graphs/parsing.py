@@ -165,9 +165,9 @@ def _fields(schema: type[BaseModel], text: str) -> Parsed:
 
 def _json(text: str) -> str:
     """The JSON of a reply: "Here you are:" before the only fence is no reason to ask again."""
+    # A fence begins a line, which nothing within JSON can do.
     among = [fence.content for fence in fences(text)[1] if fence.is_json]
-    is_bare = text.lstrip()[:1] in tuple('{["')
-    return among[0] if len(among) == 1 and not is_bare else text
+    return among[0] if len(among) == 1 else text
 
 
 def _storable(digits: str) -> int:

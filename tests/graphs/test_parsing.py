@@ -369,6 +369,7 @@ WRITTEN = json.dumps(GOOD)
         pytest.param(f"```json\n{WRITTEN}", id="L5-open-fence"),
         pytest.param(f"Here you are:\n\n```json\n{WRITTEN}\n```\nFine?", id="L5-among-prose"),
         pytest.param(f"```sh\nx\n```\n```json\n{WRITTEN}\n```", id="L5-beside-other-code"),
+        pytest.param(f"[A plan]\n```json\n{WRITTEN}\n```", id="L5-behind-brackets"),
         pytest.param(json.dumps(GOOD, indent=2), id="L5-on-lines"),
     ],
 )
