@@ -1,6 +1,8 @@
 """What a conversation is, each kind of it, and how one is run: the public API."""
 
+from duologue.graphs.blogger import Blogger, blogger
 from duologue.graphs.build import build_graph
+from duologue.graphs.context import KeepAll, LastMessages, RunningSummary, TokenBudget
 from duologue.graphs.converse import aconverse, aresume, astream, converse, resume, stream
 from duologue.graphs.end_chat import decide
 from duologue.graphs.ends import (
@@ -19,7 +21,14 @@ from duologue.graphs.ends import (
     Predicate,
     StopRequested,
 )
-from duologue.graphs.errors import DuologueError, ModelError, SessionError, SpecError, StoreError
+from duologue.graphs.errors import (
+    ContextTooLongError,
+    DuologueError,
+    ModelError,
+    SessionError,
+    SpecError,
+    StoreError,
+)
 from duologue.graphs.events import Event
 from duologue.graphs.fork import afork, fork
 from duologue.graphs.formats import Block, Blocks, Code, Marks, Schema, Status
@@ -35,8 +44,22 @@ from duologue.graphs.judging import (
     Verdict,
 )
 from duologue.graphs.load import load_conversation
+from duologue.graphs.memory import (
+    acopy_session,
+    adump_session,
+    aexport_session,
+    aload_session,
+    areset_session,
+    copy_session,
+    dump_session,
+    export_session,
+    load_session,
+    reset_session,
+)
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.position import Position
+from duologue.graphs.replay import areplay, replay
+from duologue.graphs.replies import FunctionReply, ModelReply, TextReply
 from duologue.graphs.result import Result
 from duologue.graphs.role_play import RolePlay, role_play
 from duologue.graphs.sessions import (
@@ -49,7 +72,7 @@ from duologue.graphs.sessions import (
     list_sessions,
     stop_session,
 )
-from duologue.graphs.speaker import Brief, Generation, PrivateOpening, Speaker
+from duologue.graphs.speaker import Brief, Example, Generation, PrivateOpening, Speaker
 from duologue.graphs.spec import Conversation, Opening, TaskSpecification
 from duologue.graphs.store import SessionRow
 from duologue.graphs.usage import Price, Usage
@@ -61,11 +84,13 @@ __all__ = [
     "AnyOf",
     "Block",
     "Blocks",
+    "Blogger",
     "Brief",
     "ByFunction",
     "Cause",
     "CauseKind",
     "Code",
+    "ContextTooLongError",
     "Conversation",
     "DoneToken",
     "DuologueError",
@@ -73,11 +98,15 @@ __all__ = [
     "EndChatMode",
     "EndingTool",
     "Event",
+    "Example",
     "Finding",
+    "FunctionReply",
     "Generation",
     "GroupSolve",
     "Guards",
     "Judge",
+    "KeepAll",
+    "LastMessages",
     "Marks",
     "MaxCalls",
     "MaxCost",
@@ -85,6 +114,7 @@ __all__ = [
     "MaxSeconds",
     "MaxTokens",
     "ModelError",
+    "ModelReply",
     "Moderator",
     "Opening",
     "Outcome",
@@ -96,6 +126,7 @@ __all__ = [
     "Result",
     "RolePlay",
     "RoundRobin",
+    "RunningSummary",
     "Schema",
     "SeparateJudge",
     "SessionError",
@@ -106,25 +137,40 @@ __all__ = [
     "StopRequested",
     "StoreError",
     "TaskSpecification",
+    "TextReply",
+    "TokenBudget",
     "Usage",
     "Verdict",
     "aconverse",
+    "acopy_session",
     "adelete_session",
+    "adump_session",
+    "aexport_session",
     "afork",
     "aget_session",
     "alist_sessions",
+    "aload_session",
+    "areplay",
+    "areset_session",
     "aresume",
     "astop_session",
     "astream",
+    "blogger",
     "build_graph",
     "converse",
+    "copy_session",
     "decide",
     "delete_session",
+    "dump_session",
+    "export_session",
     "fork",
     "get_session",
     "group_solve",
     "list_sessions",
     "load_conversation",
+    "load_session",
+    "replay",
+    "reset_session",
     "resume",
     "role_play",
     "stop_session",

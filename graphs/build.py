@@ -1,11 +1,10 @@
 """The compiled graph: five nodes and the conditional edges between them, for every conversation."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Required, cast, get_args
+from typing import Annotated, Any, Required, Unpack, cast, get_args
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -22,7 +21,7 @@ from duologue.nodes.models import Models
 from duologue.nodes.resources import Resources, StopRequested
 from duologue.nodes.task_specification import task_specification
 from duologue.nodes.tool_executor import tool_executor
-from duologue.tools.registry import OrderFunction, PredicateFunction, Registry
+from duologue.tools.registry import Registered, Registry, check_options
 
 Graph = CompiledStateGraph[State, None, Input, Output]
 """A compiled conversation."""
@@ -32,7 +31,7 @@ _AFTER: Mapping[Node, list[Node]] = {
     Node.TASK_SPECIFICATION: [Node.TASK_SPECIFICATION, *_SPEAKERS, Node.END],
     Node.USER_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
     Node.ASSISTANT_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
-    Node.TOOL_EXECUTOR: [*_SPEAKERS, Node.END],
+    Node.TOOL_EXECUTOR: [Node.TOOL_EXECUTOR, *_SPEAKERS, Node.END],
     Node.COMPLETION_JUDGE: [Node.COMPLETION_JUDGE, *_SPEAKERS, Node.END],
 }
 
@@ -42,11 +41,9 @@ def build_graph(
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     model: BaseChatModel | str | None = None,
     models: Models | Mapping[str, BaseChatModel] | None = None,
-    tools: Iterable[BaseTool] = (),
-    predicates: Mapping[str, PredicateFunction] | None = None,
-    orders: Mapping[str, OrderFunction] | None = None,
     stop_requested: StopRequested | None = None,
     form: type[Form] | None = None,
+    **registered: Unpack[Registered],
 ) -> Graph:
     """Build the graph that runs any conversation.
 
@@ -54,25 +51,44 @@ def build_graph(
         checkpointer: What keeps sessions. None for LangGraph's own servers, which bring theirs.
         model: What speaks where a conversation names no model: a LangChain chat model or a name.
         models: LangChain chat models by the names that conversations use, or a `Models`.
-        tools: LangChain tools that conversations may name.
-        predicates: Functions that may end conversations, by the names that these use.
-        orders: Functions that say who speaks next, by the names that conversations use.
         stop_requested: Tells, between turns, whether a session was asked to stop.
         form: A kind's short form, whose fields a run may be started with.
+        **registered: What conversations may name: tools, functions, hooks and so on; see
+            `Registered`.
 
     Returns:
         The compiled graph. A run is started with ``{"conversation": …}``, or the form's fields.
 
     Raises:
-        SpecError: Two tools share a name.
+        SpecError: Two tools share a name, or something is not what it is registered as.
+        TypeError: There is no such option.
 
     Example:
         >>> graph = build_graph()
         >>> sorted(graph.nodes)[:3]
         ['__start__', 'assistant_agent', 'completion_judge']
     """
+    check_options(registered, Registered)
     found = models if isinstance(models, Models) else Models(model, models or {})
-    resources = Resources(found, Registry(tools, predicates, orders), stop_requested)
+    resources = Resources(found, Registry(registered), stop_requested)
+    return compiled(resources, checkpointer, form)
+
+
+def compiled(
+    resources: Resources,
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    form: type[Form] | None = None,
+) -> Graph:
+    """Compile the graph; `build_graph` says more.
+
+    Args:
+        resources: Models, and what conversations may name.
+        checkpointer: What keeps sessions.
+        form: A kind's short form.
+
+    Returns:
+        The compiled graph.
+    """
     schema = Input if form is None else form_input(form)
     builder = StateGraph(State, input_schema=schema, output_schema=Output)
     first = partial(task_specification, resources=resources, form=form)

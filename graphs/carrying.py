@@ -22,7 +22,7 @@ from duologue.nodes import prompts
 from duologue.nodes.handover import lines_before
 from duologue.nodes.resources import used_so_far
 
-_PENDING: Final = {Event.CALLED: 1, Event.REJECTED: 1, Event.ASKED: 2}
+_PENDING: Final = {Event.CALLED: 1, Event.REJECTED: 1, Event.ANSWERED: 1, Event.ASKED: 2}
 """After these events the next node reads so many of the newest lines by their place."""
 
 _NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
@@ -66,7 +66,7 @@ def forked(found: State, new: Conversation) -> State:
     if was_next is not None and following != was_next:
         told = lines_before(old, before, was_next, state["messages"])
         state["messages"] = _without(told, state["messages"])
-    state["messages"] = _told(told_new, position, state["messages"])
+    state["messages"] = put_in(told_new, position, state["messages"])
     return _going_on(new, position, following, state, is_new=following != was_next)
 
 
@@ -176,10 +176,28 @@ def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMess
     return [*log[:first], *_numbered(kept, first)]
 
 
-def _told(told: list[AnyMessage], position: Position, log: list[AnyMessage]) -> list[AnyMessage]:
-    """Put in what is told, in front of the lines that the next node reads by their place."""
-    place = len(log) - _PENDING.get(position.event, 0)
+def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) -> list[AnyMessage]:
+    """Put what is told into a log, in front of the lines that the next node reads by their place.
+
+    Args:
+        told: The new lines, whose ids do not matter.
+        position: Where the conversation is.
+        log: Everything said up to there.
+
+    Returns:
+        The new log; from the new lines on the ids are other ones.
+    """
+    place = place_of_news(position, log)
     return [*log[:place], *_numbered([*told, *log[place:]], place)]
+
+
+def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
+    """Give the place in a log where `put_in` puts new lines."""
+    if position.event is Event.RAN:
+        # The calls, and behind them what each of the tools gave.
+        calls = (place for place, one in enumerate(log) if line(one).kind is Kind.TOOL_CALLS)
+        return max(calls)
+    return len(log) - _PENDING.get(position.event, 0)
 
 
 def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:

@@ -3,6 +3,7 @@
 What they do is in `duologue.graphs.cli_run`, `duologue.graphs.cli_show` and
 `duologue.graphs.cli_sessions`, how the command ends in `duologue.graphs.cli_exit`. Those are
 imported inside the commands: help and a mistyped option need nothing of what runs a conversation.
+The commands about memory are in `duologue.graphs.cli_memory`.
 """
 
 import sys
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from duologue.graphs.cli_memory import copy, dump, export, load, reset
 from duologue.graphs.cli_options import (
     EXIT_CODES,
     HELP,
@@ -252,6 +254,10 @@ def fork(
     }
     changes = changes_of(mode=mode, max_iterations=max_iterations, task=task, speakers=speakers)
     fork_session(session, Again(store), at=at, into=into, changes=changes)
+
+
+for command in (dump, load, reset, copy, export):
+    app.command()(command)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """What the commands of the command line share: their help, their options, their errors."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -84,4 +85,14 @@ Mode = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
+Speaker = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="SPEAKER", help="This speaker's memory only. [default: the whole session]"
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", metavar="FILE", help="The file to write. [default: stdout]"),
+]
 Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]

@@ -13,7 +13,7 @@ import typer
 
 from duologue.graphs.cli_exit import Again, ExitCode
 from duologue.graphs.converse import astream
-from duologue.graphs.errors import DuologueError, ModelError, StoreError
+from duologue.graphs.errors import DuologueError, ModelError, SpecError, StoreError
 from duologue.graphs.events import SessionStarted
 from duologue.graphs.running import Options, Source
 from duologue.graphs.settings import load_settings
@@ -68,7 +68,7 @@ class _Run:
             plain(stderr(), f"\n{'Interrupted' if code is ExitCode.INTERRUPTED else 'Terminated'}.")
             await self._say_how_to_go_on()
             return code
-        except (ModelError, StoreError):
+        except (ModelError, SpecError, StoreError):
             self._pause()
             await self._say_how_to_go_on()
             raise

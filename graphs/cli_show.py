@@ -10,11 +10,9 @@ from rich.text import Text
 
 from duologue.graphs.cli_exit import Again
 from duologue.graphs.cli_text import one_line
-from duologue.graphs.data import listing
-from duologue.graphs.errors import SpecError
 from duologue.graphs.events import Ended, events_of, replayed
 from duologue.graphs.result import Result
-from duologue.graphs.sessions import get_session, known_store, title_of
+from duologue.graphs.sessions import check_speaker, get_session, known_store, title_of
 from duologue.graphs.settings import Settings, load_settings
 from duologue.graphs.store import SessionRow
 from duologue.graphs.terminal import (
@@ -98,9 +96,8 @@ def show_session(
         SpecError: Nobody in it is called that.
     """
     result = get_session(session, store=again.store)
-    if speaker is not None and speaker not in result.conversation.names:
-        names = listing(result.conversation.names)
-        raise SpecError(f"nobody in session {session!r} is called {speaker!r}; there are {names}")
+    if speaker is not None:
+        check_speaker(session, result.conversation, speaker)
     if as_json:
         _show_json(result, speaker, why=why)
         return

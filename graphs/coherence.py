@@ -5,6 +5,7 @@ Each check raises a ValueError that names the field, which pydantic turns into i
 
 from typing import TYPE_CHECKING
 
+from duologue.graphs.context import RunningSummary, TokenBudget
 from duologue.graphs.data import listing
 from duologue.graphs.ends import (
     AllOf,
@@ -32,10 +33,13 @@ def check(conversation: "Conversation") -> None:
         conversation: The spec.
 
     Raises:
-        ValueError: A task is missing, a name does not belong to a speaker, a mode needs a stopper
-            and has none, a model has no price, or an end can never hold; names the field.
+        ValueError: A task is missing, a context is too small, a name does not belong to a speaker,
+            a mode needs a stopper and has none, a model has no price, or an end can never hold;
+            names the field.
     """
     _check_tasks(conversation)
+    _check_prefixes(conversation)
+    _check_contexts(conversation)
     opening, end_chat = conversation.opening, conversation.end_chat
     _check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
@@ -61,6 +65,30 @@ def _check_tasks(conversation: "Conversation") -> None:
             raise ValueError(f"opening.answers: {speaker.name!r} has no task of its own to answer")
     if conversation.task is None and conversation.task_specification is not None:
         raise ValueError("task_specification: there is no task to make more specific")
+
+
+def _check_contexts(conversation: "Conversation") -> None:
+    for number, speaker in enumerate(conversation.speakers):
+        if isinstance(speaker.context, TokenBudget | RunningSummary):
+            # Prompts are made of specs, so they can't be had before there are specs.
+            from duologue.graphs.tokens import least_limit
+
+            needed, limit = least_limit(conversation, speaker), speaker.context.limit
+            if limit < needed:
+                raise ValueError(
+                    f"speakers.{number}.context.limit: {limit} tokens are too few for what always "
+                    f"stands in a prompt of {speaker.name!r} and a message: give {needed} or more"
+                )
+
+
+def _check_prefixes(conversation: "Conversation") -> None:
+    for number, speaker in enumerate(conversation.speakers):
+        for name in speaker.prefixes:
+            _check_name(conversation, f"speakers.{number}.prefixes", name)
+            if name == speaker.name:
+                raise ValueError(
+                    f"speakers.{number}.prefixes: {name!r} does not hear itself: name another"
+                )
 
 
 def _check_name(conversation: "Conversation", field: str, name: str | None) -> None:

@@ -56,9 +56,9 @@ def decide(conversation: Conversation, position: Position) -> Decision:
             node=Node.END, speaker=speaker, stage=position.stage, reasons=reasons_of(held)
         )
     match position.event:
-        case Event.CALLED:
+        case Event.CALLED | Event.RAN:
             return Decision(node=Node.TOOL_EXECUTOR, speaker=speaker, stage=position.stage)
-        case Event.REJECTED | Event.RETURNED:
+        case Event.SUMMARISED | Event.REJECTED | Event.ANSWERED | Event.RETURNED:
             return _speak(conversation, speaker, position.stage)
         case Event.ASKED:
             return Decision(node=Node.COMPLETION_JUDGE, speaker=speaker, stage=position.stage)
@@ -74,7 +74,10 @@ def _is_over(conversation: Conversation, position: Position, held: list[Held]) -
         return False
     strongest = held[0].strength
     match position.event:
-        case Event.STARTED | Event.REJECTED | Event.ASKED:
+        case Event.ANSWERED | Event.RAN:
+            # What is answered already is said, and heard, before anything ends.
+            return False
+        case Event.STARTED | Event.SUMMARISED | Event.REJECTED | Event.ASKED:
             return strongest is Strength.HARD
         case Event.RETURNED:
             return strongest <= Strength.SAID
@@ -187,7 +190,8 @@ def paused(conversation: Conversation, position: Position, event: Event) -> Posi
     Args:
         conversation: The spec.
         position: Where it was.
-        event: `Event.REJECTED`, `Event.CALLED` or `Event.RETURNED`.
+        event: `Event.SUMMARISED`, `Event.REJECTED`, `Event.ANSWERED`, `Event.CALLED`, `Event.RAN`
+            or `Event.RETURNED`.
 
     Returns:
         The new position, with the facts of the old one.
@@ -276,10 +280,11 @@ def chose(conversation: Conversation, position: Position, name: str | None) -> P
 def max_steps(conversation: Conversation) -> int:
     """Bound the number of graph steps that a conversation can take.
 
-    Each model call is a step, and so is each run of tools and of predicates.
+    Each model call is a step, and so is each run of tools, of predicates and of hooks.
 
     Returns:
         The bound, in LangGraph's steps.
     """
-    per_turn = conversation.max_tool_rounds + 1
+    tools = 1 + 2  # the run, and the hooks behind the call and behind the results
+    per_turn = conversation.max_tool_rounds * tools + 2
     return conversation.most_calls + conversation.most_messages * per_turn

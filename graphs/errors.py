@@ -16,6 +16,22 @@ class ModelError(DuologueError):
     """A model can't be had or did not answer. Names the model or its address."""
 
 
+class ContextTooLongError(ModelError):
+    """A model refused a prompt as longer than it takes. Says how long both are, where known.
+
+    Attributes:
+        prompt_tokens: The tokens of the prompt, as the model counts them. None: not told.
+        limit: The tokens that the model takes, those of the answer included. None: not told.
+    """
+
+    def __init__(
+        self, text: str, *, prompt_tokens: int | None = None, limit: int | None = None
+    ) -> None:
+        super().__init__(text)
+        self.prompt_tokens = prompt_tokens
+        self.limit = limit
+
+
 class StoreError(DuologueError):
     """The place where sessions are kept can't be opened, read or written. Names it."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from pydantic import computed_field
+from pydantic import JsonValue, computed_field
 
 from duologue.graphs.data import Data
 from duologue.graphs.holding import Reason
@@ -61,6 +61,8 @@ class MessageSaid(Data):
     """What is wrong with it, where it was accepted all the same."""
     alone: bool = False
     """Whether nobody else heard it: a private or an opening answer."""
+    parsed: JsonValue = None
+    """What it says by the speaker's output format, as plain values."""
 
 
 class ReplyRejected(Data):
@@ -114,6 +116,19 @@ class SpeakerChosen(Data):
     """What was wrong with the choice, where the next in order speaks instead."""
 
 
+class HistoryShortened(Data):
+    """The older part of what a speaker has heard and said is left out of its prompts from here on.
+
+    The log keeps it.
+    """
+
+    event: Literal["shortened"] = "shortened"
+    id: str
+    speaker: str
+    text: str
+    """The summary that stands for it; empty where there is none."""
+
+
 class Ended(Outcome):
     """The last event: why, when and by whom the conversation ended, and what it used."""
 
@@ -143,6 +158,7 @@ Event = (
     | ToolAnswered
     | VerdictGiven
     | SpeakerChosen
+    | HistoryShortened
     | Ended
 )
 """Anything that happens."""
@@ -182,6 +198,7 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
                 text=message.text,
                 problem=about.problem,
                 alone=about.audience is not None,
+                parsed=about.parsed,
             )
         case Kind.DRAFT:
             yield ReplyRejected(
@@ -209,6 +226,8 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
             )
         case Kind.REFLECTION if about.verdict is not None:
             yield VerdictGiven(id=str(message.id), by=about.speaker, verdict=about.verdict)
+        case Kind.SUMMARY:
+            yield HistoryShortened(id=str(message.id), speaker=speaker, text=message.text)
         case Kind.CHOICE:
             yield SpeakerChosen(id=str(message.id), speaker=about.to or "", problem=about.problem)
         case _:

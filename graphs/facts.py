@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from duologue.graphs.ends import DoneToken, EndingTool, leaves
-from duologue.graphs.log import Flaw, Kind, Line, line
+from duologue.graphs.log import Flaw, Kind, Line, Source, line
 from duologue.graphs.position import Facts
 from duologue.graphs.spec import Conversation
 from duologue.graphs.usage import Usage, total
@@ -119,7 +119,9 @@ def _tools_called(conversation: Conversation, read: Read) -> Iterator[tuple[str,
         for call in message.tool_calls
     }
     for message, about in read:
-        if isinstance(message, ToolMessage) and message.status == "success":
+        if not isinstance(message, ToolMessage) or about.kind is not Kind.TOOL_RESULT:
+            continue
+        if message.status == "success":
             name = called.get(message.tool_call_id)
             if name in ends:
                 yield name, about.speaker or ""
@@ -130,10 +132,13 @@ def _same_replies(heard: Read) -> int:
         return 0
     latest, who = heard[-1]
     answered = [message.text for message, _ in heard]
+    if who.source is Source.TEXT:
+        # It was given that text to say.
+        return 0
     return 1 + sum(
         is_same(message.text, latest.text) and _same_answered(answered, place)
         for place, (message, about) in enumerate(heard[:-1])
-        if about.speaker == who.speaker
+        if about.speaker == who.speaker and about.source is not Source.TEXT
     )
 
 

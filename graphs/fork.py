@@ -5,8 +5,6 @@ The new state is the one after the step that wrote the message, by the new rules
 from any message. The session it comes from is only read.
 """
 
-import json
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,20 +13,19 @@ from duologue.graphs.background import run
 from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.carrying import forked
 from duologue.graphs.data import listing
-from duologue.graphs.end_chat import Node
 from duologue.graphs.errors import SpecError
-from duologue.graphs.history import Step, config_of, copy_steps, find_step
+from duologue.graphs.history import Step, copy_steps, find_step, write_state
 from duologue.graphs.migrations import restored
 from duologue.graphs.outcome import Outcome
-from duologue.graphs.sessions import known_store, title_of
+from duologue.graphs.sessions import known_session, known_store, made_up_id, new_session
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
-from duologue.graphs.store import Store, check_session_id, taken_session, unknown_session
+from duologue.graphs.state import State
+from duologue.graphs.store import Store, check_session_id
 from duologue.graphs.validation import did_you_mean, validated
 
 _FIXED: Final = ("version", "opening")
 _FIXED_OF_SPEAKERS: Final = ("name", "private_opening")
-_LONGEST: Final = 128  # the characters of a session's id
 
 
 def fork(
@@ -89,13 +86,9 @@ async def afork(
 ) -> str:
     """Make a new session that goes on from a message of another one; `fork` says how."""
     check_session_id(session)
-    new = _new_id(session) if into is None else check_session_id(into)
+    new = made_up_id(session, "fork") if into is None else check_session_id(into)
     async with known_store(store) as opened:
-        row = await opened.get(session)
-        if row is None:
-            raise unknown_session(session, opened.url)
-        spec = restored(json.loads(row.spec), f"session {session!r}: ")
-        conversation = changed(spec, changes)
+        conversation = changed(await known_session(opened, session), changes)
         graph = build_graph(checkpointer=opened.checkpointer)
         step = await find_step(graph, session, at)
         await _write(opened, graph, new, conversation, step)
@@ -170,23 +163,20 @@ async def _write(
 ) -> None:
     """Store a new session; until the row is there, which goes last, nobody knows of it."""
     state = forked(step.state, conversation)
-    # Behind any speaker's node the rules say what comes next, as they did in the other session.
-    node = Node.USER_AGENT if "position" in state else Node.TASK_SPECIFICATION
-    async with store.lock(session):
-        if await store.get(session) is not None:
-            raise taken_session(session, store.url)
-        # A fork that was killed half-way leaves a state that no row knows.
-        await store.checkpointer.adelete_thread(session)
+    ended = state.get("outcome")
+    reason = Outcome.model_validate(ended).reason.value if ended else None
+    async with new_session(store, session, conversation, reason):
         await copy_steps(graph, step.before, session)
-        new = {**state, "messages": state["messages"][step.known :]}
-        await graph.aupdate_state(config_of(session), new, as_node=node.value)
-        spec = json.dumps(conversation.stored(), ensure_ascii=False)
-        await store.add(session, title=title_of(conversation), spec=spec)
-        if "outcome" in state:
-            reason = Outcome.model_validate(state["outcome"]).reason
-            await store.finish(session, reason.value)
+        # An end that stands in the steps before it is not the fork's.
+        if "outcome" in step.state:
+            state = {"outcome": {}, **state}
+        new: State = {**state, "messages": state["messages"][_first_new(state, step) :]}
+        await write_state(graph, session, new)
 
 
-def _new_id(session: str) -> str:
-    ending = f"-fork-{secrets.token_hex(3)}"
-    return session[: _LONGEST - len(ending)] + ending
+def _first_new(state: State, step: Step) -> int:
+    """The place of the first message that is not in the copied steps as it is now."""
+    both = zip(step.state.get("messages", []), state["messages"], strict=False)
+    differ = (place for place, (before, now) in enumerate(both) if before != now)
+    # What is told in front of results that wait for hooks moves lines of the steps before.
+    return min(step.known, next(differ, step.known))

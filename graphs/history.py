@@ -1,13 +1,22 @@
 """The steps of a session, as its checkpoints keep them: one is found, those before it copied."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
+from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.channels.base import BaseChannel
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    CheckpointMetadata,
+    CheckpointTuple,
+    empty_checkpoint,
+)
 
 from duologue.graphs.build import Graph
+from duologue.graphs.end_chat import Node
 from duologue.graphs.errors import SessionError
 from duologue.graphs.state import State
 
@@ -93,6 +102,119 @@ async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -
             writes[task].append((channel, value))
         for task, written in writes.items():
             await saver.aput_writes(config, written, task)
+
+
+async def read_steps(graph: Graph, session: str) -> list[State]:
+    """Read all that a session's steps wrote, in one pass over its checkpoints.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id; it may be running.
+
+    Returns:
+        For each step that changed anything the state after it, oldest first, with those messages
+        only that it wrote. What was written before a kill, but not yet the checkpoint behind it, is
+        the last one.
+    """
+    found = [one async for one in checkpointer_of(graph).alist(config_of(session))]
+    found.reverse()
+    channels = {name: cast("BaseChannel[Any, Any, Any]", graph.channels[name]) for name in _WRITES}
+    writes: list[tuple[str, str, Any]] = []
+    states: list[State] = []
+    for one in found:
+        values = one.checkpoint["channel_values"]
+        state: dict[str, Any] = {name: values[name] for name in _WHOLE if name in values}
+        for name, before in channels.items():
+            # Now and then a checkpoint holds the whole of it.
+            channel = before.from_checkpoint(values[name]) if name in values else before.copy()
+            if name not in values:
+                channel.update([value for _, written, value in writes if written == name])
+            channels[name] = channel
+            if channel.is_available():
+                state[name] = channel.get()
+        states.append(cast("State", state))
+        writes = list(one.pending_writes or ())
+    states.append(await _read(graph, config_of(session)))
+    return list(_news(states))
+
+
+_WRITES: Final = ("spec", "specified_task", "messages")
+_WHOLE: Final = ("position", "usage", "outcome")
+
+
+def _news(states: Iterable[State]) -> Iterator[State]:
+    """Leave out of states the messages that stood before, and states that say nothing new."""
+    before: State = {}
+    for state in states:
+        log, known = state.get("messages", []), before.get("messages", [])
+        new = [
+            message
+            for place, message in enumerate(log)
+            # Most are the very same object.
+            if place >= len(known) or not (message is known[place] or message == known[place])
+        ]
+        names = (*_WHOLE, "spec", "specified_task")
+        # What was never written may be missing or empty.
+        changed = any((state.get(name) or None) != (before.get(name) or None) for name in names)
+        if state.get("spec") and (new or changed):
+            yield {**state, "messages": new}
+        before = state
+
+
+async def write_steps(graph: Graph, session: str, steps: Sequence[State]) -> None:
+    """Write a session that has no checkpoints, so that its past can be looked up in it.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id.
+        steps: What each step wrote, oldest first.
+    """
+    saver = checkpointer_of(graph)
+    config, versions = config_of(session), dict[str, Any]()
+    values: dict[str, Any] = {}
+    # What is looked up needs what was written and the parents; what goes on, a step of LangGraph's.
+    for number, step in enumerate(steps):
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = dict(values)
+        checkpoint["channel_versions"] = dict(versions)
+        metadata: CheckpointMetadata = {"source": "update", "step": number - 1, "parents": {}}
+        config = await saver.aput(config, checkpoint, metadata, versions)
+        if number < len(steps) - 1:
+            await saver.aput_writes(config, list(step.items()), str(uuid4()))
+            values |= {name: value for name, value in step.items() if name in _WHOLE}
+            versions |= {name: saver.get_next_version(versions.get(name), None) for name in step}
+    if steps:
+        await write_state(graph, session, steps[-1])
+
+
+async def write_state(graph: Graph, session: str, state: State) -> None:
+    """Write to a session's state, so that it goes on where the rules say.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id.
+        state: What is written, with the position where the session has one.
+    """
+    # Behind any speaker's node the rules say what comes next, whoever has spoken.
+    node = Node.USER_AGENT if "position" in state else Node.TASK_SPECIFICATION
+    await graph.aupdate_state(config_of(session), state, as_node=node.value)
+
+
+async def settle(graph: Graph, session: str) -> State:
+    """Write the checkpoint that a kill has kept from being written, and read the state.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id; nobody runs it.
+
+    Returns:
+        The newest state.
+    """
+    found = await checkpointer_of(graph).aget_tuple(config_of(session))
+    names = State.__annotations__
+    if found is not None and any(name in names for _, name, _ in found.pending_writes or ()):
+        await graph.aupdate_state(config_of(session), None, as_node=Node.END.value)
+    return await _read(graph, config_of(session))
 
 
 def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:

@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping
 
+from duologue.graphs.blogger import Blogger
 from duologue.graphs.group_solve import GroupSolve
 from duologue.graphs.role_play import RolePlay
 from duologue.graphs.spec import Form
 
-KINDS: Mapping[str, type[Form]] = {"role_play": RolePlay, "group_solve": GroupSolve}
+KINDS: Mapping[str, type[Form]] = {
+    "role_play": RolePlay,
+    "group_solve": GroupSolve,
+    "blogger": Blogger,
+}
 """For each ``kind`` its short form."""

@@ -41,17 +41,33 @@ def _read(path: Path) -> dict[str, Any]:
     readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
     if path.suffix.lower() not in readers:
         raise SpecError(f"{path}: a conversation is read from a .toml or .json file")
+    data = read_file(path, readers[path.suffix.lower()])
+    if not isinstance(data, dict):
+        raise SpecError(f"{path}: must hold one object with the conversation's fields")
+    return data
+
+
+def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
+    """Read a file in UTF-8 whose ending names its format.
+
+    Args:
+        path: The file.
+        parse: What makes data of its text, and raises ``ValueError`` where it can't.
+
+    Returns:
+        The data.
+
+    Raises:
+        SpecError: It can't be read; names the file.
+    """
     try:
-        data = readers[path.suffix.lower()](path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SpecError(f"{path}: can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise SpecError(f"{path}: is not text in UTF-8") from error
     except ValueError as error:
         raise SpecError(f"{path}: is not valid {path.suffix[1:].upper()}: {error}") from error
-    if not isinstance(data, dict):
-        raise SpecError(f"{path}: must hold one object with the conversation's fields")
-    return data
 
 
 def _from_dict(data: dict[str, Any], where: str) -> Conversation:

@@ -19,6 +19,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from langchain_core.messages.tool import ToolCall
+from pydantic import JsonValue
 
 from duologue.graphs.data import Data
 from duologue.graphs.judging import Verdict
@@ -51,6 +52,29 @@ class Kind(StrEnum):
     """A speaker's answer to the judge, or a separate judge's."""
     CHOICE = "choice"
     """Who was chosen to speak next."""
+    ANSWER = "answer"
+    """What was answered for a speaker, or by a tool, before hooks have seen it."""
+    HEARD = "heard"
+    """What a hook made of what a speaker has just heard; it stands in its place from then on."""
+    SUMMARY = "summary"
+    """What stands for the older part of a speaker's history in its prompts. It may be empty."""
+    FORGOTTEN = "forgotten"
+    """A speaker's memory was reset: what was said before is not in its view any more."""
+    REMEMBERED = "remembered"
+    """A line of a memory that was loaded: only its owner hears it, and nothing counts it."""
+
+
+class Source(StrEnum):
+    """What gave a reply."""
+
+    MODEL = "model"
+    """The speaker's model."""
+    FUNCTION = "function"
+    """A registered function."""
+    TEXT = "text"
+    """The speaker's fixed text."""
+    HOOK = "hook"
+    """A hook before the speaker."""
 
 
 class Flaw(StrEnum):
@@ -85,6 +109,17 @@ class Line(Data):
     """The same in the words that the speaker was told."""
     verdict: Verdict | None = None
     """The verdict it holds."""
+    source: Source = Source.MODEL
+    """What gave it, where it is a speaker's reply."""
+    parsed: JsonValue = None
+    """What it says by the speaker's output format, as plain values."""
+    since: str | None = None
+    """The id of the first message that a summary, or a reset memory, does not stand for. None: it
+    stands for everything before it."""
+    instead_of: tuple[str, ...] = ()
+    """The ids of the messages whose place it takes in the speaker's view."""
+    arguments: dict[str, JsonValue] | None = None
+    """The arguments that a tool was called with, where a hook has changed them."""
 
     def heard_by(self, name: str) -> bool:
         """Whether this speaker hears the line."""
@@ -157,7 +192,16 @@ def said(
     )
 
 
-def result(number: int, text: str, *, speaker: str, call_id: str, failed: bool) -> ToolMessage:
+def result(
+    number: int,
+    text: str,
+    *,
+    speaker: str,
+    call_id: str,
+    failed: bool,
+    arguments: dict[str, Any] | None = None,
+    final: bool = True,
+) -> ToolMessage:
     """Make the message of a tool's answer, heard by the speaker who called it.
 
     Args:
@@ -166,11 +210,18 @@ def result(number: int, text: str, *, speaker: str, call_id: str, failed: bool) 
         speaker: Who called the tool.
         call_id: The id of the call.
         failed: Whether the call failed.
+        arguments: The arguments it was called with, where a hook has changed them.
+        final: Whether it is what the speaker gets; else hooks see it first.
 
     Returns:
         A tool message.
     """
-    about = Line(kind=Kind.TOOL_RESULT, speaker=speaker, audience=(speaker,))
+    about = Line(
+        kind=Kind.TOOL_RESULT if final else Kind.ANSWER,
+        speaker=speaker,
+        audience=(speaker,) if final else NOBODY,
+        arguments=arguments,
+    )
     return ToolMessage(
         storable(text),
         id=message_id(number),

@@ -3,7 +3,7 @@
 Sessions store their spec, so every change of its shape comes with a step here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from duologue.graphs.errors import SpecError
@@ -41,7 +41,10 @@ def _with_kind_of_format(speaker: Any) -> Any:  # noqa: ANN401
     return speaker | {"format": {"kind": "lines"} | found} if isinstance(found, dict) else speaker
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+"""Makes data of the next version out of data of one."""
+
+MIGRATIONS: dict[int, Migration] = {
     1: _ends_of_their_own,
     2: _formats_of_many_kinds,
 }
@@ -61,16 +64,36 @@ def migrated(data: dict[str, Any], where: str = "") -> dict[str, Any]:
     Raises:
         SpecError: It was written by a newer release, or its version is not a number.
     """
-    version = data.get("version", SPEC_VERSION)
+    return upgraded(data, SPEC_VERSION, MIGRATIONS, where)
+
+
+def upgraded(
+    data: dict[str, Any], newest: int, steps: Mapping[int, Migration], where: str
+) -> dict[str, Any]:
+    """Bring versioned data to the newest version.
+
+    Args:
+        data: The data; without a ``version`` it is of the newest.
+        newest: The newest version.
+        steps: For each older version the function that makes the next one out of it.
+        where: What to put in front of an error.
+
+    Returns:
+        The data in the newest version.
+
+    Raises:
+        SpecError: It was written by a newer release, or its version is not a number.
+    """
+    version = data.get("version", newest)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise SpecError(f"{where}version: must be a whole number from 1 on, not {version!r}")
-    if version > SPEC_VERSION:
+    if version > newest:
         raise SpecError(
             f"{where}version: {version} is newer than this release understands "
-            f"({SPEC_VERSION}); upgrade duologue"
+            f"({newest}); upgrade duologue"
         )
-    for step in range(version, SPEC_VERSION):
-        data = MIGRATIONS[step](data) | {"version": step + 1}
+    for step in range(version, newest):
+        data = steps[step](data) | {"version": step + 1}
     return data
 
 

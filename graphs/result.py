@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
+from pydantic import JsonValue
 
 from duologue.graphs.log import line, speeches
 from duologue.graphs.outcome import Outcome
@@ -54,6 +55,38 @@ class Result:
         """Who said what, oldest first: the conversation without what stands around it."""
         return [(line(message).speaker or "", message.text) for message in speeches(self.messages)]
 
+    def parsed(self, speaker: str) -> list[JsonValue]:
+        """Give what was read from a speaker's messages by its output format.
+
+        Args:
+            speaker: The speaker's name.
+
+        Returns:
+            For each of its messages the plain values; None where one could not be read.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        self.conversation.speaker(speaker)
+        lines = (line(message) for message in speeches(self.messages))
+        return [about.parsed for about in lines if about.speaker == speaker]
+
+    def latest(self, speaker: str) -> str | None:
+        """Give what a speaker said last.
+
+        Args:
+            speaker: The speaker's name.
+
+        Returns:
+            The text of its latest message; None where it has said nothing.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        self.conversation.speaker(speaker)
+        said = (text for name, text in reversed(self.speeches) if name == speaker)
+        return next(said, None)
+
     def viewpoint(self, speaker: str) -> list[BaseMessage]:
         """Show the session as one speaker sees it.
 
@@ -62,8 +95,9 @@ class Result:
 
         Returns:
             LangChain messages, the system prompt first: the speaker's own lines are the
-            assistant's, the others' the user's. The embedded model is told its `Brief` instead of
-            the system prompt.
+            assistant's, the others' the user's. This is all that it remembers: what its model is
+            sent may be shortened by its context policy, and the embedded model is told its `Brief`
+            instead of the system prompt.
 
         Raises:
             KeyError: Nobody has that name.

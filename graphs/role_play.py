@@ -60,7 +60,7 @@ class RolePlay(Form):
         """
         names_for_user = {"me": self.user_role, "other": self.assistant_role}
         names_for_assistant = {"me": self.assistant_role, "other": self.user_role}
-        generation = {"temperature": self.temperature, "seed": self.seed}
+        generation = {"temperature": self.temperature}
         user = {
             "name": self.user_role,
             "role_prompt": prompts.filled(
@@ -92,7 +92,7 @@ class RolePlay(Form):
                 "speakers": (user, assistant),
                 "task_specification": {
                     "word_limit": self.word_limit,
-                    "generation": {"temperature": self.task_temperature, "seed": self.seed},
+                    "generation": {"temperature": self.task_temperature},
                 }
                 if self.specify_task
                 else None,
@@ -103,6 +103,7 @@ class RolePlay(Form):
                     "when": DoneToken(token=self.done_token, by=self.user_role),
                 },
                 "model": self.model,
+                "seed": self.seed,
             },
         )
 

@@ -7,19 +7,17 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from typing_extensions import TypedDict
 
-from duologue.graphs.build import Graph, build_graph
-from duologue.graphs.data import listing
+from duologue.graphs.build import Graph, build_graph, compiled
 from duologue.graphs.end_chat import max_steps
 from duologue.graphs.ends import EndChatMode
 from duologue.graphs.errors import SessionError
@@ -39,14 +37,16 @@ from duologue.graphs.store import (
     unknown_session,
 )
 from duologue.nodes.models import Models
+from duologue.nodes.resources import Resources
 from duologue.nodes.task_specification import first_difference
-from duologue.tools.registry import OrderFunction, PredicateFunction, Registry
+from duologue.tools.kinds import KINDS
+from duologue.tools.registry import Registered, Registry, check_options
 
 Source = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that holds one."""
 
 
-class Options(TypedDict, total=False):
+class Options(Registered, total=False):
     """What `converse`, `resume` and `stream` take beside the conversation, all by name."""
 
     store: str | Path | None
@@ -56,12 +56,8 @@ class Options(TypedDict, total=False):
     """What speaks where the conversation names no model: a LangChain chat model or a name."""
     models: Mapping[str, BaseChatModel]
     """LangChain chat models by the names that the conversation uses."""
-    tools: Iterable[BaseTool]
-    """LangChain tools that the conversation names."""
-    predicates: Mapping[str, PredicateFunction]
-    """Functions that may end the conversation, by the names that it uses."""
-    orders: Mapping[str, OrderFunction]
-    """Functions that say who speaks next, by the names that the conversation uses."""
+    callbacks: Sequence[BaseCallbackHandler]
+    """LangChain callback handlers, which are told of each node, model call and tool."""
     durability: Literal["sync", "async"]
     """``sync`` (the default) writes each step before the next begins; ``async`` beside it."""
 
@@ -90,15 +86,14 @@ async def run_session(
         TypeError: There is no such option.
         DuologueError: As in `duologue.graphs.converse.converse`.
     """
-    _check_options(options)
+    check_options(options, Options)
     given = None if source is None else await asyncio.to_thread(_loaded, source)
     if session is not None:
         check_session_id(session)
     settings = await asyncio.to_thread(load_settings)
     models = Models(options.get("model"), options.get("models") or {}, settings)
-    tools = list(options.get("tools") or ())
-    predicates, orders = options.get("predicates"), options.get("orders")
-    registry = Registry(tools, predicates, orders)
+    registered = {kind: given for kind, given in options.items() if kind in KINDS}
+    registry = Registry(cast("Registered", registered))
     target = options.get("store")
     # A session that goes on is not in a file that a mistyped name would make.
     create = source is not None or not target
@@ -107,7 +102,7 @@ async def run_session(
             session = _new_id("session" if given is None else title_of(given))
         if reset and given is not None and await store.get(session) is not None:
             # What would end the new run at once must not cost the old one.
-            registry.check(given)
+            await asyncio.to_thread(registry.check, given)
             await models.prepare(given, lambda text: None)
             await store.delete(session)
         # Nobody can ask while it is not run: what stands here was meant for an earlier run.
@@ -129,7 +124,7 @@ async def run_session(
                 yield finished
                 return
             await _forget_stop(store, before)
-            registry.check(conversation)
+            await asyncio.to_thread(registry.check, conversation)
             async for event in _prepared(models, conversation):
                 yield event
             if row is None:
@@ -137,16 +132,10 @@ async def run_session(
                 await store.checkpointer.adelete_thread(session)
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
                 await store.add(session, title=title_of(conversation), spec=spec)
-            graph = build_graph(
-                checkpointer=store.checkpointer,
-                models=models,
-                tools=tools,
-                predicates=predicates,
-                orders=orders,
-                stop_requested=store.stop_requested,
-            )
+            resources = Resources(models, registry, store.stop_requested)
+            graph = compiled(resources, store.checkpointer)
             async with aclosing(
-                _steps(graph, session, conversation, options.get("durability"), tokens=tokens)
+                _steps(graph, session, conversation, options, tokens=tokens)
             ) as steps:
                 async for event in steps:
                     yield event
@@ -173,13 +162,6 @@ async def _forget_stop(store: Store, row: SessionRow | None) -> None:
         await store.clear_stop(row.session)
 
 
-def _check_options(options: Options) -> None:
-    known = Options.__annotations__
-    for name in options:
-        if name not in known:
-            raise TypeError(f"there is no option {name!r}; there are {listing(known)}")
-
-
 def _loaded(source: Source) -> Conversation:
     return source if isinstance(source, Conversation) else load_conversation(source)
 
@@ -201,7 +183,8 @@ def _agreed(
     if given is not None and given != stored:
         raise SessionError(
             f"session {session!r} belongs to another conversation: "
-            f"{first_difference(stored, given)} differs; choose another id, or reset it"
+            f"{first_difference(stored, given)} differs; choose another id, or give reset=True "
+            "(--reset), which deletes what is stored"
         )
     return stored
 
@@ -235,7 +218,7 @@ async def _steps(
     graph: Graph,
     session: str,
     conversation: Conversation,
-    durability: Literal["sync", "async"] | None,
+    options: Options,
     *,
     tokens: bool,
 ) -> AsyncGenerator[Event, None]:
@@ -243,6 +226,7 @@ async def _steps(
     config: RunnableConfig = {
         "configurable": {"thread_id": session},
         "recursion_limit": max_steps(conversation),
+        "callbacks": list(options.get("callbacks") or ()),
     }
     checkpointer = graph.checkpointer
     assert isinstance(checkpointer, BaseCheckpointSaver)  # noqa: S101  # built with the store's
@@ -252,7 +236,7 @@ async def _steps(
         None if known else {"conversation": spec},
         config,
         stream_mode=["updates", "custom", "messages"] if tokens else ["updates", "custom"],
-        durability=durability or "sync",
+        durability=options.get("durability") or "sync",
     )
     # Closed here: else a reader who leaves early would have it run on after the store is closed.
     async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from duologue.graphs.background import run
 from duologue.graphs.build import Graph, build_graph
-from duologue.graphs.errors import SessionError
+from duologue.graphs.data import listing
+from duologue.graphs.errors import SessionError, SpecError
 from duologue.graphs.history import config_of
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
@@ -19,8 +22,11 @@ from duologue.graphs.store import (
     Store,
     check_session_id,
     open_store,
+    taken_session,
     unknown_session,
 )
+
+_LONGEST: Final = 128  # the characters of a session's id
 
 
 @asynccontextmanager
@@ -42,6 +48,87 @@ async def known_store(store: str | Path | None) -> AsyncIterator[Store]:
         yield opened
 
 
+@asynccontextmanager
+async def new_session(
+    store: Store, session: str, conversation: Conversation, ended: str | None
+) -> AsyncIterator[None]:
+    """Add a session whose state is written inside the block.
+
+    Nobody knows of it until the block has ended: the row goes last.
+
+    Args:
+        store: Where it is kept.
+        session: Its id.
+        conversation: Its spec.
+        ended: Why it has ended. None: it has not.
+
+    Raises:
+        SessionError: The id is taken, or somebody runs it.
+        StoreError: The store can't be written.
+    """
+    async with store.lock(session):
+        if await store.get(session) is not None:
+            raise taken_session(session, store.url)
+        # What was killed half-way leaves a state that no row knows.
+        await store.checkpointer.adelete_thread(session)
+        yield
+        spec = json.dumps(conversation.stored(), ensure_ascii=False)
+        await store.add(session, title=title_of(conversation), spec=spec)
+        if ended is not None:
+            await store.finish(session, ended)
+
+
+def made_up_id(session: str, word: str) -> str:
+    """Make up the id of a session that comes from another one.
+
+    Args:
+        session: The other one's id.
+        word: What the new one is to it, such as ``fork``.
+
+    Returns:
+        The id, which nobody has yet.
+    """
+    ending = f"-{word}-{secrets.token_hex(3)}"
+    return session[: _LONGEST - len(ending)] + ending
+
+
+async def known_session(store: Store, session: str) -> Conversation:
+    """Read the spec of a session that must be there.
+
+    Args:
+        store: Where it is kept.
+        session: Its id.
+
+    Returns:
+        Its spec.
+
+    Raises:
+        SessionError: There is no such session.
+        SpecError: It was written by a newer release.
+        StoreError: The store can't be read.
+    """
+    row = await store.get(session)
+    if row is None:
+        raise unknown_session(session, store.url)
+    return restored(json.loads(row.spec), f"session {session!r}: ")
+
+
+def check_speaker(session: str, conversation: Conversation, name: str) -> None:
+    """Refuse a name that nobody in a session has.
+
+    Args:
+        session: Its id.
+        conversation: Its spec.
+        name: A speaker's name.
+
+    Raises:
+        SpecError: Nobody in it is called that.
+    """
+    if name not in conversation.names:
+        names = listing(conversation.names)
+        raise SpecError(f"nobody in session {session!r} is called {name!r}; there are {names}")
+
+
 async def alist_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
     """List the sessions of a store; `list_sessions` says how."""
     async with known_store(store) as opened:
@@ -52,10 +139,7 @@ async def aget_session(session: str, *, store: str | Path | None = None) -> Resu
     """Read a session; `get_session` says how."""
     check_session_id(session)
     async with known_store(store) as opened:
-        row = await opened.get(session)
-        if row is None:
-            raise unknown_session(session, opened.url)
-        conversation = restored(json.loads(row.spec), f"session {session!r}: ")
+        conversation = await known_session(opened, session)
         graph = build_graph(checkpointer=opened.checkpointer)
         return await read_session(session, conversation, graph)
 

@@ -17,6 +17,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from duologue.graphs.errors import SpecError
 from duologue.graphs.validation import explained
 
+EMBEDDED_CONTEXT = 8192
+"""The context of a model on this machine, in tokens, unless set otherwise."""
+
 
 def _address(text: str) -> str:
     if not text.startswith(("http://", "https://")):
@@ -72,6 +75,8 @@ class Settings(BaseSettings):
     """How long a try of a model call waits for the server to go on, in seconds."""
     max_retries: NonNegativeInt = 4
     """How often a call is tried again when the server is busy, fails or can't be reached."""
+    embedded_context: int = Field(default=EMBEDDED_CONTEXT, ge=512)
+    """The context of the embedded model, or of a ``.gguf`` file, in tokens: prompt and answer."""
 
 
 def load_settings() -> Settings:

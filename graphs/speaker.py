@@ -1,11 +1,14 @@
 """Who takes part in a conversation, as data."""
 
-from typing import Self
+from typing import Any, Literal, Self
 
+from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
+from duologue.graphs.context import Context, KeepAll
 from duologue.graphs.data import Data, Name, Temperature, Text
 from duologue.graphs.formats import Format, Marks, Schema
+from duologue.graphs.replies import AnyReply, ModelReply
 
 SPEAKER_TEMPERATURE = 0.2
 """What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
@@ -76,12 +79,31 @@ class PrivateOpening(Data):
         return self
 
 
+class Example(Data):
+    """One message of a conversation that shows a speaker how to answer."""
+
+    role: Literal["user", "assistant"]
+    """Whose it is: ``assistant`` is the speaker itself."""
+    content: Text
+    """What is said."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_a_message(cls, given: Any) -> Any:  # noqa: ANN401
+        """Take LangChain's messages, too."""
+        if isinstance(given, HumanMessage | AIMessage):
+            role = "user" if isinstance(given, HumanMessage) else "assistant"
+            return {"role": role, "content": given.text}
+        return given
+
+
 class Speaker(Data):
     """One participant of a conversation.
 
     Raises:
-        pydantic.ValidationError: A field is missing, unknown or wrong, or there are tools that no
-            reply of its format could call.
+        pydantic.ValidationError: A field is missing, unknown or wrong; the examples do not go to
+            and fro between user and assistant; a reply is never reached; nothing calls the tools,
+            or no reply of the speaker's format could.
     """
 
     name: Name
@@ -93,6 +115,18 @@ class Speaker(Data):
     """The speaker's own task, which the others do not see."""
     private_opening: PrivateOpening | None = None
     """What it alone knows before the conversation."""
+    replies: tuple[AnyReply, ...] = Field(default=(ModelReply(),), min_length=1)
+    """What gives its replies, tried in order until one does; the reply is blank where none does."""
+    examples: tuple[Example, ...] = ()
+    """How it answers, shown behind its system prompt: messages of user and assistant in turn, the
+    last one the assistant's (few-shot)."""
+    prefixes: dict[Name, Text] = Field(default_factory=dict)
+    """For other speakers, by name, what stands in front of each line that it hears from them."""
+    labels: bool | None = None
+    """Whether what it hears is labelled with who said it. None: where more than two take part, or
+    opening answers are reconciled."""
+    hooks: tuple[Name, ...] = ()
+    """The hooks that see what it hears, says and calls, by their registered names, in order."""
     brief: Brief | None = None
     """What it is told instead where the embedded model speaks for it."""
     stops_chat: bool = False
@@ -110,11 +144,52 @@ class Speaker(Data):
     of a ``.gguf`` file. None: the conversation's default."""
     generation: Generation = Generation()
     """Generation parameters."""
+    context: Context = KeepAll()
+    """How much of a long history it is shown."""
+
+    @field_validator("examples")
+    @classmethod
+    def _go_to_and_fro(cls, examples: tuple[Example, ...]) -> tuple[Example, ...]:
+        for place, example in enumerate(examples):
+            wanted = "assistant" if place % 2 else "user"
+            if example.role != wanted:
+                raise ValueError(
+                    f"number {place + 1} must be the {wanted}'s: they go to and fro, and the user "
+                    "begins"
+                )
+        if len(examples) % 2:
+            raise ValueError("the last one must be the assistant's: add how the speaker answers")
+        return examples
+
+    @field_validator("hooks")
+    @classmethod
+    def _hooks_differ(cls, hooks: tuple[str, ...]) -> tuple[str, ...]:
+        for place, name in enumerate(hooks):
+            if name in hooks[:place]:
+                raise ValueError(f"{name!r} stands there twice")
+        return hooks
+
+    @field_validator("replies")
+    @classmethod
+    def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
+        for before in replies[:-1]:
+            if before.kind != "function":
+                raise ValueError(
+                    f"what stands behind {before.kind!r} is never reached: leave it out"
+                )
+        return replies
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model may give its replies."""
+        return _has_model(self.replies)
 
     @field_validator("tools")
     @classmethod
     def _tools_can_be_called(cls, tools: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        held = info.data.get("format")
+        replies, held = info.data.get("replies"), info.data.get("format")
+        if tools and replies is not None and not _has_model(replies):
+            raise ValueError('only a model calls tools: put "model" among the replies')
         if tools and isinstance(held, Schema) and held.form == "structured":
             raise ValueError(
                 "none can be called by a speaker whose replies are held to a schema: set "
@@ -126,3 +201,7 @@ class Speaker(Data):
     def marks(self) -> Marks | None:
         """The marks its replies must carry, where its format is one of marks."""
         return self.format if isinstance(self.format, Marks) else None
+
+
+def _has_model(replies: tuple[AnyReply, ...]) -> bool:
+    return any(isinstance(reply, ModelReply) for reply in replies)

@@ -12,6 +12,7 @@ import tomli_w
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from duologue.graphs.coherence import check
+from duologue.graphs.context import RunningSummary
 from duologue.graphs.data import Cap, Data, Name, Text, listing
 from duologue.graphs.ends import (
     EndChat,
@@ -29,6 +30,7 @@ from duologue.graphs.judging import (
     SeparateJudge,
     TurnOrder,
 )
+from duologue.graphs.replies import FunctionReply
 from duologue.graphs.speaker import Generation, Speaker
 from duologue.graphs.usage import Price
 
@@ -103,6 +105,8 @@ class Conversation(Data):
     """What the models charge, by their names. Where there is one, every model must be in it."""
     max_tool_rounds: Cap = 5
     """How many rounds of tool calls one turn may have before the speaker must answer."""
+    seed: int | None = None
+    """Asks models that can for the same conversation again, wherever a speaker names none."""
 
     @field_validator("speakers")
     @classmethod
@@ -138,12 +142,14 @@ class Conversation(Data):
         """Whether only two take part."""
         return len(self.speakers) == _A_PAIR
 
-    @property
-    def labelled(self) -> bool:
+    def hears_labels(self, speaker: Speaker) -> bool:
         """Whether what a speaker hears is labelled with who said it.
 
-        Between two it goes without saying, unless somebody's task and opening answer are heard too.
+        Unless it says so itself: between two it goes without saying, save where somebody's task
+        and opening answer are heard too.
         """
+        if speaker.labels is not None:
+            return speaker.labels
         return not self.is_pair or self.opening.reconcile
 
     @property
@@ -170,14 +176,35 @@ class Conversation(Data):
     @property
     def model_names(self) -> list[str | None]:
         """The models that it needs, each once; None stands for the default."""
-        names = [speaker.model for speaker in self.speakers]
+        names = [speaker.model for speaker in self.speakers if self.asks_model(speaker)]
         if self.task_specification is not None:
             names.append(self.task_specification.model)
         if isinstance(self.judge, SeparateJudge):
             names.append(self.judge.model)
         if isinstance(self.turn_order, Moderator):
             names.append(self.turn_order.model)
+        names += [
+            speaker.context.model or speaker.model
+            for speaker in self.speakers
+            if isinstance(speaker.context, RunningSummary) and self.sums_up(speaker)
+        ]
         return list(dict.fromkeys(name or self.model for name in names))
+
+    def asks_model(self, speaker: Speaker) -> bool:
+        """Whether a speaker's model is asked for anything: its replies, or its own verdict."""
+        judges = (
+            speaker.stops_chat
+            and isinstance(self.judge, Judge)
+            and self.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+        )
+        return speaker.has_model or judges
+
+    def sums_up(self, speaker: Speaker) -> bool:
+        """Whether a speaker's history is summed up: by its policy, where anything is shown it."""
+        is_shown = self.asks_model(speaker) or any(
+            isinstance(reply, FunctionReply) for reply in speaker.replies
+        )
+        return isinstance(speaker.context, RunningSummary) and is_shown
 
     @property
     def most_messages(self) -> int:
@@ -196,10 +223,12 @@ class Conversation(Data):
     def most_calls(self) -> int:
         """The most model calls that it can take, whatever is said.
 
-        In a turn those are one for each round of tools, the reply, one more where that is rejected,
-        the judge's two questions and the choice of who speaks next.
+        In a turn those are the summary of what went before, one for each round of tools, the
+        reply, one more where that is rejected, the judge's two questions and the choice of who
+        speaks next.
         """
-        return 2 + self.most_messages * (self.max_tool_rounds + 2 + 2 + 1)
+        sums_up = any(map(self.sums_up, self.speakers))
+        return 2 + self.most_messages * (sums_up + self.max_tool_rounds + 2 + 2 + 1)
 
     def stored(self) -> dict[str, Any]:
         """Give what sessions store, as plain values.

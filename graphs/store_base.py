@@ -108,6 +108,15 @@ class Store(ABC):
         """
 
     @abstractmethod
+    async def reopen(self, session: str) -> None:
+        """Mark `session` as unfinished, whatever ended it.
+
+        Raises:
+            SessionError: There is no such session.
+            StoreError: The database fails.
+        """
+
+    @abstractmethod
     async def request_stop(self, session: str) -> None:
         """Ask whoever runs `session`, here or in another process, to stop at its next turn.
 

@@ -56,6 +56,10 @@ class MemoryStore(Store):
         """See `Store.finish`."""
         self._change(session, status="finished", reason=reason)
 
+    async def reopen(self, session: str) -> None:
+        """See `Store.reopen`."""
+        self._change(session, status="unfinished", reason=None)
+
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
         self._change(session, stop_requested=True)

@@ -80,6 +80,14 @@ class SqlStore(Store):
             *(reason, _now(), session),
         )
 
+    async def reopen(self, session: str) -> None:
+        """See `Store.reopen`."""
+        await self._change(
+            "UPDATE duologue_sessions SET status = 'unfinished', reason = NULL, updated_at = ? "
+            "WHERE session = ?",
+            *(_now(), session),
+        )
+
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
         await self._set_stop(session, 1)

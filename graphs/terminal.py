@@ -17,6 +17,7 @@ from duologue.graphs.cli_text import Flow, clean, one_line
 from duologue.graphs.events import (
     Ended,
     Event,
+    HistoryShortened,
     MessageSaid,
     Notice,
     ReplyRejected,
@@ -130,10 +131,10 @@ class Transcript:
                 self._rejected(event)
             case VerdictGiven() if event.verdict.findings:
                 self._found(event.verdict)
-            case ToolCalled() | ToolAnswered() | VerdictGiven() | SpeakerChosen():
-                self._aside(_remark(event))
             case Ended():
                 self._end(event)
+            case _:
+                self._aside(_remark(event))
 
     def pause(self) -> None:
         """End a message that is being streamed, since something else comes in between."""
@@ -212,6 +213,8 @@ class Transcript:
         self.body(f"(Rejected and asked again: {one_line(event.problem)})", "dim")
 
     def _aside(self, text: str) -> None:
+        if not text:
+            return
         self.pause()
         plain(self._out, f"({one_line(text, self._out.width - 2 if self._live else None)})", "dim")
 
@@ -247,7 +250,9 @@ class Transcript:
         return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
 
 
-def _remark(event: ToolCalled | ToolAnswered | VerdictGiven | SpeakerChosen) -> str:
+def _remark(
+    event: ToolCalled | ToolAnswered | VerdictGiven | SpeakerChosen | HistoryShortened,
+) -> str:
     match event:
         case ToolCalled():
             arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
@@ -259,6 +264,9 @@ def _remark(event: ToolCalled | ToolAnswered | VerdictGiven | SpeakerChosen) -> 
         case SpeakerChosen():
             chosen = f"{event.speaker} is to speak next"
             return chosen if event.problem is None else f"{chosen}: the choice can't be read"
+        case HistoryShortened():
+            # A cut without a summary has been told as it happened.
+            return f"{event.speaker} keeps in mind: {event.text}" if event.text else ""
 
 
 def _money(cost: float) -> str:

@@ -7,7 +7,8 @@ two turns in one role, no call without its result, names that providers accept.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import count
 
 from langchain_core.messages import (
@@ -20,6 +21,8 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs.log import Kind, Line, is_said, line
+from duologue.graphs.remembering import remembered
+from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 
 SILENCE = "(says nothing)"
@@ -39,29 +42,97 @@ def viewpoint(
 
     Returns:
         LangChain messages: at most one system message, in front, then user and assistant messages
-        in turn, each call of tools followed by its results. Others' lines are labelled with their
-        names where more than two take part, or the opening answers were reconciled.
+        in turn, the speaker's examples first, each call of tools followed by its results. Others'
+        lines are labelled with their names where the spec says so, or does not say and more than
+        two take part, or the opening answers were reconciled; the speaker's prefix for them stands
+        in front.
 
     Raises:
         KeyError: Nobody has that name.
     """
-    conversation.speaker(name)
+    speaker = conversation.speaker(name)
+    log = remembered(log, name)
     names = provider_names(conversation.names)
     results = _results(log, name)
-    view: list[BaseMessage] = [SystemMessage(system)] if system else []
-    for message in log:
-        about = line(message)
-        if isinstance(message, ToolMessage | SystemMessage):
+    read = [(message, line(message)) for message in log]
+    replaced = _replaced(read, name)
+    view: list[BaseMessage] = []
+    for message, about in read:
+        if isinstance(message, ToolMessage | SystemMessage) or message.id in replaced:
             continue
         if about.speaker == name:
             if about.kind is Kind.SHIFT or not _heard(about, name):
                 continue
-            _add_own(view, message, names[name], results)
+            _add_own(view, message, about, names[name], results)
         elif about.heard_by(name):
             if about.to not in (None, name):
                 message = HumanMessage(f"To {about.to}: {message.text}", id=message.id)
-            _add_heard(view, message, about, names, label=conversation.labelled)
-    return view
+            before = speaker.prefixes.get(about.speaker or "", "")
+            label = conversation.hears_labels(speaker)
+            _add_heard(view, message, about, names, label=label, before=before)
+    front: list[BaseMessage] = [SystemMessage(system)] if system else []
+    front += _shown(speaker, names[name])
+    if speaker.examples and view and isinstance(view[0], AIMessage):
+        # An example is no line of the speaker's own, and two turns in one role are refused.
+        front.append(HumanMessage(SILENCE))
+    return front + view
+
+
+def _shown(speaker: Speaker, name: str) -> Iterator[BaseMessage]:
+    """The speaker's examples."""
+    for example in speaker.examples:
+        if example.role == "user":
+            yield HumanMessage(example.content)
+        else:
+            yield AIMessage(example.content, name=name)
+
+
+def _replaced(read: Iterable[tuple[BaseMessage, Line]], name: str) -> set[str | None]:
+    """The ids of what this speaker has heard otherwise, since a hook changed it."""
+    return {
+        replaced
+        for _, about in read
+        if about.kind is Kind.HEARD and about.heard_by(name)
+        for replaced in about.instead_of
+    }
+
+
+def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
+    """Give the ids of what a speaker has heard since its own latest line, oldest first.
+
+    Args:
+        log: Messages of the log, oldest first.
+        name: The speaker's name.
+
+    Returns:
+        The ids of the messages of which the newest user message of its view consists.
+    """
+    found: list[str] = []
+    for message in reversed(log):
+        about = line(message)
+        if about.speaker == name and about.kind is not Kind.SHIFT:
+            if _heard(about, name):
+                break
+        elif about.heard_by(name) and not isinstance(message, ToolMessage | SystemMessage):
+            found.append(str(message.id))
+    return found[::-1]
+
+
+def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> str:
+    """Give what a speaker has heard since its own latest line, as it stands in its view.
+
+    Args:
+        conversation: The spec the log belongs to.
+        log: Messages of the log, oldest first.
+        name: The speaker's name.
+
+    Returns:
+        The text; empty where it has heard nothing.
+    """
+    since = {*heard_since(log, name)}
+    view = viewpoint(conversation, [message for message in log if message.id in since], name)
+    last = view[-1] if view else None
+    return last.text if isinstance(last, HumanMessage) else ""
 
 
 def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
@@ -101,12 +172,20 @@ def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
             id=message.id,
         )
         for message in log
-        if isinstance(message, ToolMessage) and line(message).speaker == name
+        if isinstance(message, ToolMessage) and _is_result_for(line(message), name)
     }
 
 
+def _is_result_for(about: Line, name: str) -> bool:
+    return about.kind in (Kind.TOOL_RESULT, Kind.REMEMBERED) and about.speaker == name
+
+
 def _add_own(
-    view: list[BaseMessage], message: BaseMessage, name: str, results: Mapping[str, ToolMessage]
+    view: list[BaseMessage],
+    message: BaseMessage,
+    about: Line,
+    name: str,
+    results: Mapping[str, ToolMessage],
 ) -> None:
     """Add a line of the speaker's own, with the results of its calls behind it."""
     new = {key for key in results if not _called(view, key)}
@@ -117,6 +196,9 @@ def _add_own(
     ]
     text = message.text.strip()
     if not text and not calls:
+        # Calls that have not run yet are not shown.
+        if about.kind is Kind.TOOL_CALLS:
+            return
         text = SILENCE
     last = view[-1] if view else None
     if isinstance(last, AIMessage):
@@ -135,12 +217,13 @@ def _taken(new: set[str], call_id: str | None) -> bool:
 
 
 def _calls(message: AIMessage) -> list[ToolCall]:
-    """All calls of a message. Servers read arguments as JSON, so broken ones are sent empty."""
+    """Copies of all calls of a message. Servers read arguments as JSON: broken ones are empty."""
     broken = (
         ToolCall(name=call["name"] or "unknown", args={}, id=call["id"])
         for call in message.invalid_tool_calls
     )
-    return [*message.tool_calls, *broken]
+    # Who is shown them may change them, down to a list among the arguments.
+    return [*deepcopy(message.tool_calls), *broken]
 
 
 def _called(view: Iterable[BaseMessage], call_id: str) -> bool:
@@ -154,6 +237,7 @@ def _add_heard(
     names: Mapping[str, str],
     *,
     label: bool,
+    before: str,
 ) -> None:
     """Add a line heard from another, joined to the one before it where that was heard too."""
     text = message.text.strip()
@@ -165,6 +249,7 @@ def _add_heard(
     # Models that hear labels like to write their own.
     if label and about.speaker is not None and not text.startswith(f"{about.speaker}:"):
         text = f"{about.speaker}: {text}"
+    text = f"{before}{text}"
     name = names.get(about.speaker) if about.speaker is not None else None
     last = view[-1] if view else None
     if isinstance(last, HumanMessage):

@@ -1,24 +1,28 @@
 """The two nodes that speak: the user agent and the assistant agent.
 
-One turn is: viewpoint, model, check of the reply, log. Each model call is a step of the graph of
-its own, so that nothing answered and recorded is asked for again after a kill.
+One turn is: hooks, viewpoint, model, check of the reply, hooks, log. Each model call is a step of
+the graph of its own, and so are the hooks behind it, so that nothing answered and recorded is asked
+for again after a kill or a hook's failure.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from pydantic import BaseModel
 
 from duologue.graphs.end_chat import Decision, paused, spoke
-from duologue.graphs.log import NOBODY, Flaw, Kind, Line, line, message_id, said
+from duologue.graphs.log import NOBODY, Flaw, Kind, Line, Source, line, message_id, said
+from duologue.graphs.parsing import parse
 from duologue.graphs.position import Event, Stage
-from duologue.graphs.speaker import SPEAKER_TEMPERATURE, Speaker
+from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
-from duologue.graphs.viewpoint import viewpoint
-from duologue.nodes import prompts
-from duologue.nodes.checks import find_problem
+from duologue.nodes.checks import Problem, find_problem
+from duologue.nodes.hooking import after_speaker
+from duologue.nodes.replying import Given, reply_of, turn_of
 from duologue.nodes.resources import Moment, Resources
+from duologue.nodes.summarising import summed_up
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
@@ -33,53 +37,44 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
 
     Raises:
         ModelError: The model did not answer; the session can be resumed.
-        SpecError: The price table lacks the model, or a predicate failed.
+        SpecError: A hook, function or predicate failed, or the price table lacks the model.
     """
-    moment = Moment.of(state, resources)
+    moment = await Moment.of(state, resources)
     conversation, position, turn = moment.conversation, moment.position, moment.turn
     speaker = _as_in(turn.stage, conversation.speaker(turn.speaker))
-    model = await moment.model(speaker.model)
-    may_call = position.tool_rounds < conversation.max_tool_rounds
-    answer = await model.answer(
-        prompt_of(moment, speaker, small=model.is_embedded),
-        speaker.generation.parameters(SPEAKER_TEMPERATURE),
-        purpose=Kind.SPEECH,
-        speaker=speaker.name,
-        marks=speaker.marks,
-        tools=resources.registry.of(speaker) if may_call else (),
-    )
-    usage = moment.used(model, answer)
-    number = len(moment.log)
+    if position.event is Event.ANSWERED:
+        return await _past_hooks(moment, speaker)
+    if position.event not in (Event.SUMMARISED, Event.REJECTED, Event.RETURNED):
+        left_out = await summed_up(moment, speaker)
+        if left_out is not None:
+            summary, usage = left_out
+            waiting = paused(conversation, position, Event.SUMMARISED)
+            return await moment.step(waiting, [summary], usage)
+    given = await reply_of(moment, speaker)
+    if given.message.response_metadata.get("finish_reason") == "length":
+        speaker = _without_stops(speaker)
     about = Line(
         kind=Kind.SPEECH,
         speaker=speaker.name,
         audience=_audience(conversation, turn),
         stage=turn.stage,
+        source=given.source,
     )
+    may_call = position.tool_rounds < conversation.max_tool_rounds
+    if may_call and _calls(given.message):
+        return await _answered(moment, speaker, given, about)
 
-    if may_call and (answer.tool_calls or answer.invalid_tool_calls):
-        ids = fresh_ids(answer, moment.log)
-        called = said(
-            number,
-            answer.text,
-            about.model_copy(update={"kind": Kind.TOOL_CALLS}),
-            tool_calls=[{**call, "id": next(ids)} for call in answer.tool_calls],
-            invalid_tool_calls=[{**call, "id": next(ids)} for call in answer.invalid_tool_calls],
-        )
-        return await moment.step(paused(conversation, position, Event.CALLED), [called], usage)
-
-    problem = find_problem(conversation, speaker, answer.text, moment.log)
-    if turn.stage is Stage.PRIVATE and problem is not None and problem.flaw is Flaw.ROLE_FLIP:
-        # What it says to itself is nobody's part.
-        problem = None
-    if problem is not None:
-        about = about.model_copy(update={"flaw": problem.flaw, "problem": problem.text})
-        if not position.asked_again:
+    if given.source is Source.MODEL:
+        problem = _problem_of(moment, speaker, given.message.text)
+        about = about.model_copy(update=_noted(problem))
+        if problem is not None and not position.asked_again:
             about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
-            draft = said(number, answer.text, about)
-            return await moment.step(paused(conversation, position, Event.REJECTED), [draft], usage)
-    spoken = said(number, answer.text, about)
-    return await moment.step(spoke(conversation, position), [spoken], usage)
+            number = len(moment.log) + len(given.new)
+            draft = said(number, given.message.text, about)
+            rejected = paused(conversation, position, Event.REJECTED)
+            return await moment.step(rejected, [*given.new, draft], given.usage)
+    plain = given._replace(message=AIMessage(given.message.text))
+    return await _answered(moment, speaker, plain, about)
 
 
 def _as_in(stage: Stage, speaker: Speaker) -> Speaker:
@@ -87,11 +82,115 @@ def _as_in(stage: Stage, speaker: Speaker) -> Speaker:
     return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
 
 
+def _without_stops(speaker: Speaker) -> Speaker:
+    """A speaker whose reply was cut off by its length: no stop text has ended it."""
+    generation = speaker.generation.model_copy(update={"stop": ()})
+    return speaker.model_copy(update={"generation": generation})
+
+
 def _audience(conversation: Conversation, turn: Decision) -> tuple[str, ...] | None:
     alone = turn.stage is Stage.PRIVATE or (
         turn.stage is Stage.OPENING and not conversation.opening.reconcile
     )
     return (turn.speaker,) if alone else None
+
+
+def _calls(message: AIMessage) -> bool:
+    return bool(message.tool_calls or message.invalid_tool_calls)
+
+
+def _problem_of(moment: Moment, speaker: Speaker, text: str) -> Problem | None:
+    """What is wrong with something that the speaker's model said, or hooks made of it."""
+    schema = moment.resources.registry.schema_of(speaker)
+    problem = find_problem(moment.conversation, speaker, text, moment.log, schema)
+    is_private = moment.turn.stage is Stage.PRIVATE
+    # What it says to itself is nobody's part.
+    return None if is_private and problem and problem.flaw is Flaw.ROLE_FLIP else problem
+
+
+def _noted(problem: Problem | None) -> dict[str, object]:
+    if problem is None:
+        return {"flaw": None, "problem": None}
+    return {"flaw": problem.flaw, "problem": problem.text}
+
+
+async def _answered(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
+    """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
+    hooks = moment.resources.registry.hooks_of(speaker)
+    number = len(moment.log) + len(given.new)
+    ids = fresh_ids(given.message, moment.log)
+    message = given.message.model_copy(
+        update={
+            "tool_calls": [{**call, "id": next(ids)} for call in given.message.tool_calls],
+            "invalid_tool_calls": [
+                {**call, "id": next(ids)} for call in given.message.invalid_tool_calls
+            ],
+        }
+    )
+    sees = bool(message.text.strip()) or not _calls(message)
+    if sees and any(hook.after_speaker for _, hook in hooks):
+        about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
+        waiting = paused(moment.conversation, moment.position, Event.ANSWERED)
+        return await moment.step(
+            waiting, [*given.new, _line_of(number, message.text, message, about)], given.usage
+        )
+    return await _said(moment, speaker, given._replace(message=message), about)
+
+
+async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
+    """Run the hooks behind the answer that stands in the log, and say what they make of it."""
+    answer = moment.log[-1]
+    assert isinstance(answer, AIMessage)  # noqa: S101  # the position says that it waits for hooks
+    about = line(answer).model_copy(
+        update={"kind": Kind.SPEECH, "audience": _audience(moment.conversation, moment.turn)}
+    )
+    hooks = moment.resources.registry.hooks_of(speaker)
+    turn = turn_of(moment, speaker, moment.log)
+    reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)
+    text = await after_speaker(hooks, turn, reply)
+    message = answer.model_copy(update={"content": text})
+    if about.source is Source.MODEL and text != answer.text and not _calls(answer):
+        # What counts is what all hear.
+        about = about.model_copy(update=_noted(_problem_of(moment, speaker, text)))
+    return await _said(moment, speaker, Given(message, about.source, [], moment.usage), about)
+
+
+async def _said(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
+    """Write down what the speaker says."""
+    conversation, position = moment.conversation, moment.position
+    number = len(moment.log) + len(given.new)
+    if _calls(given.message):
+        called = about.model_copy(update={"kind": Kind.TOOL_CALLS})
+        lines = [*given.new, _line_of(number, given.message.text, given.message, called)]
+        return await moment.step(paused(conversation, position, Event.CALLED), lines, given.usage)
+    schema = moment.resources.registry.schema_of(speaker)
+    about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
+    spoken = said(number, given.message.text, about)
+    return await moment.step(spoke(conversation, position), [*given.new, spoken], given.usage)
+
+
+def _read(
+    speaker: Speaker, text: str, about: Line, schema: type[BaseModel] | None
+) -> dict[str, object]:
+    """Read what is said by the speaker's output format."""
+    if speaker.format is None:
+        return {}
+    found = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
+    read: dict[str, object] = {"parsed": found.value}
+    if found.problem is None or about.source is Source.MODEL:
+        # Of what a model said the flaw is found already.
+        return read
+    return read | {"flaw": Flaw.FORM, "problem": found.problem}
+
+
+def _line_of(number: int, text: str, message: AIMessage, about: Line) -> AnyMessage:
+    return said(
+        number,
+        text,
+        about,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+    )
 
 
 def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
@@ -117,34 +216,3 @@ def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
         call_id = given if given and given not in seen else f"{message_id(len(log))}-{place}"
         seen.add(call_id)
         yield call_id
-
-
-def prompt_of(moment: Moment, speaker: Speaker, *, small: bool) -> list[BaseMessage]:
-    """Give what is sent to the model for a speaker's turn.
-
-    Args:
-        moment: The session's state.
-        speaker: Whose turn it is.
-        small: Whether a very small model speaks.
-
-    Returns:
-        The speaker's viewpoint; behind it the rejected draft and what was wrong with it, where the
-        speaker is asked once more.
-    """
-    conversation = moment.conversation
-    system = prompts.system_prompt(conversation, speaker, moment.task)
-    view = viewpoint(conversation, moment.log, speaker.name, system=system)
-    if small and speaker.brief is not None:
-        task = conversation.task or speaker.task or ""
-        view = prompts.briefly(view, speaker.brief, moment.task or task, task)
-    if moment.position.event is not Event.REJECTED:
-        return view
-    draft = moment.log[-1]
-    request = prompts.filled(prompts.MEND, problem=line(draft).problem)
-    # A blank draft can't be sent, and says nothing that the request does not.
-    if draft.text.strip():
-        return [*view, AIMessage(draft.text), HumanMessage(request)]
-    # Two turns in one role are refused, but a tool's answer must stay behind its call.
-    if isinstance(view[-1], HumanMessage):
-        return [*view[:-1], HumanMessage(f"{view[-1].text}\n\n{request}")]
-    return [*view, HumanMessage(request)]

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from duologue.graphs.errors import ModelError
 from duologue.graphs.settings import Settings
 from duologue.graphs.store_base import redacted
+from duologue.nodes.too_long import as_too_long
 
 UNREADABLE = (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError)
 """What the client raises for an answer that can't be read as the schema it was asked for."""
@@ -65,6 +66,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
         address: Where its server is. None: in a child of this process.
 
     Raises:
+        ContextTooLongError: The model refused the prompt as too long.
         ModelError: The block failed; says how and what to do. `UNREADABLE` passes.
     """
     at = f"the model server at {address}" if address else f"the model {label}"
@@ -73,12 +75,32 @@ def failures(label: str, address: str | None) -> Iterator[None]:
     except UNREADABLE:
         raise
     except openai.OpenAIError as error:
+        if (too_long := as_too_long(error, label)) is not None:
+            raise too_long from error
         raise ModelError(f"{at} {_what_went_wrong(error, label, is_ours=not address)}") from error
     except _ODD as error:
         raise ModelError(
             f"{at} does not answer as OpenAI's API does: check its address, which mostly ends in "
             f"/v1 ({type(error).__name__}: {str(error)[:200]})"
         ) from error
+
+
+@contextmanager
+def refusals(label: str) -> Iterator[None]:
+    """Recognise inside the block that a model of the user's own refused a prompt as too long.
+
+    Args:
+        label: The model's name.
+
+    Raises:
+        ContextTooLongError: It did. What else it raises is the user's to read, and passes.
+    """
+    try:
+        yield
+    except Exception as error:
+        if (too_long := as_too_long(error, label)) is not None:
+            raise too_long from error
+        raise
 
 
 def _what_went_wrong(error: openai.OpenAIError, label: str, *, is_ours: bool) -> str:
@@ -177,6 +199,8 @@ def client(
                 max_retries=settings.max_retries,
                 max_tokens=max_tokens,
                 stream_usage=True,
+                # The timeout above counts between pieces already, in the user's own seconds.
+                stream_chunk_timeout=None,
                 http_async_client=http,
                 http_socket_options=(),
             )

@@ -25,7 +25,7 @@ async def completion_judge(state: State, resources: Resources) -> dict[str, Any]
         ModelError: The model did not answer; the session can be resumed.
         SpecError: A function failed, or the price table lacks the model.
     """
-    moment = Moment.of(state, resources)
+    moment = await Moment.of(state, resources)
     conversation, position = moment.conversation, moment.position
     if must_check(conversation, position):
         # A step of its own: a predicate that fails must not cost what was said.

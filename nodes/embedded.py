@@ -19,9 +19,10 @@ from types import MappingProxyType
 from typing import Any
 
 from duologue.graphs.errors import ModelError
+from duologue.graphs.settings import EMBEDDED_CONTEXT
 
-N_CTX = 8192
-"""Tokens of context, shared by the two requests that are served at once."""
+N_CTX = EMBEDDED_CONTEXT
+"""Tokens of context unless set otherwise, shared by the two requests that are served at once."""
 
 MAX_TOKENS = 200
 """The `max_tokens` to send with every request: without one it writes until the context is full."""
@@ -50,6 +51,16 @@ SAMPLING: Mapping[str, Any] = MappingProxyType(
 Measured with SmolLM2-135M-Instruct at temperature 0.2; a better model needs none of it.
 """
 
+REPRODUCIBLE: Mapping[str, Any] = MappingProxyType({"cache_prompt": False})
+"""What to send with a seed: read from the cache, a prompt's numbers differ in their last digits,
+and so does what is drawn by them."""
+
+
+def sampling(n_ctx: int) -> dict[str, Any]:
+    """Gives what to send as `extra_body` to a server that was started with this context."""
+    return {**SAMPLING, "dry_penalty_last_n": n_ctx}
+
+
 _EXTRA = "install the `embedded` extra: pip install 'duologue[embedded]'"
 _STOP_SECONDS = 2.0
 
@@ -76,7 +87,7 @@ class EmbeddedServer:
 
 
 # The owner's process id is part of the key: after a fork, the parent's children are not ours.
-_running: dict[tuple[int, Path], tuple[subprocess.Popen[bytes], EmbeddedServer]] = {}
+_running: dict[tuple[int, Path, int], tuple[subprocess.Popen[bytes], EmbeddedServer]] = {}
 _lock = threading.Lock()
 
 
@@ -99,27 +110,28 @@ def is_available() -> bool:
     return importlib.util.find_spec("xllamacpp") is not None and weights() is not None
 
 
-def embedded_server(path: Path | None = None) -> EmbeddedServer:
+def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedServer:
     """Returns the server for a GGUF file, starting it when it isn't running. Blocks while it loads.
 
-    One child per file and process, shared by all threads; started again if it has died. It ends
-    with this process, however that ends.
+    One child per file, context and process, shared by all threads; started again if it has died.
+    It ends with this process, however that ends.
 
     Args:
         path: A GGUF file; None for the SmolLM2 weights of the `embedded` extra.
+        n_ctx: Its context in tokens, those of prompt and answer.
 
     Raises:
         ModelError: The file or xllamacpp is missing, or llama.cpp can't load the file.
     """
     file = _checked(path)
     with _lock:
-        key = (os.getpid(), file)
+        key = (os.getpid(), file, n_ctx)
         known = _running.get(key)
         if known is not None:
             if known[0].poll() is None:
                 return known[1]
             _stop(known[0])
-        _running[key] = _start(file)
+        _running[key] = _start(file, n_ctx)
         return _running[key][1]
 
 
@@ -145,13 +157,13 @@ def _checked(path: Path | None) -> Path:
     return file.resolve()
 
 
-def _start(file: Path) -> tuple[subprocess.Popen[bytes], EmbeddedServer]:
+def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedServer]:
     """Starts a child and waits until it answers."""
     settings = {
         "path": str(file),
         "model": file.stem,
         "api_key": secrets.token_urlsafe(32),
-        "n_ctx": N_CTX,
+        "n_ctx": n_ctx,
         "threads": max(1, _cores() - 1),  # with all cores it collapses on a busy machine
     }
     child = subprocess.Popen(
@@ -210,7 +222,7 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 def _stop_all() -> None:
     """Leaves no zombie and no unclosed pipe behind at a normal exit."""
-    for (owner, _), (child, _) in _running.items():
+    for (owner, *_), (child, _) in _running.items():
         if owner == os.getpid():
             _stop(child)
 

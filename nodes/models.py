@@ -1,46 +1,23 @@
-"""The models that speak: found by name, asked with one clear error for what goes wrong.
+"""The models that speak, found by name and made ready.
 
-Everything but a model given in Python speaks OpenAI's API through `langchain_openai.ChatOpenAI`.
-The model that needs no key lives in `duologue.nodes.embedded`.
+How one is asked is in `duologue.nodes.model`. Everything but a model given in Python speaks
+OpenAI's API through `langchain_openai.ChatOpenAI`; the model that needs no key lives in
+`duologue.nodes.embedded`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.ai import UsageMetadata
-from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.tools import BaseTool
-from langchain_openai import ChatOpenAI
-from openai import BadRequestError
-from pydantic import BaseModel, ValidationError
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-from duologue.graphs.data import listing
-from duologue.graphs.errors import ModelError, SpecError
-from duologue.graphs.fences import unfenced
-from duologue.graphs.formats import Marks
-from duologue.graphs.log import Kind
+from duologue.graphs.errors import ModelError
 from duologue.graphs.settings import Settings, load_settings
 from duologue.graphs.spec import Conversation
-from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
-from duologue.nodes.clients import (
-    UNREADABLE,
-    ChatModel,
-    address_of,
-    broke_off,
-    client,
-    close_with_loop,
-    failures,
-    listed,
-)
-from duologue.nodes.grammar import grammar
+from duologue.nodes.clients import address_of, client, close_with_loop, listed
+from duologue.nodes.model import Model, Notify
 
 OPENAI_MODEL = "gpt-4.1-mini"
 """The model used at OpenAI itself when none is named."""
@@ -59,192 +36,6 @@ TINY = (
     "loading it takes a moment."
 )
 """What a user is told before the model that needs no key speaks."""
-
-_BREAKS = 2
-"""How often an answer that broke off is asked for once more, at most."""
-
-Notify = Callable[[str], None]
-"""Takes one line that tells the user what is going on."""
-
-
-def _ignore(text: str) -> None:
-    """Listens to nobody."""
-
-
-S = TypeVar("S", bound=BaseModel)
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model that is ready to be asked."""
-
-    label: str
-    """How it is called in usage and errors."""
-    chat: BaseChatModel
-    """What speaks to it."""
-    address: str | None = None
-    """Where its server is. None: in a child of this process, or not ours to know."""
-    is_embedded: bool = False
-    """Whether it is the tiny embedded one, which is told little and held to its form."""
-    notify: Notify = _ignore
-    """Is told when an answer takes longer than it should."""
-    name: str | None = None
-    """What the conversation calls it."""
-
-    def price(self, prices: Mapping[str, Price]) -> Price | None:
-        """Give what it charges by a price table, under either of its names."""
-        return prices.get(self.label) or prices.get(self.name or "")
-
-    def check_price(self, prices: Mapping[str, Price]) -> None:
-        """Make sure that a price table, where there is one, knows the model.
-
-        Raises:
-            SpecError: It does not.
-        """
-        if prices and self.price(prices) is None:
-            known = listing(prices)
-            raise SpecError(f"prices: there is none for the model {self.label!r}, only for {known}")
-
-    async def answer(
-        self,
-        messages: Sequence[BaseMessage],
-        parameters: Mapping[str, Any],
-        *,
-        purpose: Kind,
-        speaker: str | None = None,
-        marks: Marks | None = None,
-        tools: Sequence[BaseTool] = (),
-    ) -> AIMessage:
-        """Ask for one message.
-
-        Args:
-            messages: The prompt.
-            parameters: Generation parameters in OpenAI's names.
-            purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
-            speaker: Who speaks; shown there too.
-            marks: The form of the answer, for a model that can be held to one.
-            tools: What it may call.
-
-        Returns:
-            The answer.
-
-        Raises:
-            ModelError: There was none; says why.
-        """
-        options = dict(parameters)
-        if self.is_embedded:
-            talks = purpose is not Kind.SPECIFIED_TASK
-            extra = dict(embedded.SAMPLING if talks else embedded.REWRITING)
-            if marks is not None and not tools:
-                extra["grammar"] = grammar(marks.lines, marks.end)
-            options["extra_body"] = extra
-        chat = self.chat.bind_tools(list(tools)) if tools else self.chat
-        answer = await self._asked(chat.ainvoke, messages, purpose, speaker, options)
-        if not isinstance(answer, AIMessage):
-            raise ModelError(f"{self.label} answered with a {type(answer).__name__}, not a message")
-        return _counted(answer, messages)
-
-    async def structured(
-        self,
-        messages: Sequence[BaseMessage],
-        schema: type[S],
-        parameters: Mapping[str, Any],
-        *,
-        purpose: Kind,
-        instead: str,
-        speaker: str | None = None,
-    ) -> tuple[AIMessage, S | None]:
-        """Ask for an answer that fits a schema.
-
-        Args:
-            messages: The prompt.
-            schema: The pydantic model of the answer.
-            parameters: Generation parameters in OpenAI's names.
-            purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
-            instead: What to set in the spec where the model can't be held to a schema.
-            speaker: Who speaks; shown there too.
-
-        Returns:
-            The answer as it came, and as the schema; None where it does not fit.
-
-        Raises:
-            ModelError: There was no answer, or the model can't be held to a schema.
-        """
-        fields = type(self.chat).model_fields
-        chat = self.chat.model_copy(
-            update={name: value for name, value in parameters.items() if name in fields}
-        )
-        # OpenAI holds an answer to the schema only when asked to; others may not know the word.
-        strict = {"strict": True} if isinstance(chat, ChatOpenAI) else {}
-        try:
-            # A dict: given the class, the client raises on what it can't read and hides the text.
-            asked = chat.with_structured_output(
-                schema.model_json_schema(), include_raw=True, **strict
-            )
-        except NotImplementedError as error:
-            raise ModelError(f"{self.label} has no structured output: set {instead}") from error
-        try:
-            found = await self._asked(asked.ainvoke, messages, purpose, speaker, {})
-        except ModelError as error:
-            if isinstance(error.__cause__, BadRequestError):
-                # Servers say in many ways that they do not know the word.
-                raise ModelError(
-                    f"{error}; if it has no structured output, set {instead}"
-                ) from error
-            raise
-        except UNREADABLE as error:
-            return _counted(AIMessage(str(error)), messages), None
-        assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
-        raw = _counted(found["raw"], messages)
-        try:
-            if not raw.text:
-                # Some models answer by a call of a tool, which LangChain has read.
-                return raw, schema.model_validate(found["parsed"])
-            # LangChain mends JSON that is cut off; half an answer must not count as a whole one.
-            return raw, schema.model_validate_json(unfenced(raw.text))
-        except ValidationError:
-            return raw, None
-
-    async def _asked(
-        self,
-        ask: Callable[..., Awaitable[T]],
-        messages: Sequence[BaseMessage],
-        purpose: Kind,
-        speaker: str | None,
-        options: Mapping[str, Any],
-    ) -> T:
-        config = {"metadata": {"purpose": purpose.value, "speaker": speaker}}
-        # What a model of the user's own raises is the user's to read.
-        explained = isinstance(self.chat, ChatModel)
-        with failures(self.label, self.address) if explained else nullcontext():
-            async for attempt in AsyncRetrying(
-                retry=retry_if_exception(broke_off),
-                stop=stop_after_attempt(1 + min(self.chat.max_retries or 0, _BREAKS))
-                if isinstance(self.chat, ChatModel)
-                else stop_after_attempt(1),
-                reraise=True,
-            ):
-                with attempt:
-                    if attempt.retry_state.attempt_number > 1:
-                        self.notify(f"{self.label} broke off in mid-answer: asking once more")
-                    return await ask(list(messages), config=config, **options)
-        raise AssertionError("the last attempt returns or raises")
-
-
-def _counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
-    """Estimate the tokens of a call where the model does not tell: budgets count on them."""
-    if answer.usage_metadata is not None:
-        return answer
-    read = count_tokens_approximately(prompt)
-    written = count_tokens_approximately([answer])
-    used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    return answer.model_copy(
-        update={
-            "usage_metadata": used,
-            "response_metadata": {**answer.response_metadata, ESTIMATED: True},
-        }
-    )
 
 
 @dataclass
@@ -359,11 +150,17 @@ def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> M
 
 def _embedded(name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
     path = None if name in (None, EMBEDDED) else Path(str(name))
-    server = embedded.embedded_server(path)
+    server = embedded.embedded_server(path, settings.embedded_context)
     # Without a bound llama.cpp writes until the context is full.
     most = embedded.MAX_TOKENS if path is None else embedded.MAX_TOKENS_OF_A_FILE
     chat = client(loop, settings, server.url, server.api_key, server.model, most, is_ours=True)
-    return Model(server.model, chat, is_embedded=path is None)
+    return Model(
+        server.model,
+        chat,
+        is_local=True,
+        is_embedded=path is None,
+        n_ctx=settings.embedded_context,
+    )
 
 
 async def _first_listed(settings: Settings) -> str:

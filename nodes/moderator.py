@@ -6,7 +6,7 @@ A choice that can't be read, or is nobody's name, is recorded as such; the next 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, create_model
 
 from duologue.graphs.data import listing
@@ -14,10 +14,12 @@ from duologue.graphs.end_chat import chose
 from duologue.graphs.errors import SpecError
 from duologue.graphs.judging import ByFunction, Moderator
 from duologue.graphs.log import NOBODY, Kind, Line, said
+from duologue.graphs.speaker import Generation
 from duologue.graphs.usage import Usage
-from duologue.graphs.viewpoint import overheard
 from duologue.nodes import prompts
-from duologue.nodes.models import Model
+from duologue.nodes.model import Model
+from duologue.nodes.observing import observed
+from duologue.nodes.prompting import Asked
 from duologue.nodes.resources import Moment, heard
 from duologue.tools.registry import call
 
@@ -41,20 +43,20 @@ async def choose(moment: Moment) -> dict[str, Any]:
     order = moment.conversation.turn_order
     if isinstance(order, ByFunction):
         name = await _called(moment, order.name)
-        return await _chosen(moment, name, name, moment.usage)
+        return await _chosen(moment, name, name)
     assert isinstance(order, Moderator)  # noqa: S101  # in a round-robin nobody chooses
     # A moderator gives the word to somebody else.
     names = [name for name in moment.conversation.names if name != moment.position.speaker]
     if len(names) == 1:
-        return await _chosen(moment, names[0], names[0], moment.usage)
+        return await _chosen(moment, names[0], names[0])
     model = await moment.model(order.model)
-    answer, found = await _asked(moment, order, model, names)
-    return await _chosen(moment, answer.text, found, moment.used(model, answer))
+    found = await _asked(moment, order, model, names)
+    return await _chosen(moment, found.answer.text, found.found, found.new, found.usage)
 
 
 async def _called(moment: Moment, function: str) -> str:
     names = moment.conversation.names
-    order = moment.resources.registry.orders[function]
+    order = moment.resources.registry.order(function)
     name = await call("order", function, order, heard(moment.log), names)
     if name not in names:
         raise SpecError(f"the order {function!r} chose {name!r}; there are {listing(names)}")
@@ -63,35 +65,34 @@ async def _called(moment: Moment, function: str) -> str:
 
 async def _asked(
     moment: Moment, order: Moderator, model: Model, names: Sequence[str]
-) -> tuple[AIMessage, str | None]:
-    parameters: dict[str, object] = {"temperature": order.temperature}
+) -> Asked[str | None]:
+    parameters = moment.parameters(Generation(), order.temperature)
     question = prompts.filled(prompts.WHO_IS_NEXT, names=", ".join(names))
     if order.form == "word":
         question = prompts.filled(prompts.NAME_ALONE, question=question)
-        answer = await model.answer(
-            _prompt(moment, order, question), parameters, purpose=Kind.CHOICE
+
+    async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, str | None]:
+        if order.form == "word":
+            answer = await model.answer(prompt, parameters, purpose=Kind.CHOICE)
+            return answer, read_name(answer.text, names)
+        answer, found = await model.structured(
+            prompt,
+            _schema(names),
+            parameters,
+            purpose=Kind.CHOICE,
+            instead='turn_order.form = "word"',
         )
-        return answer, read_name(answer.text, names)
-    answer, found = await model.structured(
-        _prompt(moment, order, question),
-        _schema(names),
-        parameters,
-        purpose=Kind.CHOICE,
-        instead='turn_order.form = "word"',
-    )
-    return answer, None if found is None else str(found.model_dump()["next_speaker"])
+        return answer, None if found is None else str(found.model_dump()["next_speaker"])
+
+    return await observed(moment, model, _system(moment, order), question, ask, private=False)
 
 
-def _prompt(moment: Moment, order: Moderator, question: str) -> list[BaseMessage]:
+def _system(moment: Moment, order: Moderator) -> list[str]:
     system = [
         order.prompt or prompts.MODERATOR,
         prompts.filled(prompts.MEMBERS, names=", ".join(moment.conversation.names)),
     ]
-    if moment.task is not None:
-        system.append(f"The task: {moment.task}")
-    transcript = overheard(moment.log, private=False) or prompts.NOTHING_SAID
-    asked = prompts.filled(prompts.HEARD, transcript=transcript, question=question)
-    return [SystemMessage("\n\n".join(system)), HumanMessage(asked)]
+    return system if moment.task is None else [*system, f"The task: {moment.task}"]
 
 
 def _schema(names: Sequence[str]) -> type[BaseModel]:
@@ -115,7 +116,11 @@ def read_name(text: str, names: Sequence[str]) -> str | None:
 
 
 async def _chosen(
-    moment: Moment, text: str, name: str | None, usage: dict[str, Usage]
+    moment: Moment,
+    text: str,
+    name: str | None,
+    new: Sequence[AnyMessage] = (),
+    usage: dict[str, Usage] | None = None,
 ) -> dict[str, Any]:
     position = chose(moment.conversation, moment.position, name)
     about = Line(
@@ -124,4 +129,5 @@ async def _chosen(
         to=position.chosen,
         problem=None if name is not None else UNREADABLE,
     )
-    return await moment.step(position, [said(len(moment.log), text, about)], usage)
+    choice = said(len(moment.log) + len(new), text, about)
+    return await moment.step(position, [*new, choice], usage)

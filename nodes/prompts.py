@@ -60,6 +60,36 @@ SOLVER_REMINDER = "Do this for the task: {task}."
 
 BEGIN_INSTRUCTING = "What is the first step?"
 
+SATISFIED = "SATISFIED"
+"""A critic's word for a text that needs nothing more."""
+
+WRITER = """You write for readers, and you write to be read with pleasure.
+
+What you write: {task}
+
+Reply with the whole text and nothing else. When {critic} says what to mend, reply with the whole \
+text again, better; keep what was good."""
+
+CRITIC = """You read what {writer} writes and say how to make it better.
+
+What {writer} was asked for: {task}
+
+Say what works, what does not, and what to change, each as something that can be done: in length, \
+depth, order, style. Do not rewrite the text yourself. When it needs nothing more, reply with \
+nothing but this:
+{satisfied}"""
+
+CRITIC_PREFIX = """Read this as the readers it is meant for, and say what to mend in it.
+
+"""
+
+WRITER_BRIEF = """Write this: {task}"""
+WRITER_REMINDER = "Write the whole text: {task}."
+CRITIC_BRIEF = """You are a critic. Somebody was asked for this: {task}"""
+CRITIC_REMINDER = "Say in two sentences what to mend in this text."
+
+BEGIN_WRITING = "Write the first version."
+
 PARTICIPANT = """You are {me}, in a conversation with {others}. Speak only for yourself."""
 
 LABELLED = """What the others say stands behind their names; write your own lines without a name."""
@@ -69,6 +99,8 @@ GO_ON = "Now go on together."
 YOUR_TURN = "{name}, it is your turn."
 
 NEW_TASK = "From now on your task is: {task}"
+TASK_AGAIN = "Your task is: {task}"
+"""How a speaker whose memory was reset is told its own task again."""
 
 SPECIFY_TASK = """Task: {task}
 
@@ -125,8 +157,34 @@ NAME_ALONE = "{question} Reply with the name and nothing else."
 
 NOTHING_SAID = "(nothing yet)"
 
+IN_SHORT = """What was said before this, in short:
+{summary}"""
+"""How a speaker is told the summary of what its prompt leaves out."""
+
+SUMMARISER = """You keep the memory of {me}, who takes part in a long conversation. What you \
+write is all that {me} will still know of the part you read."""
+
+SUMMARISE = """What {me} knew of the time before:
+{before}
+
+What came then:
+{transcript}
+
+Sum up both in one, in at most {words} words, so that {me} can go on: what was agreed, found, done \
+and asked, with names and numbers, and what is still open. Leave out what no longer matters. \
+Write the summary and nothing else."""
+
+NOTHING_BEFORE = "(nothing)"
+
 MEND = "{problem} Please say it again as it should be, and nothing else."
 """How a speaker is asked for a reply once more."""
+
+
+OBSERVER = "the one who takes no part"
+
+SHORTENED = """What {name} has heard and said is too long for the model: the older half is left \
+out from here on."""
+"""What a user is told when a history does not fit."""
 
 
 def filled(template: str, **values: object) -> str:
@@ -179,7 +237,7 @@ def system_prompt(
     if speaker.role_prompt is None:
         others = [name for name in conversation.names if name != speaker.name]
         prompt = filled(PARTICIPANT, me=speaker.name, others=_together(others))
-        if conversation.labelled:
+        if conversation.hears_labels(speaker):
             prompt = f"{prompt} {LABELLED}"
     else:
         prompt = speaker.role_prompt

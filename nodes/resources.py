@@ -1,5 +1,6 @@
 """What the nodes share that is not data: models and functions, and the one way to finish a step."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +15,13 @@ from duologue.graphs.log import is_said, line
 from duologue.graphs.migrations import restored, restored_position
 from duologue.graphs.outcome import outcome
 from duologue.graphs.position import Event, Facts, Position
+from duologue.graphs.speaker import Generation
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
 from duologue.graphs.usage import Usage
 from duologue.nodes.handover import lines_before
-from duologue.nodes.models import Model, Models
+from duologue.nodes.model import Model
+from duologue.nodes.models import Models
 from duologue.tools.registry import Registry, call
 
 StopRequested = Callable[[str], Awaitable[bool]]
@@ -35,6 +38,16 @@ class Resources:
     """Where tools and functions are found."""
     stop_requested: StopRequested | None = None
     """Tells, between turns, whether a session was asked to stop."""
+
+    async def check(self, conversation: Conversation) -> None:
+        """Make sure that everything that a conversation names is registered.
+
+        Raises:
+            SpecError: Something is not; names the field, the name and the near ones.
+        """
+        if not self.registry.knows(conversation):
+            # Looking it up imports packages, which must not hold up other coroutines.
+            await asyncio.to_thread(self.registry.check, conversation)
 
 
 @dataclass(frozen=True)
@@ -57,11 +70,17 @@ class Moment:
     """When the step began, in seconds of no date."""
 
     @classmethod
-    def of(cls, state: State, resources: Resources) -> "Moment":
-        """Read a state in which the task stands."""
+    async def of(cls, state: State, resources: Resources) -> "Moment":
+        """Read a state in which the task stands.
+
+        Raises:
+            SpecError: The spec is of a newer release, or names what is not registered.
+        """
+        conversation = restored(state["spec"])
+        await resources.check(conversation)
         return cls(
             resources,
-            restored(state["spec"]),
+            conversation,
             restored_position(state["position"]),
             state.get("messages", []),
             used_so_far(state),
@@ -84,9 +103,30 @@ class Moment:
         model.check_price(self.conversation.prices)
         return model
 
+    def parameters(self, generation: Generation, temperature: float) -> dict[str, object]:
+        """Give the arguments of a model call.
+
+        Args:
+            generation: The generation parameters of who is asked.
+            temperature: What to use when these name none.
+
+        Returns:
+            Keyword arguments in OpenAI's names; the conversation's seed where they name none.
+        """
+        given = generation.parameters(temperature)
+        seed = self.conversation.seed
+        return given if seed is None else {"seed": seed} | given
+
     def used(self, model: Model, answer: AIMessage) -> dict[str, Usage]:
         """Give the usage after one more answered call of this model."""
-        return with_call(self.usage, model, answer, self.conversation)
+        return self.with_call(self.usage, model, answer)
+
+    def with_call(
+        self, usage: dict[str, Usage], model: Model, answer: AIMessage
+    ) -> dict[str, Usage]:
+        """Give usage after one more answered call of this model."""
+        before = usage.get(model.label, Usage())
+        return usage | {model.label: before.plus(answer, model.price(self.conversation.prices))}
 
     async def step(
         self,
@@ -141,8 +181,8 @@ class Moment:
         )
 
     async def _asked_to_stop(self) -> bool:
-        session = get_config().get("configurable", {}).get("thread_id")
         asks = self.resources.stop_requested
+        session = session_id()
         return asks is not None and session is not None and await asks(session)
 
     async def _predicates(
@@ -160,8 +200,14 @@ class Moment:
         )
 
     async def _holds(self, name: str, said: Sequence[BaseMessage]) -> bool:
-        function = self.resources.registry.predicates[name]
+        function = self.resources.registry.predicate(name)
         return bool(await call("predicate", name, function, said))
+
+
+def session_id() -> str | None:
+    """Give the id of the session that runs; None where nothing keeps it."""
+    found: str | None = get_config().get("configurable", {}).get("thread_id")
+    return found
 
 
 def heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -173,14 +219,6 @@ def heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
 def used_so_far(state: State) -> dict[str, Usage]:
     """Read what a session has used."""
     return {label: Usage.model_validate(part) for label, part in state.get("usage", {}).items()}
-
-
-def with_call(
-    usage: dict[str, Usage], model: Model, answer: AIMessage, conversation: Conversation
-) -> dict[str, Usage]:
-    """Give the usage after one more answered call of this model."""
-    before = usage.get(model.label, Usage())
-    return usage | {model.label: before.plus(answer, model.price(conversation.prices))}
 
 
 def dumped(usage: dict[str, Usage]) -> dict[str, Any]:

@@ -62,14 +62,16 @@ class Reply(BaseModel):
         retry_after: Seconds, sent as the `Retry-After` header; only with an error status.
         message: The error's text; only with an error status. "": a general one.
         code: OpenAI's error code, such as `rate_limit_exceeded`; only with an error status.
+        body: The whole body of the error, for a server whose errors look unlike OpenAI's; only
+            with an error status, and in the place of `message` and `code`.
         delay: Seconds to wait before the answer begins.
         finish_reason: Why the model stopped, `"length"` for instance. With tool calls the
             default, `"stop"`, is sent as `"tool_calls"`.
         refusal: The model's refusal to answer, in its words.
 
     Raises:
-        pydantic.ValidationError: The chunks don't join to the text, or `retry_after`, `message`
-            or `code` stand without an error status.
+        pydantic.ValidationError: The chunks don't join to the text, or `retry_after`, `message`,
+            `code` or `body` stand without an error status, or `body` beside what it replaces.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,6 +83,7 @@ class Reply(BaseModel):
     retry_after: float | None = Field(default=None, ge=0)
     message: str = ""
     code: str | None = None
+    body: dict[str, Any] | None = None
     delay: float = Field(default=0, ge=0)
     finish_reason: str = "stop"
     refusal: str | None = None
@@ -92,9 +95,17 @@ class Reply(BaseModel):
         if isinstance(self.error, int):
             if not 400 <= self.error <= 599:
                 raise ValueError(f"error is {self.error}, but an HTTP error is 400 to 599")
-        elif self.retry_after is not None or self.message or self.code is not None:
-            raise ValueError("retry_after, message and code need an error status, such as 429")
+        elif self.retry_after is not None or self._has_error:
+            raise ValueError(
+                "retry_after, message, code and body need an error status, such as 429"
+            )
+        if self.body is not None and (self.message or self.code is not None):
+            raise ValueError("body is the whole error: leave out message and code")
         return self
+
+    @property
+    def _has_error(self) -> bool:
+        return bool(self.message) or self.code is not None or self.body is not None
 
     @property
     def pieces(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ choosing the reply is `script.py`'s.
 """
 
 from collections.abc import Iterator
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import openai
 
@@ -59,10 +59,37 @@ def error_body(status: int, message: str, code: str | None = None) -> dict[str, 
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
+def too_long(
+    prompt_tokens: int, limit: int, *, like: Literal["openai", "llama.cpp"] = "openai"
+) -> Reply:
+    """Gives the reply of a server that refuses a prompt as longer than its model takes.
+
+    Args:
+        prompt_tokens: The tokens of the prompt.
+        limit: The tokens that the model takes.
+        like: Whose error it looks like.
+    """
+    if like == "openai":
+        message = (
+            f"The maximum context length is {limit} tokens, your messages resulted in "
+            f"{prompt_tokens} tokens."
+        )
+        return Reply(error=400, message=message, code="context_length_exceeded")
+    fields = {
+        "code": 400,
+        "message": "the request is longer than the context",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": prompt_tokens,
+        "n_ctx": limit,
+    }
+    return Reply(error=400, body={"error": fields})
+
+
 def reply_error(reply: Reply) -> tuple[dict[str, Any], dict[str, str]]:
     """Gives the body and the headers of a reply whose `error` is an HTTP status."""
     status = int(reply.error or 0)
-    body = error_body(status, reply.message or f"Scripted error {status}", reply.code)
+    message = reply.message or f"Scripted error {status}"
+    body = error_body(status, message, reply.code) if reply.body is None else reply.body
     headers = {} if reply.retry_after is None else {"Retry-After": f"{reply.retry_after:g}"}
     return body, headers
 
@@ -87,8 +114,11 @@ def client_error(reply: Reply) -> openai.APIError:
     response = httpx2.Response(reply.error, headers=headers, json=body, request=request)
     default = openai.InternalServerError if reply.error >= 500 else openai.APIStatusError
     made = _ERRORS.get(reply.error, default)
-    text = f"Error code: {reply.error} - {body['error']['message']}"
-    return made(text, response=response, body=body["error"])
+    # As the client reads it: servers put the fields under "error", or bare.
+    fields = body.get("error", body)
+    said = fields.get("message") if isinstance(fields, dict) else fields
+    text = f"Error code: {reply.error} - {said}"
+    return made(text, response=response, body=fields)
 
 
 def usage(reply: Reply, prompt: Prompt) -> dict[str, int]:

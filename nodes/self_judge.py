@@ -5,6 +5,7 @@ be read counts as not complete and is recorded as such.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -15,9 +16,9 @@ from duologue.graphs.judging import Judge, Verdict
 from duologue.graphs.log import NOBODY, Kind, Line, said
 from duologue.graphs.position import Event
 from duologue.graphs.speaker import SPEAKER_TEMPERATURE, Speaker
-from duologue.graphs.viewpoint import viewpoint
 from duologue.nodes import prompts
-from duologue.nodes.models import Model
+from duologue.nodes.model import Model
+from duologue.nodes.prompting import Asked, asked_of, view_of
 from duologue.nodes.resources import Moment
 
 
@@ -57,17 +58,12 @@ async def judge_yourself(moment: Moment) -> dict[str, Any]:
     return await _is_complete(moment, speaker, model, temperature)
 
 
-def _view(moment: Moment, speaker: Speaker, *behind: BaseMessage) -> list[BaseMessage]:
-    system = prompts.system_prompt(moment.conversation, speaker, moment.task)
-    return [*viewpoint(moment.conversation, moment.log, speaker.name, system=system), *behind]
-
-
-def _parameters(speaker: Speaker, temperature: float) -> dict[str, object]:
+def _parameters(moment: Moment, speaker: Speaker, temperature: float) -> dict[str, object]:
     # The speaker's stop texts and length are for its speeches; a verdict has its own form.
     chosen = speaker.generation.model_copy(
         update={"temperature": temperature, "stop": (), "max_tokens": None}
     )
-    return chosen.parameters(temperature)
+    return moment.parameters(chosen, temperature)
 
 
 def _own_temperature(speaker: Speaker) -> float:
@@ -83,14 +79,19 @@ async def _structured(
     moment: Moment, speaker: Speaker, model: Model, temperature: float
 ) -> dict[str, Any]:
     question = HumanMessage(prompts.JUDGE_YOURSELF)
-    answer, judgement = await model.structured(
-        _view(moment, speaker, question),
-        Judgement,
-        _parameters(speaker, temperature),
-        purpose=Kind.REFLECTION,
-        instead='judge.form = "two_questions"',
-        speaker=speaker.name,
-    )
+
+    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
+        return await model.structured(
+            [*view_of(moment, speaker, log), question],
+            Judgement,
+            _parameters(moment, speaker, temperature),
+            purpose=Kind.REFLECTION,
+            instead='judge.form = "two_questions"',
+            speaker=speaker.name,
+        )
+
+    found = await asked_of(moment, speaker, model, ask)
+    answer, judgement = found.answer, found.found
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
         text = str(answer.text)
@@ -100,15 +101,15 @@ async def _structured(
         complete = judgement.complete and not left
         verdict = Verdict(speaker=speaker.name, complete=complete, objectives_left=left)
         text = _in_words(verdict)
-    number = len(moment.log)
+    number = len(moment.log) + len(found.new)
     # An unreadable answer is no reflection worth keeping in the speaker's view.
     audience = _kept(speaker) if verdict.readable else NOBODY
     lines = [
-        said(number, question.text, Line(kind=Kind.QUESTION, audience=audience)),
+        said(number, prompts.JUDGE_YOURSELF, Line(kind=Kind.QUESTION, audience=audience)),
         said(number + 1, text, _reflection(speaker, audience, verdict)),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
-    return await moment.step(position, lines, moment.used(model, answer))
+    return await moment.step(position, [*found.new, *lines], found.usage)
 
 
 def _in_words(verdict: Verdict) -> str:
@@ -120,18 +121,13 @@ def _in_words(verdict: Verdict) -> str:
 
 async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
     question = HumanMessage(prompts.WHAT_IS_LEFT)
-    answer = await model.answer(
-        _view(moment, speaker, question),
-        _parameters(speaker, _own_temperature(speaker)),
-        purpose=Kind.REFLECTION,
-        speaker=speaker.name,
-    )
-    number = len(moment.log)
+    found = await _in_text(moment, speaker, model, [question], _own_temperature(speaker))
+    number = len(moment.log) + len(found.new)
     lines = [
-        said(number, question.text, Line(kind=Kind.QUESTION, audience=_kept(speaker))),
-        said(number + 1, answer.text, _reflection(speaker, _kept(speaker), None)),
+        said(number, prompts.WHAT_IS_LEFT, Line(kind=Kind.QUESTION, audience=_kept(speaker))),
+        said(number + 1, found.answer.text, _reflection(speaker, _kept(speaker), None)),
     ]
-    return await moment.step(asked(moment.position), lines, moment.used(model, answer))
+    return await moment.step(asked(moment.position), [*found.new, *lines], found.usage)
 
 
 async def _is_complete(
@@ -141,26 +137,42 @@ async def _is_complete(
     question = HumanMessage(prompts.IS_COMPLETE)
     # Kept reflections stand in the view already; the others are shown for this question only.
     before = [] if speaker.keep_reflection else [HumanMessage(first.text), _answered(reflection)]
-    answer = await model.answer(
-        _view(moment, speaker, *before, question),
-        _parameters(speaker, temperature),
-        purpose=Kind.REFLECTION,
-        speaker=speaker.name,
-    )
-    complete = yes_or_no(answer.text)
+    found = await _in_text(moment, speaker, model, [*before, question], temperature)
+    complete = yes_or_no(found.answer.text)
     verdict = Verdict(
         speaker=speaker.name,
         complete=complete is True,
         objectives_left=() if complete else (reflection.text,),
         readable=complete is not None,
     )
-    number = len(moment.log)
+    number = len(moment.log) + len(found.new)
     lines = [
-        said(number, question.text, Line(kind=Kind.QUESTION, audience=NOBODY)),
-        said(number + 1, answer.text, _reflection(speaker, NOBODY, verdict)),
+        said(number, prompts.IS_COMPLETE, Line(kind=Kind.QUESTION, audience=NOBODY)),
+        said(number + 1, found.answer.text, _reflection(speaker, NOBODY, verdict)),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
-    return await moment.step(position, lines, moment.used(model, answer))
+    return await moment.step(position, [*found.new, *lines], found.usage)
+
+
+async def _in_text(
+    moment: Moment,
+    speaker: Speaker,
+    model: Model,
+    behind: Sequence[BaseMessage],
+    temperature: float,
+) -> Asked[None]:
+    """Ask something behind what the speaker sees."""
+
+    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
+        answer = await model.answer(
+            [*view_of(moment, speaker, log), *behind],
+            _parameters(moment, speaker, temperature),
+            purpose=Kind.REFLECTION,
+            speaker=speaker.name,
+        )
+        return answer, None
+
+    return await asked_of(moment, speaker, model, ask)
 
 
 def _answered(reflection: BaseMessage) -> AIMessage:

@@ -7,15 +7,17 @@ counts as not complete and is recorded as such.
 import re
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from duologue.graphs.end_chat import judged
 from duologue.graphs.judging import Finding, SeparateJudge, Verdict
 from duologue.graphs.log import NOBODY, Kind, Line, said
-from duologue.graphs.viewpoint import overheard
+from duologue.graphs.speaker import Generation
 from duologue.nodes import prompts
-from duologue.nodes.models import Model
+from duologue.nodes.model import Model
+from duologue.nodes.observing import observed
+from duologue.nodes.prompting import Asked
 from duologue.nodes.resources import Moment
 
 Findings = dict[str, Finding]
@@ -37,7 +39,8 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     """
     speaker = moment.conversation.speaker(moment.turn.speaker)
     model = await moment.model(judge.model)
-    answer, findings = await _asked(moment, judge, model)
+    found = await _asked(moment, judge, model)
+    answer, findings = found.answer, found.found
     verdict = Verdict(
         speaker=speaker.name,
         complete=findings is not None and set(findings.values()) == {Finding.MET},
@@ -48,50 +51,47 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
         findings=findings or {},
     )
     kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
-    number = len(moment.log)
+    number = len(moment.log) + len(found.new)
     text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
     lines = [
         said(number, prompts.JUDGE_CRITERIA, Line(kind=Kind.QUESTION, audience=NOBODY)),
         said(number + 1, text, Line(kind=Kind.REFLECTION, audience=kept, verdict=verdict)),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
-    return await moment.step(position, lines, moment.used(model, answer))
+    return await moment.step(position, [*found.new, *lines], found.usage)
 
 
-async def _asked(
-    moment: Moment, judge: SeparateJudge, model: Model
-) -> tuple[AIMessage, Findings | None]:
-    parameters: dict[str, object] = {"temperature": judge.temperature}
+async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Findings | None]:
+    parameters = moment.parameters(Generation(), judge.temperature)
+    question = prompts.JUDGE_CRITERIA
     if judge.form == "lines":
-        question = prompts.filled(prompts.JUDGE_IN_LINES, question=prompts.JUDGE_CRITERIA)
-        answer = await model.answer(
-            _prompt(moment, judge, question), parameters, purpose=Kind.REFLECTION
+        question = prompts.filled(prompts.JUDGE_IN_LINES, question=question)
+
+    async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
+        if judge.form == "lines":
+            answer = await model.answer(prompt, parameters, purpose=Kind.REFLECTION)
+            return answer, read_lines(answer.text, judge.criteria)
+        answer, found = await model.structured(
+            prompt,
+            _schema(judge.criteria),
+            parameters,
+            purpose=Kind.REFLECTION,
+            instead='judge.form = "lines"',
         )
-        return answer, read_lines(answer.text, judge.criteria)
-    answer, found = await model.structured(
-        _prompt(moment, judge, prompts.JUDGE_CRITERIA),
-        _schema(judge.criteria),
-        parameters,
-        purpose=Kind.REFLECTION,
-        instead='judge.form = "lines"',
-    )
-    if found is None:
-        return answer, None
-    return answer, dict(zip(judge.criteria, found.model_dump().values(), strict=True))
+        if found is None:
+            return answer, None
+        return answer, dict(zip(judge.criteria, found.model_dump().values(), strict=True))
+
+    return await observed(moment, model, _system(moment, judge), question, ask, private=True)
 
 
-def _prompt(moment: Moment, judge: SeparateJudge, question: str) -> list[BaseMessage]:
-    """What never changes first, the question last, so that most of it can be cached."""
-    conversation = moment.conversation
+def _system(moment: Moment, judge: SeparateJudge) -> list[str]:
     numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
-    system = [
+    return [
         judge.prompt or prompts.SEPARATE_JUDGE,
-        *prompts.tasks_of_all(conversation, moment.task),
+        *prompts.tasks_of_all(moment.conversation, moment.task),
         prompts.filled(prompts.CRITERIA, criteria="\n".join(numbered)),
     ]
-    transcript = overheard(moment.log, private=True) or prompts.NOTHING_SAID
-    asked = prompts.filled(prompts.HEARD, transcript=transcript, question=question)
-    return [SystemMessage("\n\n".join(system)), HumanMessage(asked)]
 
 
 def _schema(criteria: tuple[str, ...]) -> type[BaseModel]:

@@ -53,7 +53,7 @@ async def task_specification(
         if given is None:
             raise SpecError("conversation: is missing")
         conversation = given
-        resources.registry.check(conversation)
+        await resources.check(conversation)
     spec = {} if known else {"spec": conversation.stored()}
     drafts = state.get("messages", [])
     moment = Moment(resources, conversation, Position(), drafts, used_so_far(state), None)
@@ -120,7 +120,7 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     model = await moment.model(specification.model)
     answer = await model.answer(
         prompt,
-        specification.generation.parameters(TASK_TEMPERATURE),
+        moment.parameters(specification.generation, TASK_TEMPERATURE),
         purpose=Kind.SPECIFIED_TASK,
         # A model that is held to its form keeps the task, and adds to it.
         marks=Marks(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,

@@ -77,7 +77,7 @@ def start(folder: Path, order: dict[str, Any]) -> Child:
         order: ``environment``, ``session``, ``store``, ``durability`` and either ``conversation``,
             or nothing of that to resume; ``die_at``: the number of the write to the store, from 0,
             instead of which it kills itself; ``tool``: whether it has the tool ``dig``. It has the
-            order ``backwards``.
+            order ``backwards`` and the hook ``brackets``.
     """
     return Child(folder, order)
 
@@ -85,6 +85,20 @@ def start(folder: Path, order: dict[str, Any]) -> Child:
 def backwards(said: Sequence[Any], names: tuple[str, ...]) -> str:
     """An order: whoever stands before who spoke last."""
     return names[names.index(said[-1].name) - 1]
+
+
+def brackets() -> Any:  # noqa: ANN401
+    """A hook at all four points, which puts into brackets what passes."""
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+    from duologue.tools import Hook
+
+    return Hook(
+        before_speaker=lambda turn: HumanMessage(f"({turn.heard})"),
+        after_speaker=lambda turn, reply: AIMessage(f"[{reply.text}]"),
+        before_tool=lambda turn, call: {**call, "args": {"depth": 2 * call["args"]["depth"]}},
+        after_tool=lambda turn, call, result: ToolMessage(f"<{result.text}>", tool_call_id=""),
+    )
 
 
 def _run(order: dict[str, Any]) -> dict[str, Any]:
@@ -103,6 +117,7 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
         "store": order["store"],
         "tools": [dig] if order.get("tool") else [],
         "orders": {"backwards": backwards},
+        "hooks": {"brackets": brackets()},
     }
     if "durability" in order:
         options["durability"] = order["durability"]

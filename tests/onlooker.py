@@ -168,6 +168,17 @@ class Table(NamedTuple):
         """Whether there are promised last words to speak."""
         return any(part == "last_words" for part, _ in self.agenda)
 
+    def after_summary(self, rules: Rules, spent: Spent = ()) -> "Table":
+        """What follows a summary of what went before, with which a turn may begin."""
+        assert self.within is None
+        assert self.question is None
+        return self._within("summary", spent)._at_once(rules)
+
+    def after_answer(self, spent: Spent = ()) -> "Table":
+        """What follows an answer that hooks are still to see: it is said before anything ends."""
+        assert self.within not in ("answer", "call", "ran")
+        return self._within("answer", spent)
+
     def after_draft(self, rules: Rules, spent: Spent = ()) -> "Table":
         """What follows a rejected reply, which nobody heard."""
         table = self._within("draft", spent)._replace(drafted=True)
@@ -180,6 +191,11 @@ class Table(NamedTuple):
         loops = any("same_tool_calls" in held.reasons for held in table.held(rules))
         # It is not run once more; but nothing of that kind takes promised last words away.
         return table._replace(over=table.over or (loops and not table.last_words))
+
+    def after_run(self, spent: Spent = ()) -> "Table":
+        """What follows a run of tools whose results hooks are still to see: nothing ends there."""
+        assert self.within == "call"
+        return self._within("ran", spent)
 
     def after_results(
         self, rules: Rules, tools: frozenset[str] = frozenset(), spent: Spent = ()

@@ -11,6 +11,7 @@ from itertools import combinations, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from duologue.graphs.context import RunningSummary
 from duologue.graphs.end_chat import (
     Node,
     asked,
@@ -61,6 +62,10 @@ class Choices:
     """Whether verdicts may be unreadable."""
     halves: bool = False
     """Whether the judge may ask its two questions one after the other."""
+    hooks: bool = False
+    """Whether hooks may see what is answered, and what tools give, before it counts."""
+    summaries: bool = False
+    """Whether a turn may begin with a summary of what went before."""
 
 
 class Longest(NamedTuple):
@@ -136,8 +141,9 @@ class Walk:
             found.append(self._from(Position(), Table.laid(self.rules, spent)))
         self.longest = _behind(found)
         assert self.longest.messages <= self.conversation.most_messages
-        # The task specification takes up to two steps of its own.
-        assert self.longest.steps + 2 <= max_steps(self.conversation)
+        # The task specification takes up to two steps of its own, and LangGraph, whose limit it is,
+        # one more to see that it is over.
+        assert self.longest.steps + 2 + 1 <= max_steps(self.conversation)
 
     @property
     def reasons(self) -> set[Reason]:
@@ -181,17 +187,14 @@ class Walk:
             judge = self._judged if table.question == "verdict" else self._chosen
             return judge(position, table)
         agent = Node.USER_AGENT if table.speaking == self.rules.names[0] else Node.ASSISTANT_AGENT
-        node = Node.TOOL_EXECUTOR if table.within == "call" else agent
+        with_tools = table.within in ("call", "ran")
+        node = Node.TOOL_EXECUTOR if with_tools else agent
         assert (decision.node, decision.speaker, decision.stage) == (
             node,
             table.speaking,
             table.part,
         ), table
-        return (
-            self._called(position, table)
-            if table.within == "call"
-            else self._spoken(position, table)
-        )
+        return self._called(position, table) if with_tools else self._spoken(position, table)
 
     def _judged(self, position: Position, table: Table) -> Longest:
         found = []
@@ -220,17 +223,23 @@ class Walk:
 
     def _called(self, position: Position, table: Table) -> Longest:
         after = paused(self.conversation, position, Event.RETURNED)
+        spendings = list(self._spendings(table.tally.spent))
         call = table.tally.call
         # A tool may fail, too.
         worked: list[frozenset[str]] = [frozenset()]
         if call in self.tools:
             worked.append(frozenset({call}))
-        found = [
+        results = [
             self._from(after, table.after_results(self.rules, tools, spent))
             for tools in worked
-            for spent in self._spendings(table.tally.spent)
+            for spent in spendings
         ]
-        return _behind(found, steps=1)
+        found = [_behind(results, steps=1 + (not self.choices.hooks))]
+        if self.choices.hooks and table.within == "call":
+            after = paused(self.conversation, position, Event.RAN)
+            ran = [self._from(after, table.after_run(spent)) for spent in spendings]
+            found.append(_behind(ran, steps=1))
+        return _behind(found)
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
         """The position after a turn, and how many steps it takes to ask the predicates."""
@@ -252,25 +261,47 @@ class Walk:
             for spent in spendings
             for turn in self.turns
         ]
-        # What is not walked within a turn is counted at its worst.
-        rounds = self.conversation.max_tool_rounds
-        unwalked = (not self.choices.drafts) + (0 if self.choices.calls else 2 * rounds)
-        found = [_behind(turns, steps=1 + checks + unwalked, messages=1)]
-        if self.choices.drafts and not table.drafted:
+        found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
+        has_answered = table.within == "answer"
+        if self.choices.summaries and table.within is None:
+            after = paused(self.conversation, position, Event.SUMMARISED)
+            summaries = [
+                self._from(after, table.after_summary(self.rules, spent)) for spent in spendings
+            ]
+            found.append(_behind(summaries, steps=1))
+        if self.choices.hooks and not has_answered:
+            after = paused(self.conversation, position, Event.ANSWERED)
+            answers = [self._from(after, table.after_answer(spent)) for spent in spendings]
+            found.append(_behind(answers, steps=1))
+        # An answer that hooks see is accepted already.
+        if self.choices.drafts and not table.drafted and not has_answered:
             after = paused(self.conversation, position, Event.REJECTED)
             drafts = [
                 self._from(after, table.after_draft(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(drafts, steps=1))
-        if self.choices.calls and table.tool_rounds < rounds:
+        if self.choices.calls and table.tool_rounds < self.conversation.max_tool_rounds:
             after = paused(self.conversation, position, Event.CALLED)
             called = [
                 self._from(after, table.after_call(self.rules, call, spent))
                 for spent in spendings
                 for call in self.choices.calls
             ]
-            found.append(_behind(called, steps=1))
+            found.append(_behind(called, steps=1 + (not self.choices.hooks)))
         return _behind(found)
+
+    def _unwalked(self) -> int:
+        """The steps of a turn that are not walked, counted at their worst."""
+        speakers = self.conversation.speakers
+        sums_up = any(isinstance(speaker.context, RunningSummary) for speaker in speakers)
+        # A call, the hooks behind it, the run, and the hooks behind that.
+        tools = 4 * self.conversation.max_tool_rounds
+        return (
+            (sums_up and not self.choices.summaries)
+            + (not self.choices.drafts)
+            + (not self.choices.hooks)
+            + (0 if self.choices.calls else tools)
+        )
 
 
 def _behind(found: list[Longest], *, steps: int = 0, messages: int = 0) -> Longest:

@@ -6,14 +6,15 @@ from itertools import count
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import Conversation, Outcome, Result, converse, resume
-from duologue.graphs.log import Kind, line
+from duologue.graphs.log import Kind, Source, line
 from duologue.graphs.store_saver import GuardedSaver
 from duologue.nodes.scripted import Line, ScriptedChatModel
+from duologue.tools import Hook, Turn
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["water"], "complete": False}
@@ -36,8 +37,42 @@ def enough(said: Sequence[BaseMessage]) -> bool:
     return "Enough." in said[-1].text
 
 
+def whisper(turn: Turn) -> HumanMessage:
+    """Hear all in brackets."""
+    return HumanMessage(f"({turn.heard})")
+
+
+def sign(turn: Turn, reply: AIMessage) -> AIMessage:
+    """Sign what is said."""
+    return AIMessage(f"{reply.text} — {turn.speaker}")
+
+
+def tomorrow(turn: Turn, call: ToolCall) -> ToolCall:
+    """Ask for another day."""
+    return ToolCall(name=call["name"], args={"day": "Tuesday"}, id=call["id"])
+
+
+def in_doubt(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage:
+    """Believe nothing."""
+    return ToolMessage(f"{result.text}?", tool_call_id="any", status=result.status)
+
+
+def once(turn: Turn) -> str | None:
+    """A function that replies but to the first."""
+    return None if len(turn.messages) == 2 else f"I heard: {turn.heard}"
+
+
 FUNCTIONS: dict[str, Any] = {
     "tools": [weather],
+    "functions": {"once": once},
+    "hooks": {
+        "all": Hook(
+            before_speaker=whisper,
+            after_speaker=sign,
+            before_tool=tomorrow,
+            after_tool=in_doubt,
+        )
+    },
     "orders": {"backwards": backwards},
     "predicates": {"enough": enough},
 }
@@ -55,20 +90,34 @@ def plain(**fields: Any) -> Conversation:  # noqa: ANN401
     )
 
 
-def is_call(message: BaseMessage) -> bool:
-    """Whether a line of the log is what a model said, of which there is one for each call."""
+def calls_in_log(log: Sequence[BaseMessage]) -> int:
+    """How many lines of a log are what a model said, of which there is one for each call."""
+    calls, waits = 0, False
+    for message in log:
+        kind = line(message).kind
+        if waits and kind in (Kind.SPEECH, Kind.TOOL_CALLS):
+            # What hooks have made of the answer before.
+            waits = False
+            continue
+        waits = waits or (kind is Kind.ANSWER and isinstance(message, AIMessage))
+        calls += _is_call(message)
+    return calls
+
+
+def _is_call(message: BaseMessage) -> bool:
     about = line(message)
     if about.kind is Kind.CHOICE:
         # A function that chooses says the name itself.
         return message.text != about.to
-    return about.kind in (
-        *(Kind.SPECIFIED_TASK, Kind.DRAFT, Kind.SPEECH, Kind.TOOL_CALLS, Kind.REFLECTION),
-    )
+    if isinstance(message, ToolMessage) or about.source is not Source.MODEL:
+        return False
+    said = (Kind.DRAFT, Kind.SPEECH, Kind.TOOL_CALLS, Kind.ANSWER)
+    return about.kind in (Kind.SPECIFIED_TASK, Kind.REFLECTION, *said)
 
 
 def calls_in(result: Result) -> int:
     """How many calls of a model a session holds."""
-    return sum(map(is_call, result.messages))
+    return calls_in_log(result.messages)
 
 
 def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Result:  # noqa: ANN401
@@ -100,7 +149,7 @@ def told(result: Result, name: str) -> list[str]:
     ]
 
 
-class Killed(RuntimeError):
+class KilledError(RuntimeError):
     """Stands for a kill."""
 
 
@@ -117,15 +166,16 @@ def killed_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> It
     def dying(put: Any) -> Any:  # noqa: ANN401
         async def aput(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if next(numbers) == number:
-                raise Killed
+                raise KilledError
             return await put(*args, **kwargs)
 
         return aput
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         for saver in (InMemorySaver, GuardedSaver):
             patch.setattr(saver, "aput", dying(saver.aput))
-        yield
+        with pytest.raises(KilledError):
+            yield
 
 
 def timeless(ended: Outcome | None) -> Outcome:

@@ -13,6 +13,7 @@ from duologue.graphs.sessions import get_session
 from duologue.graphs.store import open_store
 from duologue.nodes.script import Line, Reply
 from duologue.nodes.scripted_server import ScriptedServer
+from installed import install_package, shaped
 
 from .cli_help import ANSWER, DONE, FIRST, SHORT, TASK, duologue, isolate
 
@@ -167,6 +168,83 @@ def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
     assert "3 messages: Ann completed its task.\nAlso: the message cap was reached.\n" in ran.stdout
     assert len(server.calls) == 4
     assert duologue("show", "game").stdout.startswith("Keep a secret number.\n\nAnn (m0001):\n")
+
+
+def test_a_blogger_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
+    """Row A10."""
+    serve("Bees dance.", "Say why.", "They map.", "SATISFIED")
+    (tmp_path / "post.toml").write_text('kind = "blogger"\ntask = "A post on bees"\n')
+    ran = duologue("run", "post.toml")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert "\nWriter:\nThey map.\n\nCritic:\nSATISFIED\n\nEnded after 2 rounds" in ran.stdout
+
+
+def test_a_file_names_what_a_package_offers_by_entry_points(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows L1, L4 and L5: function, hook and schema; what is read stands in each event."""
+    install_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    beds = [{"bed": f"bed {number}"} for number in range(6)]
+    serve(*beds)
+    (tmp_path / "shaped.json").write_text(json.dumps(shaped()))
+    ran = duologue("run", "shaped.json", "--session", "s", "--json")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    said = [event for event in events if event["event"] == "message"]
+    assert [event["parsed"] for event in said[:2]] == [{"bed": "BED 0"}, None]
+    assert said[1]["text"].startswith('It rains on {"bed": "BED 0"} and rains')
+    shown = duologue("show", "s").stdout
+    # What the model had answered is kept for the record alone.
+    assert '{"bed": "BED 5"}' in shown
+    assert '{"bed": "bed 5"}' not in shown
+
+
+def test_a_hook_that_fails_says_how_to_go_on_and_nothing_is_asked_again(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row L5."""
+    install_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    server = serve({"bed": "bed 0"})
+    (tmp_path / "shaped.json").write_text(json.dumps(shaped({"hooks": ["blotted"]})))
+    for arguments in (["run", "shaped.json", "--session", "s"], ["resume", "s"]):
+        ran = duologue(*arguments)
+        assert ran.exit_code == 2
+        assert ran.stderr == (
+            "Go on with: duologue resume s\n"
+            "Error: the hook 'blotted' failed in after_speaker: OSError: no ink\n"
+        )
+    assert len(server.calls) == 1
+
+
+def test_a_summary_is_shown_and_is_an_event(serve: Serve, tmp_path: Path) -> None:
+    """Row L7."""
+    long = [f"{number} " + "is a number. " * 30 for number in range(3)]
+    serve(long[0], long[1], "Numbers came.", long[2])
+    (tmp_path / "short.toml").write_text(
+        """
+        task = "Count"
+
+        [[speakers]]
+        name = "Ann"
+        context = { kind = "summary", limit = 300, words = 20 }
+
+        [[speakers]]
+        name = "Ben"
+        replies = [{ kind = "text", text = "And then, and then, and then?" }]
+
+        [end_chat]
+        max_iterations = 3
+        guards = { same_replies = 0 }
+        """
+    )
+    ran = duologue("run", "short.toml", "--session", "s", "--json")
+    assert ran.exit_code == 0
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    told = [event for event in events if event["event"] == "shortened"]
+    assert [(event["speaker"], event["text"]) for event in told] == [("Ann", "Numbers came.")]
+    assert "\n(Ann keeps in mind: Numbers came.)\n" in duologue("show", "s").stdout
 
 
 def test_sessions_are_listed_shown_and_deleted(serve: Serve) -> None:

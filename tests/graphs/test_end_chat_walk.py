@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from duologue.graphs.context import Context, KeepAll, RunningSummary
 from duologue.graphs.end_chat import max_steps
 from duologue.graphs.ends import (
     DoneToken,
@@ -51,6 +52,9 @@ BELL = EndingTool(tool="bell")
 CALLS, TOKENS = MaxCalls(limit=9), MaxTokens(limit=900)
 COST, SECONDS = MaxCost(limit=9), MaxSeconds(limit=90)
 JUDGE = SeparateJudge(criteria=("They agree.",))
+SUMMED_UP = RunningSummary(limit=9_000)
+SHAPED: dict[str, Any] = {"hooks": True, "summaries": True}
+"""What may stand around and before a speaker's replies."""
 
 each_mode = pytest.mark.parametrize(
     "mode",
@@ -75,6 +79,7 @@ def spec(
     private: tuple[str, ...] = (),
     when: End | None = None,
     guards: Guards | None = None,
+    context: Context | None = None,
     **others: Any,  # noqa: ANN401
 ) -> Conversation:
     secret = PrivateOpening(prompt="Choose a number.")
@@ -87,6 +92,7 @@ def spec(
                 stops_chat=name in stoppers,
                 private_opening=secret if name in private else None,
                 tools=("bell", "book"),
+                context=context or KeepAll(),
             )
             for name in NAMES[:count]
         ),
@@ -201,12 +207,38 @@ def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
             when=BELL,
             guards=NO_GUARDS.model_copy(update={"same_tool_calls": limit}),
             max_tool_rounds=3,
+            context=SUMMED_UP,
         )
-        walk = walked(conversation, drafts=True, calls=("equal", "other", "bell"), halves=True)
+        calls = ("equal", "other", "bell")
+        walk = walked(conversation, drafts=True, calls=calls, halves=True, **SHAPED)
         assert (Reason.SAME_TOOL_CALLS in walk.reasons) is (limit > 0)
         assert Reason.ENDING_TOOL in walk.reasons
-        # Nothing was counted at its worst: where nobody is chosen, that leaves a step a turn.
-        assert walk.longest.steps <= max_steps(conversation) - 2 - conversation.most_messages
+        # Nothing was counted at its worst: no choices and no predicates, that is two steps a turn.
+        assert walk.longest.steps <= max_steps(conversation) - 2 - 2 * conversation.most_messages
+
+
+@pytest.mark.parametrize("context", [None, SUMMED_UP], ids=["all", "summary"])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
+    rounds: int, context: Context | None
+) -> None:
+    """Points 1 and 2: `max_steps` is LangGraph's limit, so it may be neither too low nor loose."""
+    for count, cap in ((2, 1), (2, 2), (3, 1)):
+        conversation = spec(
+            EndChatMode.ALL_TASK_MUST_COMPLETE,
+            cap,
+            count,
+            when=WON,
+            context=context,
+            guards=NO_GUARDS,
+            max_tool_rounds=rounds,
+            turn_order=ByFunction(name="f"),
+        )
+        happens: dict[str, Any] = {"drafts": True, "calls": ("other",), "halves": True}
+        shaped = SHAPED | {"summaries": context is not None}
+        walk = walked(conversation, **happens, **shaped)
+        # Two more are the task specification's.
+        assert walk.longest.steps + 2 == max_steps(conversation) - 1
 
 
 @each_mode
@@ -222,12 +254,15 @@ def test_hard_stops_end_every_path_at_once(mode: EndChatMode) -> None:
             private=NAMES[:1],
             when=COST | TOKENS | SECONDS | CALLS,
             max_tool_rounds=1,
+            context=SUMMED_UP,
         )
-        walk = walked(conversation, drafts=True, calls=("other",), stop=True, halves=True)
+        calls = ("other",)
+        walk = walked(conversation, drafts=True, calls=calls, stop=True, halves=True, **SHAPED)
         hard = {"stop_requested", "max_cost", "max_tokens", "max_seconds", "max_calls"}
         assert walk.reasons >= {Reason(reason) for reason in hard}
-        # None waits for a second one, save what is used up by the very turn in which one asks.
-        assert all(sum(reason in hard for reason in reasons) <= 2 for reasons in walk.ends)
+        # None waits for others, save what is used up by the very turn in which one asks, and
+        # before that by an answer that hooks are still to see.
+        assert all(sum(reason in hard for reason in reasons) <= 3 for reasons in walk.ends)
 
 
 ENDS: dict[str, End] = {
@@ -262,7 +297,8 @@ def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> N
     for cap, answers in ((1, True), (2, False)):
         conversation = spec(mode, cap, 2, NAMES[1:2], answers=answers, when=when, max_tool_rounds=1)
         tools = [end.tool for _, end in leaves(when) if isinstance(end, EndingTool)]
-        walk = walked(conversation, drafts=True, calls=tuple(tools), stop=True, halves=True)
+        happens: dict[str, Any] = {"drafts": True, "calls": tuple(tools), "halves": True}
+        walk = walked(conversation, stop=True, **happens, **SHAPED)
         assert len(walk.reasons) > 1
 
 
@@ -277,7 +313,7 @@ def test_a_separate_judge_completes_all_tasks_at_once(
             assert spec(mode, cap, count, marked, judge=JUDGE).stoppers == NAMES[:count]
         guards = Guards(unreadable_verdicts=limit)
         conversation = spec(mode, cap, count, marked, judge=JUDGE, guards=guards, when=DONE)
-        walk = walked(conversation, unreadable=True, stop=True)
+        walk = walked(conversation, unreadable=True, stop=True, **SHAPED)
         assert (Reason.COMPLETED in walk.reasons) is (mode is not MODES[0])
 
 
@@ -316,8 +352,9 @@ def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
             private=private,
             when=DONE | CALLS,
             turn_order=order,
+            context=SUMMED_UP,
         )
-        walk = walked(conversation, stop=True)
+        walk = walked(conversation, stop=True, **SHAPED)
         assert walk.reasons >= {Reason.DONE_TOKEN, Reason.MAX_CALLS, Reason.MAX_ITERATIONS}
 
 
@@ -381,6 +418,7 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
         "stop": True,
         "unreadable": True,
         "halves": True,
+        **SHAPED,
     }
     found = walked(one_round, texts=("plain", "blank", "flip"), **happens).reasons
     found |= walked(two_rounds, texts=("plain", "same", "farewell"), **happens).reasons

@@ -4,287 +4,34 @@ The model says what is drawn; the onlooker follows the same draws by the rules a
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
 from langgraph.graph import START
 
+from cast import Cast, Said
+from drawn_talks import talks
 from duologue.graphs.build import build_graph, route
 from duologue.graphs.end_chat import Node, decide, max_steps
-from duologue.graphs.ends import (
-    DoneToken,
-    End,
-    EndChatMode,
-    MaxCalls,
-    MaxMessages,
-    Predicate,
-    StopRequested,
-)
-from duologue.graphs.judging import Judge, Moderator, SeparateJudge
+from duologue.graphs.ends import EndChatMode, Predicate
+from duologue.graphs.errors import SpecError
 from duologue.graphs.log import Kind, line, speeches
 from duologue.graphs.position import Position
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import Input, State
 from duologue.graphs.viewpoint import SILENCE
 from duologue.nodes import prompts
-from duologue.nodes.scripted import Line, Prompt, ScriptedChatModel
-from onlooker import Rules, Spent, Table, Turn
-
-DONE = "DONE"
-WON = "WON"
-NAMES = ("Ann", "Bob", "Cid", "Dot")
-
-
-def token(by: str | None = None) -> DoneToken:
-    return DoneToken(token=DONE, by=by)
-
-
-def ends(few: int, many: int) -> list[End | None]:
-    """All ends that can be drawn, with a limit that is always reached and one that may be."""
-    won = Predicate(name="won")
-    return [
-        None,
-        token(),
-        token() | won,
-        token() & won,
-        token("Ann") & token("Bob"),
-        token() & MaxMessages(limit=few),
-        won & MaxMessages(limit=few),
-        token() | MaxMessages(limit=many),
-        token() | MaxCalls(limit=many),
-        token() & MaxCalls(limit=many),
-        StopRequested() & MaxMessages(limit=few),
-        (token() & MaxCalls(limit=few)) | (won & StopRequested()) | MaxCalls(limit=3 * many),
-    ]
-
-
-@st.composite
-def conversations(draw: st.DrawFn) -> Conversation:
-    names = NAMES[: draw(st.integers(2, 4))]
-    mode = draw(st.sampled_from(EndChatMode))
-    judge: dict[str, Any] = draw(
-        st.sampled_from(
-            [
-                {"form": "structured"},
-                {"form": "two_questions"},
-                {"kind": "separate", "criteria": ["They agree."], "form": "structured"},
-                {"kind": "separate", "criteria": ["They agree."], "form": "lines"},
-            ]
-        )
-    )
-    needs_stopper = mode is not EndChatMode.MAX_ITERATIONS_ONLY and "kind" not in judge
-    stoppers = draw(st.lists(st.sampled_from(names), min_size=int(needs_stopper), unique=True))
-    secretive = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
-    answers = draw(st.booleans())
-    limit = st.sampled_from((2, 3, 0))
-    when = draw(st.sampled_from(ends(draw(st.integers(1, 2)), draw(st.integers(2, 9)))))
-    return Conversation.model_validate(
-        {
-            "task": "Plan.",
-            "speakers": [
-                {
-                    "name": name,
-                    "task": f"{name}'s.",
-                    "stops_chat": name in stoppers,
-                    "keep_reflection": draw(st.booleans()),
-                    "private_opening": {"prompt": f"Choose, {name}."}
-                    if name in secretive
-                    else None,
-                }
-                for name in names
-            ],
-            "turn_order": draw(
-                st.sampled_from(
-                    [
-                        {"kind": "round_robin"},
-                        {"kind": "round_robin"},
-                        {"kind": "function", "name": "drawn"},
-                        {"kind": "moderator"},
-                        {"kind": "moderator", "form": "word"},
-                    ]
-                )
-            ),
-            "opening": {
-                "answers": answers,
-                "reconcile": answers and draw(st.booleans()),
-                "first_speaker": draw(st.sampled_from((None, *names))),
-            },
-            "end_chat": {
-                "mode": mode,
-                "max_iterations": draw(st.sampled_from((3, 2, 1))),
-                "when": when,
-                "guards": {
-                    guard: draw(limit)
-                    for guard in (
-                        "blank_replies",
-                        "same_replies",
-                        "farewells",
-                        "role_flips",
-                        "unreadable_verdicts",
-                    )
-                },
-            },
-            "judge": judge,
-        }
-    )
-
-
-ALONE = ("plain", "draft", "flip", "done")
-"""What may be said before the rounds."""
-HEARD = (*("plain",) * 3, "draft", "flip", "done", "won", "stop")
-"""What may be said in the rounds and as last words, beside what a conversation is full of."""
-FULL_OF = ("blank", "same", "farewell")
-
-
-@dataclass
-class Cast:
-    """Says what is drawn, and what by the rules should come of it."""
-
-    conversation: Conversation
-    data: st.DataObject
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    chosen: list[str] = field(default_factory=list)
-    turns: dict[str, list[tuple[Prompt, str]]] = field(default_factory=dict)
-    """For each speaker the prompts of its turns, and what it said."""
-    pending: str | None = None
-    """A reply that the speaker gives when it is asked once more."""
-    turn: str = "plain"
-    """What the turn is that is under way."""
-    calls: int = 0
-    stop: bool = False
-    alone: int = 0
-    """Choices that no model made."""
-
-    def __post_init__(self) -> None:
-        self.rules = Rules.of(self.conversation)
-        self.table = Table.laid(self.rules)
-        self.heard = (*HEARD, *(self.data.draw(st.sampled_from(FULL_OF), "full of"),) * 20)
-
-    @property
-    def spent(self) -> Spent:
-        return (("max_calls", self.calls),)
-
-    def answer(self, prompt: Prompt) -> Line:
-        self.calls += 1
-        assert not self.table.over
-        if self.table.question == "choice":
-            return self._moderates()
-        return self._judges(prompt) if self.table.question else self._speaks(prompt)
-
-    async def asked_to_stop(self, _session: str) -> bool:
-        return self.stop
-
-    def drawn(self, _said: Sequence[BaseMessage], names: Sequence[str]) -> str:
-        """Choose who speaks next, as a registered function."""
-        assert self.table.question == "choice"
-        self.alone += 1
-        name = self.data.draw(st.sampled_from(names), label="next")
-        return self._gives_the_word(name) or ""
-
-    def _moderates(self) -> Line:
-        moderator = self.conversation.turn_order
-        assert isinstance(moderator, Moderator)
-        others = [name for name in self.rules.names if name != self.table.latest]
-        name = self.data.draw(st.sampled_from((*others, None)), label="next")
-        self._gives_the_word(name)
-        if moderator.form == "word":
-            return name or "Whoever likes."
-        return {"next_speaker": name or "Nobody"}
-
-    def _gives_the_word(self, name: str | None) -> str | None:
-        self.table = self.table.after_choice(self.rules, name, stop=self.stop, spent=self.spent)
-        self.chosen.append(self.table.speaking)
-        return name
-
-    def _between_turns(self) -> None:
-        """Go on where no moderator need be asked: of two the other one speaks next."""
-        moderated = isinstance(self.conversation.turn_order, Moderator)
-        of_two = len(self.rules.names) == len(("one", "other"))
-        if moderated and of_two and self.table.question == "choice" and not self.table.over:
-            self.alone += 1
-            self._gives_the_word(next(n for n in self.rules.names if n != self.table.latest))
-
-    def _judges(self, prompt: Prompt) -> Line:
-        if prompt[-1]["content"] == prompts.WHAT_IS_LEFT:
-            self.table = self.table.between_questions(self.rules, self.spent)
-            return "The price."
-        asked = self.table.latest
-        assert asked is not None
-        self.asked.append(asked)
-        read = self.data.draw(st.sampled_from([True, False, None]), label=f"{asked} complete")
-        self.table = self.table.after_verdict(self.rules, read, stop=self.stop, spent=self.spent)
-        self._between_turns()
-        if read is None:
-            return "I do not know"
-        judge = self.conversation.judge
-        if isinstance(judge, SeparateJudge):
-            found = "met" if read else "not_met"
-            return {"criterion_1": found} if judge.form == "structured" else f"1: {found}"
-        assert isinstance(judge, Judge)
-        if judge.form == "structured":
-            return {"objectives_left": [], "complete": read}
-        return "yes" if read else "no"
-
-    def _speaks(self, prompt: Prompt) -> Line:
-        name = self.table.speaking
-        if self.pending is not None:
-            reply, self.pending = self.pending, None
-            return self._spoken(name, reply)
-        self.turns.setdefault(name, []).append((prompt, ""))
-        # What one says to oneself is nobody's part.
-        alone = [turn for turn in ALONE if turn != "flip" or self.table.part != "private"]
-        may_say = self.heard if self.table.part in ("rounds", "last_words") else alone
-        self.turn = self.data.draw(st.sampled_from(may_say), label=f"{name}'s turn")
-        other = next(person for person in self.rules.names if person != name)
-        # Without numbers: the same answer to another number would be no repetition.
-        word = "".join(chr(ord("a") + digit) for digit in divmod(len(self.said), 26))
-        plain = f"Line {word} by {name}."
-        reply = {
-            "done": DONE,
-            "won": f"{plain} {WON}",
-            "blank": "",
-            "same": f"I, {name}, have said so before and say it again.",
-            "farewell": "Goodbye!",
-            "flip": f"{other}: no {word}\n{name}: yes {word}",
-        }.get(self.turn, plain)
-        # A reply is asked for again when it is blank, another's part or the last one once more.
-        again = reply == self.latest(name) and self.turn == "same"
-        if self.turn in ("draft", "flip", "blank") or again:
-            self.pending = reply
-            self.table = self.table.after_draft(self.rules, self.spent)
-            return "" if self.turn == "draft" else reply
-        return self._spoken(name, reply)
-
-    def latest(self, name: str) -> str | None:
-        """What this speaker said in its latest turn."""
-        found = [line for line in self.said if line.startswith(f"{name}: ")]
-        return found[-1].removeprefix(f"{name}: ") if found else None
-
-    def _spoken(self, name: str, reply: str) -> str:
-        self.said.append(f"{name}: {reply}")
-        self.turns[name][-1] = (self.turns[name][-1][0], reply)
-        self.stop = self.stop or self.turn == "stop"
-        turn = Turn(
-            text=self.turn if self.turn in (*FULL_OF, "flip") else "plain",
-            tokens=frozenset({DONE} if reply == DONE else ()),
-            true=frozenset({"won"} if reply.endswith(WON) else ()),
-            stop=self.stop,
-        )
-        self.table = self.table.after_turn(self.rules, turn, self.spent)
-        self._between_turns()
-        return reply
-
-
-def has_won(said: Sequence[BaseMessage]) -> bool:
-    return said[-1].text.endswith(WON)
+from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook
+from player import Broken, Player
 
 
 async def run(cast: Cast, model: ScriptedChatModel) -> tuple[State, list[str]]:
@@ -293,9 +40,8 @@ async def run(cast: Cast, model: ScriptedChatModel) -> tuple[State, list[str]]:
     graph = build_graph(
         checkpointer=InMemorySaver(),
         model=model,
-        predicates={"won": has_won},
-        orders={"drawn": cast.drawn},
         stop_requested=cast.asked_to_stop,
+        **cast.registered,
     )
     config = RunnableConfig(
         configurable={"thread_id": "t"}, recursion_limit=max_steps(conversation)
@@ -324,12 +70,15 @@ async def run(cast: Cast, model: ScriptedChatModel) -> tuple[State, list[str]]:
     return final, [node for node in nodes if node != START]
 
 
-@settings(max_examples=120, deadline=None)
-@given(conversation=conversations(), data=st.data())
-def test_what_the_graph_does_is_what_the_rules_say(
-    conversation: Conversation, data: st.DataObject
-) -> None:
-    """Y3, Y8, Y9, Y11-Y16, Y20, Z3, Z4, points 1 and 2: turns, questions, end and reasons."""
+@pytest.mark.parametrize("shaped", [False, True], ids=["plain", "A10-L7-shaped"])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_what_the_graph_does_is_what_the_rules_say(*, shaped: bool, data: st.DataObject) -> None:
+    """Turns, questions, end and reasons: Y3, Y8, Y9, Y11-Y16, Y18, Y20, Z3, Z4, points 1 and 2.
+
+    With speakers that are shaped also A10 and L7, and point 5: summaries.
+    """
+    conversation = data.draw(talks(shaped=shaped))
     cast = Cast(conversation, data)
     model = ScriptedChatModel(script=cast.answer)
     state, nodes = asyncio.run(run(cast, model))
@@ -345,18 +94,187 @@ def test_what_the_graph_does_is_what_the_rules_say(
     assert tuple(outcome["completed"]) == cast.table.complete
     assert outcome["messages"] == len(cast.said) <= conversation.most_messages
     assert outcome["message"] == (speeches(log)[-1].id if cast.said else None)
-    for turns in cast.turns.values():
-        for (prompt, reply), (following, _) in pairwise(turns):
-            # What providers keep of a prompt, they can use again.
-            assert following[: len(prompt)] == prompt
-            replied = following[len(prompt)]
-            assert (replied["role"], replied["content"]) == ("assistant", reply or SILENCE)
-            assert len(following) > len(prompt) + 1
+    for name, turns in cast.turns.items():
+        if conversation.speaker(name).context.kind == "all":
+            _begin_one_another(turns)
     # One model call a step at most: that is what makes each of them durable.
     checks = sum(line(message).counts for message in log) if conversation.predicates else 0
     assert len(model.calls) == len(nodes) - 1 - cast.alone - checks
-    assert len(nodes) <= max_steps(conversation)
+    assert len(nodes) < max_steps(conversation)
     assert len({message.id for message in log}) == len(log)
+    made = [message for message in log if line(message).kind is Kind.SUMMARY]
+    assert len(made) == cast.summaries
+
+
+def _begin_one_another(turns: list[Said]) -> None:
+    """What providers keep of a prompt, they can use again."""
+    asked = [(turn, turn.prompt) for turn in turns if turn.prompt is not None]
+    for (turn, prompt), (_, following) in pairwise(asked):
+        assert following[: len(prompt)] == prompt
+        replied = following[len(prompt)]
+        assert replied["role"] == "assistant"
+        assert turn.called or replied["content"] == (turn.reply or SILENCE)
+        assert len(following) > len(prompt) + 1
+
+
+async def played(player: Player) -> tuple[State, int]:
+    """Run it, resuming it whenever something fails; how often that was."""
+    conversation = player.conversation
+    model = ScriptedChatModel(script=player.answer)
+    graph = build_graph(checkpointer=InMemorySaver(), model=model, **player.registered)
+    config = RunnableConfig(
+        configurable={"thread_id": "t"}, recursion_limit=max_steps(conversation)
+    )
+    given: Input | None = Input(conversation=conversation.model_dump(mode="json"))
+    broken = 0
+    while True:
+        try:
+            await graph.ainvoke(given, config, durability="sync")
+        except (Broken, SpecError):
+            # What was given is known from the first step on.
+            given, broken = None, broken + 1
+            continue
+        state: Any = (await graph.aget_state(config)).values
+        return state, broken
+
+
+def _timeless(state: State) -> dict[str, Any]:
+    """A state but for what differs from run to run."""
+    position = {**state["position"]}
+    facts = {**position["facts"], "seconds": 0}
+    return {**state, "position": position | {"facts": facts}, "outcome": _still(state)}
+
+
+def _still(state: State) -> dict[str, Any]:
+    return {**state["outcome"], "seconds": 0}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    conversation=talks(shaped=True, most=3),
+    seed=st.integers(0, 999),
+    fails=st.sampled_from((1, 1, 3)),
+)
+def test_whatever_fails_on_the_way_resuming_gives_the_same_and_asks_no_model_twice(
+    conversation: Conversation, seed: int, fails: int
+) -> None:
+    """L7, point 3: models, hooks, functions, predicates and orders that fail when asked first."""
+    smooth = Player(conversation, seed)
+    state, broken = asyncio.run(played(smooth))
+    assert broken == 0
+    rough = Player(conversation, seed, fails)
+    again, broken = asyncio.run(played(rough))
+    assert broken == len(rough.failed)
+    assert fails > 1 or broken >= len(smooth.answered)
+    assert rough.answered == smooth.answered
+    assert _timeless(again) == _timeless(state)
+
+
+class Busy:
+    """A model for a conversation in which every turn takes as long as it can."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._rounds = conversation.max_tool_rounds
+        self._summarisers = [
+            prompts.filled(prompts.SUMMARISER, me=name) for name in conversation.names
+        ]
+        self._called = 0
+        self._drafted = False
+        self._words = 0
+
+    def answer(self, prompt: Prompt) -> Line:
+        self._words += 1
+        word = "".join(chr(ord("a") + int(digit)) for digit in f"{self._words:04d}")
+        last = str(prompt[-1]["content"])
+        if "more specific" in last:
+            return "Too long. " * 60
+        if "Say it in at most" in last:
+            return "Plan a garden."
+        if last == prompts.IS_COMPLETE:
+            return "no"
+        if last == prompts.WHAT_IS_LEFT or prompt[0]["content"] in self._summarisers:
+            return f"Much is left: {word}."
+        if self._called < self._rounds:
+            self._called += 1
+            call = ScriptedToolCall(name="bell", args={"word": word}, id=word)
+            return Reply(text="Let me see.", tool_calls=(call,))
+        if not self._drafted:
+            self._drafted = True
+            return ""
+        self._called, self._drafted = 0, False
+        return f"I say {word}. " + "And so on and on, as before. " * 60
+
+
+def busy(rounds: int, cap: int) -> Conversation:
+    """Everything that takes a step is there, at each turn."""
+    speaker = {
+        "tools": ["bell"],
+        "hooks": ["around"],
+        "stops_chat": True,
+        "context": {"kind": "summary", "limit": 500, "words": 5},
+    }
+    return Conversation.model_validate(
+        {
+            "task": "Plan.",
+            "speakers": [{"name": name, **speaker} for name in ("Ann", "Bob")],
+            "task_specification": {},
+            "turn_order": {"kind": "function", "name": "other"},
+            "judge": {"form": "two_questions"},
+            "end_chat": {
+                "mode": EndChatMode.ALL_TASK_MUST_COMPLETE,
+                "max_iterations": cap,
+                "when": Predicate(name="never"),
+            },
+            "max_tool_rounds": rounds,
+        }
+    )
+
+
+@pytest.mark.parametrize(("rounds", "cap"), [(1, 3), (5, 2)])
+async def test_a_conversation_with_hooks_on_everything_runs_to_its_end_within_its_bound(
+    rounds: int, cap: int
+) -> None:
+    """Points 1 and 2: tools up to the cap, drafts, summaries, predicates, questions and choices."""
+    conversation = busy(rounds, cap)
+
+    @tool
+    def bell(word: str) -> str:
+        """Ring the bell."""
+        return f"Rung: {word}."
+
+    around = Hook(
+        before_speaker=lambda _: None,
+        after_speaker=lambda _, reply: AIMessage(f"{reply.text} Indeed."),
+        before_tool=lambda _, call: None,
+        after_tool=lambda _, call, found: None,
+    )
+
+    async def steps(limit: int) -> tuple[State, int]:
+        graph = build_graph(
+            checkpointer=InMemorySaver(),
+            model=ScriptedChatModel(script=Busy(conversation).answer),
+            tools=[bell],
+            hooks={"around": around},
+            predicates={"never": lambda _: False},
+            orders={"other": lambda said, names: next(n for n in names if n != said[-1].name)},
+        )
+        config = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=limit)
+        given = Input(conversation=conversation.model_dump(mode="json"))
+        await graph.ainvoke(given, config, durability="sync")
+        moments = [moment async for moment in graph.aget_state_history(config)]
+        state: Any = moments[0].values
+        return state, sum(node != START for moment in moments for node in moment.next)
+
+    most = max_steps(conversation)
+    state, taken = await steps(most)
+    assert state["outcome"]["reasons"] == ["max_iterations"]
+    assert state["outcome"]["messages"] == conversation.most_messages == 2 * cap
+    # Neither speaker's first turn has a past to sum up, and behind the last one nobody is chosen.
+    assert taken == most - 2 - 1
+    # LangGraph takes one more to see that it is over: that is all there is to spare.
+    assert (await steps(taken + 1))[1] == taken
+    with pytest.raises(GraphRecursionError):
+        await steps(taken)
 
 
 def test_until_the_task_stands_the_edge_goes_round_to_its_specification() -> None:

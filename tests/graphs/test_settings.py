@@ -18,6 +18,7 @@ def test_without_any_variable_there_is_no_key_no_server_and_no_model() -> None:
     settings = load_settings()
     assert (settings.api_key, settings.base_url, settings.model, settings.store) == (None,) * 4
     assert (settings.timeout, settings.max_retries) == (120, 4)
+    assert settings.embedded_context == 8192
 
 
 @pytest.mark.parametrize("prefix", ["OPENAI", "DUOLOGUE"])
@@ -45,6 +46,7 @@ def test_our_own_names_come_before_openais(monkeypatch: pytest.MonkeyPatch) -> N
         ("DUOLOGUE_STORE", "memory:x", "store", "memory:x"),
         ("DUOLOGUE_TIMEOUT", "0.5", "timeout", 0.5),
         ("DUOLOGUE_MAX_RETRIES", "0", "max_retries", 0),
+        ("DUOLOGUE_EMBEDDED_CONTEXT", "512", "embedded_context", 512),
         ("duologue_model", "gpt-5", "model", "gpt-5"),
     ],
 )
@@ -86,6 +88,8 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
         ("DUOLOGUE_TIMEOUT", "-1"),
         ("DUOLOGUE_MAX_RETRIES", "-1"),
         ("DUOLOGUE_MAX_RETRIES", "1.5"),
+        ("DUOLOGUE_EMBEDDED_CONTEXT", "511"),
+        ("DUOLOGUE_EMBEDDED_CONTEXT", "big"),
         ("OPENAI_BASE_URL", "localhost:8000"),
         ("DUOLOGUE_BASE_URL", "ftp://here"),
     ],

@@ -1,35 +1,43 @@
 """A real dev server against a scripted model server, for all tests that drive it."""
 
 import os
+import random
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
-from tenacity import Retrying, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_fixed
 
 from duologue.nodes import prompts
 from duologue.nodes.script import Line, Prompt
 from duologue.nodes.scripted_server import ScriptedServer
+from installed import install_package
 
 ROOT = Path(__file__).parents[2]
 
 
 def speak(prompt: Prompt) -> Line:
-    """Play any part of a role-play or a group by nothing but the prompt.
+    """Play any part of a role-play, a group or a blogger by nothing but the prompt.
 
-    A role-play's user ends it after two turns. Of a group, whoever is asked has completed its task
-    after three turns, a separate judge finds all met once somebody says so, and a moderator names
-    the last of those it may choose from.
+    A role-play's user ends it after two turns, a critic is satisfied by the third version. Of a
+    group, whoever is asked has completed its task after three turns, a separate judge finds all met
+    once somebody says so, and a moderator names the last of those it may choose from.
     """
     turn = sum(message["role"] == "assistant" for message in prompt)
     question = prompt[-1]["content"]
     if prompt[0]["content"].startswith(prompts.MODERATOR):
         return {"next_speaker": re.split(r": |, |\?", question)[-2]}
+    if prompt[0]["content"].startswith("You read what"):
+        return "SATISFIED" if turn == 2 else f"Mend place {turn}."
+    if prompt[0]["content"].startswith(("You write", "You plan")):
+        plan = prompt[0]["content"].startswith("You plan")
+        return {"bed": f"bed {turn}"} if plan else f"Draft {turn}."
     if prompt[0]["content"].startswith(prompts.SEPARATE_JUDGE):
         found = "met" if "word 3" in question else "inconclusive"
         return {f"criterion_{number}": found for number in (1, 2)}
@@ -65,17 +73,29 @@ class DevServer:
         return self._log.read_text(errors="replace")
 
 
+def free_port() -> int:
+    """A port that nothing else gets while the server starts, which takes long on a busy machine.
+
+    Those that the system gives away by itself may be given to any client in between.
+    """
+    for port in random.sample(range(10_000, 30_000), 100):
+        with socket.socket() as free, suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
+
+
 @pytest.fixture(scope="session")
 def dev_server(
     model_server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DevServer]:
     """A dev server of this project: offline, and without a file left behind."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # Its state folder is made where it runs: elsewhere, so that no earlier one is read or changed.
     folder = tmp_path_factory.mktemp("dev")
     log = folder / "log.txt"
+    installed = tmp_path_factory.mktemp("installed")
+    install_package(installed)
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -88,6 +108,7 @@ def dev_server(
         "LANGGRAPH_STRICT_MSGPACK": "true",
         "LANGSMITH_TRACING": "false",
         "OPENAI_BASE_URL": model_server.url,
+        "PYTHONPATH": os.pathsep.join([str(installed), *filter(None, [kept.get("PYTHONPATH")])]),
     }
     program = Path(sys.executable).with_name("langgraph")
     command = [str(program), "dev", "--config", str(ROOT / "langgraph.json"), "--no-browser"]
@@ -102,7 +123,11 @@ def dev_server(
         )
     server = DevServer(f"http://127.0.0.1:{port}", log)
     try:
-        for attempt in Retrying(wait=wait_fixed(0.2), stop=stop_after_delay(90), reraise=True):
+        # Waiting for one that has ended is of no use.
+        goes_on = retry_if_not_exception_type(AssertionError)
+        for attempt in Retrying(
+            wait=wait_fixed(0.2), stop=stop_after_delay(120), retry=goes_on, reraise=True
+        ):
             with attempt:
                 assert process.poll() is None, server.log
                 httpx.get(f"{server.url}/ok").raise_for_status()

@@ -62,9 +62,17 @@ SPECS: dict[str, dict[str, Any]] = {
         "turn_order": {"kind": "function", "name": "backwards"},
         "end_chat": {"when": {"kind": "ending_tool", "tool": "dig", "by": "Ben"}},
     },
+    "hooked": {
+        "task": "Plan a garden",
+        "speakers": [{"name": "Ann", "tools": ["dig"], "hooks": ["brackets"]}, {"name": "Ben"}],
+        "end_chat": {"max_iterations": 2},
+    },
 }
-CALLS = {"structured": 12, "two_questions": 10, "moderated": 15, "chosen": 4}
-REASONS = {name: "ending_tool" if name == "chosen" else "completed" for name in SPECS}
+CALLS = {"structured": 12, "two_questions": 10, "moderated": 15, "chosen": 4, "hooked": 5}
+REASONS = dict.fromkeys(SPECS, "completed") | {
+    "chosen": "ending_tool",
+    "hooked": "max_iterations",
+}
 POINTS = [(name, number) for name, calls in CALLS.items() for number in range(calls)]
 
 
@@ -123,11 +131,20 @@ def chosen(prompt: Prompt) -> Line:
     return Reply(tool_calls=(ScriptedToolCall(name="dig", args={"depth": 3}, id="call_1"),))
 
 
+def hooked(prompt: Prompt) -> Line:
+    """Answer by nothing but the prompt: words beside a call of a tool, then a line each."""
+    if "You are Ann" in prompt[0]["content"] and len(prompt) == 2:
+        calls = (ScriptedToolCall(name="dig", args={"depth": 3}, id="call_1"),)
+        return Reply(text="Let me see.", tool_calls=calls)
+    return say_a_line(prompt)
+
+
 SCRIPTS: dict[str, Callable[[Prompt], Line]] = {
     "structured": structured,
     "two_questions": two_questions,
     "moderated": moderated,
     "chosen": chosen,
+    "hooked": hooked,
 }
 
 
@@ -156,7 +173,11 @@ def dig(depth: int) -> str:
     return f"A hole of {depth}."
 
 
-FUNCTIONS: Any = {"tools": [dig], "orders": {"backwards": children.backwards}}
+FUNCTIONS: Any = {
+    "tools": [dig],
+    "orders": {"backwards": children.backwards},
+    "hooks": {"brackets": children.brackets()},
+}
 
 Undisturbed = dict[str, tuple[Bodies, dict[str, Any]]]
 
@@ -187,7 +208,7 @@ class Scene:
             "store": store,
             "session": "garden",
             "durability": durability,
-            "tool": name in ("structured", "chosen"),
+            "tool": name in ("structured", "chosen", "hooked"),
         }
         self._spec = SPECS[name]
         self._start = start
@@ -249,6 +270,12 @@ def test_an_undisturbed_run_asks_every_kind_of_question_once(undisturbed: Undist
         *("last_words", "last_words", "last_words"),
     ]
     assert sum(about["kind"] == "choice" for about in moderated) == 2
+    hooked = undisturbed["hooked"][1]["messages"]
+    assert [message["additional_kwargs"]["duologue"]["kind"] for message in hooked] == [
+        *("instruction", "heard", "answer", "tool_calls", "answer", "tool_result"),
+        *("answer", "speech", "speech", "heard", "answer", "speech", "speech"),
+    ]
+    assert hooked[5]["content"] == "<A hole of 6.>"
     chosen = undisturbed["chosen"][1]["messages"]
     assert [message["name"] for message in chosen if message["type"] == "ai"] == [
         *("Ann", "Ann", "Cat", "Ben"),
@@ -332,14 +359,14 @@ def assert_repeats_at_most_the_newest(found: Bodies, before: int, asked: Bodies)
     assert found[before:] in (asked[before:], asked[max(0, before - 1) :])
 
 
-@pytest.mark.parametrize("name", ["structured", "moderated", "chosen"])
+@pytest.mark.parametrize("name", ["structured", "moderated", "chosen", "hooked"])
 async def test_killed_at_any_write_to_the_store_repeats_at_most_the_newest_call(
     name: str,
     scene: Callable[..., Scene],
     undisturbed: Undisturbed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every state that the file can be left in, one after the other."""
+    """L7: every state that the file can be left in, also between an answer and its hooks."""
     asked, result = undisturbed[name]
     writes = (await asyncio.to_thread(scene(name).converse(die_at=-1).result))["writes"]
     assert writes > 2 * len(asked)

@@ -10,6 +10,7 @@ from langgraph_sdk.client import LangGraphClient
 
 from duologue.graphs import role_play
 from duologue.nodes.scripted_server import ScriptedServer
+from installed import shaped
 
 pytestmark = pytest.mark.live
 
@@ -220,4 +221,102 @@ async def test_a_bad_field_of_a_group_is_one_error_that_names_it(
     before = len(model_server.calls)
     found = await run(client, await thread(client), GROUP | change, "group_solve")
     assert words in found["__error__"]["message"]
+    assert len(model_server.calls) == before
+
+
+async def test_the_form_of_a_blogger_needs_only_the_task(client: LangGraphClient) -> None:
+    """Row A10."""
+    (assistant,) = await client.assistants.search(graph_id="blogger")
+    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
+    assert schema is not None
+    assert schema["required"] == ["task"]
+    assert {"rounds", "writer_prompt", "critic_prefix", "satisfied"} < set(schema["properties"])
+    for name, field in schema["properties"].items():
+        assert field.get("description"), name
+
+
+@pytest.mark.parametrize(
+    ("rounds", "reason", "versions", "calls"),
+    [(3, "done_token", 3, 6), (2, "max_messages", 3, 5)],
+)
+async def test_a_blogger_ends_by_its_critic_or_with_a_final_version(
+    rounds: int,
+    reason: str,
+    versions: int,
+    calls: int,
+    client: LangGraphClient,
+    model_server: ScriptedServer,
+) -> None:
+    """Row A10."""
+    before = len(model_server.calls)
+    given = {"task": "A post on bees", "rounds": rounds}
+    found = await run(client, await thread(client), given, "blogger")
+    assert found["outcome"]["reasons"][0] == reason
+    said = [message["content"] for message in found["messages"] if message["name"] == "Writer"]
+    assert said == [f"Draft {number}." for number in range(versions)]
+    assert len(model_server.calls) - before == calls
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"task": " "}, "task: must not be empty"),
+        ({"task": None}, "task: is missing"),
+        ({"critic": "writer"}, "two speakers are called"),
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": "three"}, "rounds"),
+        ({"satisfied": ""}, "satisfied: must not be empty"),
+        ({"temperature": 3}, "temperature"),
+    ],
+)
+async def test_a_bad_field_of_a_blogger_is_one_error_that_names_it(
+    change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    """Row A10."""
+    before = len(model_server.calls)
+    given = {"task": "A post on bees"} | change
+    found = await run(client, await thread(client), given, "blogger")
+    assert found["__error__"]["message"].count("\n") == 0
+    assert words in found["__error__"]["message"]
+    assert len(model_server.calls) == before
+
+
+async def test_what_a_package_offers_by_entry_points_is_found_there(
+    client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    """Rows L1, L4, L5 and L9: function, hook, schema and token budget, none of which blocks."""
+    before = len(model_server.calls)
+    found = await run(client, await thread(client), {"conversation": shaped()})
+    assert found["outcome"]["reasons"] == ["max_iterations"]
+    said = [
+        message["content"]
+        for message in found["messages"]
+        if message["name"] == "Author" and message["additional_kwargs"]["duologue"].get("parsed")
+    ]
+    assert said[0] == '{"bed": "BED 0"}'
+    rain = [message["content"] for message in found["messages"] if message["name"] == "Weather"]
+    assert rain[0].startswith(f"It rains on {said[0]} and rains")
+    lengths = [len(call.body["messages"]) for call in model_server.calls[before:]]
+    assert len(lengths) == 6
+    # The prompt grows, is cut, and grows again.
+    assert sorted(lengths) != lengths
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"author": {"hooks": ["lout"]}}, "speakers.0.hooks: there is no hook 'lout'; did you"),
+        ({"author": {"tools": ["spade"], "format": None}}, "there is no tool 'spade'; register it"),
+        ({"author": {"format": {"name": "Tree"}}}, "speakers.0.format.name: there is no schema"),
+        ({"weather": "wether"}, "there is no function 'wether'; did you mean 'weather'?"),
+        ({"weather": "broken"}, "the function 'broken' of garden_package:gone can't be loaded"),
+    ],
+)
+async def test_what_no_package_offers_is_one_error_that_names_it(
+    change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    before = len(model_server.calls)
+    found = await run(client, await thread(client), {"conversation": shaped(**change)})
+    assert words in found["__error__"]["message"]
+    assert found["__error__"]["message"].count("\n") == 0
     assert len(model_server.calls) == before

@@ -38,7 +38,8 @@ from duologue.graphs.log import Kind
 from duologue.graphs.settings import Settings
 from duologue.nodes import embedded
 from duologue.nodes.clients import ChatModel
-from duologue.nodes.models import Model, Models
+from duologue.nodes.model import Model
+from duologue.nodes.models import Models
 from duologue.nodes.script_http import Connection, Gone, Request
 from duologue.nodes.scripted import Reply, Script, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
@@ -537,7 +538,7 @@ def test_a_named_model_without_a_server_says_how_to_get_one() -> None:
 def test_a_model_given_in_python_needs_no_setting_to_be_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(embedded, "embedded_server", lambda _: pytest.fail("not asked for"))
+    monkeypatch.setattr(embedded, "embedded_server", lambda *_: pytest.fail("not asked for"))
     assert converse(talk(), model=scripted("given"), store="memory:").outcome is not None
 
 

@@ -79,17 +79,17 @@ def test_two_tools_of_one_name_are_refused() -> None:
         return a + 1
 
     with pytest.raises(SpecError, match="two tools are called 'add'"):
-        Registry([add, other])
+        Registry({"tools": [add, other]})
     with pytest.raises(SpecError, match="two tools are called 'add'"):
         build_graph(tools=[add, other])
 
 
 def test_the_tools_of_a_speaker_come_in_its_order() -> None:
-    registry = Registry([add, fail, secret])
+    registry = Registry({"tools": [add, fail, secret]})
     speaker = talk("fail", "add").speaker("Ann")
-    assert [found.name for found in registry.of(speaker)] == ["fail", "add"]
-    assert registry.get("add") is add
-    assert registry.get("ad") is None
+    assert [found.name for found in registry.tools_of(speaker)] == ["fail", "add"]
+    assert registry.tool("add") is add
+    assert registry.tool("ad") is None
 
 
 @pytest.mark.parametrize(

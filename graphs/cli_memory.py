@@ -1,0 +1,142 @@
+"""The commands about memory: dump, load, reset, copy and export.
+
+What they need is imported inside them, as in `duologue.graphs.cli`.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from duologue.graphs.cli_options import Output, Session, Speaker, Store
+from duologue.graphs.errors import SpecError
+
+if TYPE_CHECKING:
+    from duologue.graphs.memory import Format
+
+
+def dump(
+    session: Session, speaker: Speaker = None, output: Output = None, store: Store = None
+) -> None:
+    """Write a session, or one speaker's memory of it, as JSON."""
+    from duologue.graphs.memory import dump_session
+
+    found = dump_session(session, speaker=speaker, store=store)
+    _put(json.dumps(found, ensure_ascii=False, indent=2) + "\n", output)
+
+
+def load(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .json file that `duologue dump` wrote.")
+    ],
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The new session's id. [default: the one it had] Of a speaker's memory: the "
+            "session whose speaker is to remember it.",
+        ),
+    ] = None,
+    speaker: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SPEAKER",
+            help="Who is to remember a speaker's memory. [default: the one of the same name]",
+        ),
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Load what `duologue dump` wrote, here or elsewhere.
+
+    A whole session becomes a new one, which goes on where it was. A speaker's memory takes the
+    place of a speaker's in another session, and changes what that one alone sees.
+    """
+    from duologue.graphs.memory import load_session
+
+    _say_how_to_go_on(load_session(file, into=into, speaker=speaker, store=store), store)
+
+
+def reset(session: Session, speaker: Speaker = None, store: Store = None) -> None:
+    """Have a session begin anew, or one speaker forget what was said.
+
+    A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
+    """
+    from duologue.graphs.memory import reset_session
+
+    reset_session(session, speaker=speaker, store=store)
+    _say_how_to_go_on(session, store)
+
+
+def copy(
+    session: Session,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The copy's id. [default: the same in another store, else made from SESSION] Of "
+            "a speaker's memory: the session whose speaker is to remember it.",
+        ),
+    ] = None,
+    speaker: Speaker = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The store that the copy goes into. [default: the same]"),
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Copy a session, or one speaker's memory, within a store or into another one."""
+    from duologue.graphs.memory import copy_session
+
+    new = copy_session(session, into=into, speaker=speaker, store=store, to=to)
+    _say_how_to_go_on(new, to or store)
+
+
+def export(
+    session: Session,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="markdown to read, or jsonl, one JSON object a message, for programs.",
+        ),
+    ] = "markdown",
+    speaker: Speaker = None,
+    output: Output = None,
+    store: Store = None,
+) -> None:
+    """Write a session down, as a page or as JSON Lines."""
+    from duologue.graphs.memory import export_session
+
+    text = export_session(session, format=cast("Format", form), speaker=speaker, store=store)
+    _put(text, output)
+
+
+def _say_how_to_go_on(session: str, store: str | None) -> None:
+    from duologue.graphs.cli_exit import Again
+    from duologue.graphs.sessions import get_session
+    from duologue.graphs.terminal import plain, stderr, stdout
+
+    plain(stdout(), session)
+    if get_session(session, store=store).outcome is None:
+        plain(stderr(), f"Go on with: {Again(store).command('resume', session)}")
+    else:
+        plain(stderr(), f"It has ended; go on with: {Again(store).command('fork', session)}")
+
+
+def _put(text: str, output: Path | None) -> None:
+    from duologue.graphs.cli_text import clean
+    from duologue.graphs.terminal import on_screen, stdout
+
+    if output is not None:
+        try:
+            output.write_bytes(text.encode())
+        except OSError as error:
+            raise SpecError(f"{output}: can't be written: {error.strerror or error}") from error
+    elif on_screen(stdout()):
+        typer.echo(clean(text), nl=False)
+    else:
+        # In UTF-8 like a file, whatever the terminal's encoding is.
+        typer.echo(text.encode(), nl=False)

@@ -1,0 +1,240 @@
+"""Dumps: a session, or what one speaker remembers of it, as plain JSON.
+
+Only data lives here, and reading it. Dumps are made and loaded in `duologue.graphs.memory`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from duologue.graphs.data import Data, Name, listing
+from duologue.graphs.dump_lines import Message, Remembered, dumped, message_of
+from duologue.graphs.errors import SpecError
+from duologue.graphs.load import read_file
+from duologue.graphs.log import message_id
+from duologue.graphs.migrations import Migration, migrated, restored, restored_position, upgraded
+from duologue.graphs.outcome import Outcome
+from duologue.graphs.position import Position
+from duologue.graphs.spec import Conversation
+from duologue.graphs.state import State
+from duologue.graphs.usage import Usage
+from duologue.graphs.validation import validated
+from duologue.nodes.resources import used_so_far
+
+DUMP_VERSION: Final = 1
+"""The version of the dumps this release writes. Specs inside have a version of their own."""
+
+MIGRATIONS: dict[int, Migration] = {}
+"""For each older version the function that makes a dump of the next one out of it."""
+
+
+def _spec(given: Any) -> Any:  # noqa: ANN401
+    return migrated(dict(given)) if isinstance(given, Mapping) else given
+
+
+Spec = Annotated[Conversation, BeforeValidator(_spec), PlainSerializer(Conversation.stored)]
+"""A spec of this or an older version."""
+
+
+class Step(Data):
+    """What one step of a session wrote."""
+
+    messages: tuple[Message, ...] = ()
+    """The messages it wrote, oldest first; one whose id is known stands in the place of the older
+    one."""
+    position: Position | None = None
+    """Where the conversation is after it. None: the task does not stand yet."""
+    usage: dict[str, Usage] = Field(default_factory=dict)
+    """What was used up to then, by model."""
+    specified_task: str | None = None
+    """The task that the speakers are given from there on. None: as before."""
+    spec: Spec | None = None
+    """The spec from there on. None: as before; before the first one, the session's."""
+    outcome: Outcome | None = None
+    """Why it ended. None: it goes on."""
+
+
+class SessionDump(Data):
+    """A whole session: it goes on where it was, and can be forked from any message.
+
+    Raises:
+        pydantic.ValidationError: A field is missing, unknown or wrong, an id is not the next one,
+            or a position names a stranger.
+    """
+
+    format: Literal["duologue.session"]
+    """What it is."""
+    version: Literal[1]
+    """The version of its shape."""
+    session: str
+    """The id of the session that was dumped."""
+    spec: Spec
+    """The spec it goes on by."""
+    steps: tuple[Step, ...] = ()
+    """Its steps, oldest first. None where it has not begun."""
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        known: set[str] = set()
+        for number, step in enumerate(self.steps):
+            for place, message in enumerate(step.messages):
+                free = message_id(len(known))
+                if message.id not in known and message.id != free:
+                    raise ValueError(
+                        f"steps.{number}.messages.{place}.id: must be {free!r}, the next one, "
+                        f"not {message.id!r}"
+                    )
+                known.add(message.id)
+            for name in _named(step.position):
+                if name not in self.spec.names:
+                    raise ValueError(f"steps.{number}.position: nobody is called {name!r}")
+        return self
+
+
+class MemoryDump(Data):
+    """What one speaker remembers of a session.
+
+    Raises:
+        pydantic.ValidationError: A field is missing, unknown or wrong, or somebody else calls
+            tools.
+    """
+
+    format: Literal["duologue.memory"]
+    """What it is."""
+    version: Literal[1]
+    """The version of its shape."""
+    session: str
+    """The id of the session that it is of."""
+    speaker: Name
+    """Whose memory it is: the lines with this name are its own, the others are what it heard."""
+    lines: tuple[Remembered, ...] = ()
+    """What it remembers, oldest first."""
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        for place, one in enumerate(self.lines):
+            uses_tools = one.tool_calls or one.invalid_tool_calls or one.call_id is not None
+            if uses_tools and one.speaker != self.speaker:
+                raise ValueError(
+                    f"lines.{place}.speaker: must be {self.speaker!r}, who alone remembers calls "
+                    f"of tools, not {one.speaker!r}"
+                )
+        return self
+
+
+_DUMPS: Final[dict[str, type[SessionDump] | type[MemoryDump]]] = {
+    "duologue.session": SessionDump,
+    "duologue.memory": MemoryDump,
+}
+
+
+def written(dump: SessionDump | MemoryDump) -> dict[str, Any]:
+    """Write a dump as plain JSON values, without what is as usual."""
+    return dump.model_dump(mode="json", exclude_defaults=True)
+
+
+def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump | MemoryDump:
+    """Read a dump of this or an older version.
+
+    Args:
+        source: A dump as a dict, or the path of a JSON file that holds one.
+
+    Returns:
+        The dump.
+
+    Raises:
+        SpecError: It can't be read, is none of ours, was written by a newer release, or is not
+            valid; names the file and the field.
+    """
+    if isinstance(source, Mapping):
+        return _read(source, "")
+    if not isinstance(source, str | Path):
+        raise SpecError(f"a dump is a dict or the path of a .json file, not {source!r}")
+    path = Path(source)
+    if path.suffix.lower() != ".json":
+        raise SpecError(f"{path}: a dump is read from a .json file")
+    return _read(read_file(path, json.loads), f"{path}: ")
+
+
+def _read(data: object, where: str) -> SessionDump | MemoryDump:
+    if not isinstance(data, Mapping) or "format" not in data:
+        raise SpecError(f"{where}format: is missing: this is no dump of a session or a memory")
+    kind = data["format"]
+    if not isinstance(kind, str) or kind not in _DUMPS:
+        raise SpecError(f"{where}format: {kind!r} is no dump of ours; there are {listing(_DUMPS)}")
+    if "version" not in data:
+        raise SpecError(f"{where}version: is missing")
+    return validated(_DUMPS[kind], upgraded(dict(data), DUMP_VERSION, MIGRATIONS, where), where)
+
+
+def _named(position: Position | None) -> list[str]:
+    """Everybody whom a position names."""
+    if position is None:
+        return []
+    some = (position.speaker, position.chosen, *position.completed, *position.owed)
+    return [name for name in some if name is not None]
+
+
+def steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step, ...]:
+    """Write down what each step of a session wrote.
+
+    Args:
+        conversation: The spec it goes on by.
+        states: The state after each step, with those messages only that it wrote.
+
+    Returns:
+        The steps of a dump.
+    """
+    steps: list[Step] = []
+    spec, stored, task = conversation, conversation.stored(), ""
+    for state in states:
+        before = spec
+        if state["spec"] != stored:
+            stored = state["spec"]
+            spec = restored(stored)
+        given, ended = state.get("specified_task", ""), state.get("outcome")
+        steps.append(
+            Step(
+                messages=tuple(dumped(message) for message in state["messages"]),
+                position=restored_position(state["position"]) if "position" in state else None,
+                usage=used_so_far(state),
+                specified_task=None if given == task else given,
+                spec=None if spec == before else spec,
+                outcome=Outcome.model_validate(ended) if ended else None,
+            )
+        )
+        task = given
+    return tuple(steps)
+
+
+def states_of(dump: SessionDump) -> list[State]:
+    """Give what each step of a dump writes.
+
+    Args:
+        dump: A whole session.
+
+    Returns:
+        Updates of the state, oldest first.
+    """
+    states: list[State] = []
+    spec: Conversation | None = None
+    ended = False
+    for step in dump.steps:
+        messages = [message_of(one, one.id, one.line) for one in step.messages]
+        state: State = {"messages": messages, "usage": {}}
+        state["usage"] = {label: used.model_dump(mode="json") for label, used in step.usage.items()}
+        if spec is None or step.spec is not None:
+            spec = step.spec or dump.spec
+            state |= {"conversation": spec.stored(), "spec": spec.stored()}
+        if step.position is not None:
+            state["position"] = step.position.model_dump(mode="json", exclude_defaults=True)
+        if step.specified_task is not None:
+            state["specified_task"] = step.specified_task
+        if step.outcome is not None or ended:
+            state["outcome"] = step.outcome.model_dump(mode="json") if step.outcome else {}
+        ended = step.outcome is not None
+        states.append(state)
+    return states

@@ -1,0 +1,150 @@
+"""Memory on its way out of a store and into one: what `duologue.graphs.memory` does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from duologue.graphs.build import Graph, build_graph
+from duologue.graphs.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, steps_of
+from duologue.graphs.dump_lines import remembered_by
+from duologue.graphs.errors import SessionError
+from duologue.graphs.forgetting import forgetting
+from duologue.graphs.history import read_steps, settle, write_state, write_steps
+from duologue.graphs.migrations import restored_position
+from duologue.graphs.remembering import memory
+from duologue.graphs.sessions import (
+    aget_session,
+    check_speaker,
+    known_session,
+    known_store,
+    new_session,
+)
+from duologue.graphs.settings import load_settings
+from duologue.graphs.spec import Conversation
+from duologue.graphs.store import Store, check_session_id, open_store
+
+
+async def dumped(
+    session: str, speaker: str | None, store: str | Path | None
+) -> SessionDump | MemoryDump:
+    """Read a session, or what one speaker remembers of it.
+
+    Args:
+        session: Its id.
+        speaker: Whose memory to read. None: the whole session.
+        store: Where it is kept.
+
+    Returns:
+        The dump.
+
+    Raises:
+        DuologueError: As in `duologue.graphs.memory.dump_session`.
+    """
+    check_session_id(session)
+    if speaker is not None:
+        result = await aget_session(session, store=store)
+        check_speaker(session, result.conversation, speaker)
+        lines = (remembered_by(speaker, one) for one in memory(result.messages, speaker))
+        return MemoryDump(
+            format="duologue.memory",
+            version=DUMP_VERSION,
+            session=session,
+            speaker=speaker,
+            lines=tuple(lines),
+        )
+    async with known_store(store) as opened:
+        conversation = await known_session(opened, session)
+        states = await read_steps(build_graph(checkpointer=opened.checkpointer), session)
+    return SessionDump(
+        format="duologue.session",
+        version=DUMP_VERSION,
+        session=session,
+        spec=conversation,
+        steps=steps_of(conversation, states),
+    )
+
+
+async def load_whole(dump: SessionDump, session: str, store: str | Path | None) -> str:
+    """Write a whole session.
+
+    Args:
+        dump: The session.
+        session: Its new id.
+        store: Where it goes; a file is made where it is missing.
+
+    Returns:
+        Its new id.
+
+    Raises:
+        DuologueError: As in `duologue.graphs.memory.load_session`.
+    """
+    target = store or (await asyncio.to_thread(load_settings)).store
+    last = dump.steps[-1].outcome if dump.steps else None
+    async with open_store(target) as opened:
+        reason = None if last is None else last.reason.value
+        async with new_session(opened, session, dump.spec, reason):
+            graph = build_graph(checkpointer=opened.checkpointer)
+            await write_steps(graph, session, states_of(dump))
+    return session
+
+
+async def begin_anew(session: str, store: str | Path | None) -> None:
+    """Delete what a session holds, but not the session.
+
+    Args:
+        session: Its id.
+        store: Where it is kept.
+
+    Raises:
+        DuologueError: As in `duologue.graphs.memory.reset_session`.
+    """
+    async with _held(session, store) as held:
+        # The state goes first: a kill in between leaves an end without one, which begins anew too.
+        await held.store.checkpointer.adelete_thread(session)
+        await held.store.reopen(session)
+
+
+async def replace_memory(
+    session: str, speaker: str, store: str | Path | None, dump: MemoryDump | None
+) -> None:
+    """Replace a speaker's memory, or reset it.
+
+    Args:
+        session: The session's id.
+        speaker: The speaker's name.
+        store: Where the session is kept.
+        dump: What it remembers instead. None: nothing.
+
+    Raises:
+        DuologueError: As in `duologue.graphs.memory.load_session`.
+    """
+    async with _held(session, store) as held:
+        check_speaker(session, held.conversation, speaker)
+        state = await settle(held.graph, session)
+        if "position" not in state:
+            if dump is None:
+                return
+            raise SessionError(
+                f"Session {session!r} has not begun: nobody in it has a memory to replace yet."
+            )
+        position = restored_position(state["position"])
+        new = forgetting(held.conversation, position, state["messages"], speaker, dump)
+        await write_state(held.graph, session, {"messages": new, "position": state["position"]})
+
+
+class _Held(NamedTuple):
+    """A session that nobody else runs meanwhile."""
+
+    store: Store
+    graph: Graph
+    conversation: Conversation
+
+
+@asynccontextmanager
+async def _held(session: str, store: str | Path | None) -> AsyncIterator[_Held]:
+    check_session_id(session)
+    async with known_store(store) as opened, opened.lock(session):
+        conversation = await known_session(opened, session)
+        yield _Held(opened, build_graph(checkpointer=opened.checkpointer), conversation)

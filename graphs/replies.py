@@ -1,0 +1,41 @@
+"""Where a speaker's words come from, as data: functions, a model, a fixed text, tried in order."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from duologue.graphs.data import Kinded, Name, Text, by_kind
+
+
+class FunctionReply(Kinded):
+    """A registered function gives the reply, or none (AutoGen's registered reply functions)."""
+
+    kind: Literal["function"] = "function"
+    """What gives it."""
+    name: Name
+    """The name it is registered by. It is called with the `Turn`, and gives the reply's text, or
+    None to leave it to what comes next."""
+
+
+class ModelReply(Kinded):
+    """The speaker's model gives the reply, and may call the speaker's tools."""
+
+    kind: Literal["model"] = "model"
+    """What gives it."""
+
+
+class TextReply(Kinded):
+    """A text that is always the same (AutoGen's default reply). It never counts as a repetition."""
+
+    kind: Literal["text"] = "text"
+    """What gives it."""
+    text: Text
+    """The reply."""
+
+
+AnyReply: TypeAlias = Annotated[
+    FunctionReply | ModelReply | TextReply,
+    Field(discriminator="kind"),
+    BeforeValidator(by_kind),
+]
+"""Anything that gives a reply."""

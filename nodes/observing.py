@@ -1,0 +1,91 @@
+"""Asking somebody who takes no part, the separate judge or the moderator, by what was said."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
+
+from duologue.graphs.errors import ContextTooLongError
+from duologue.graphs.log import NOBODY, Kind, Line, is_said, line, said
+from duologue.graphs.tokens import tokens_of
+from duologue.graphs.viewpoint import overheard
+from duologue.nodes import prompts
+from duologue.nodes.model import Model
+from duologue.nodes.prompting import Asked
+from duologue.nodes.resources import Moment, notify
+
+T = TypeVar("T")
+
+Ask = Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]]
+"""Takes a prompt; gives the answer, and what is read from it."""
+
+
+async def observed(
+    moment: Moment,
+    model: Model,
+    system: Sequence[str],
+    question: str,
+    ask: Ask[T],
+    *,
+    private: bool,
+) -> Asked[T]:
+    """Ask somebody who has heard the conversation.
+
+    Where that is too long for the model, the older half is left out, and stays so.
+
+    Args:
+        moment: The session's state.
+        model: Who is asked.
+        system: The paragraphs of the system prompt.
+        question: What is asked.
+        ask: Asks.
+        private: Whether what only one speaker knows is heard, too.
+
+    Returns:
+        The answer.
+
+    Raises:
+        ModelError: There was none; a `ContextTooLongError` where nothing more can be left out.
+    """
+    lines: list[AnyMessage] = [*moment.log]
+    while True:
+        transcript = overheard(_heard(lines), private=private) or prompts.NOTHING_SAID
+        # What never changes first, the question last, so that most of it can be cached.
+        heard = prompts.filled(prompts.HEARD, transcript=transcript, question=question)
+        try:
+            answer, found = await ask([SystemMessage("\n\n".join(system)), HumanMessage(heard)])
+        except ContextTooLongError:
+            since = _half(_heard(lines))
+            if since is None:
+                raise
+        else:
+            return Asked(answer, found, lines[len(moment.log) :], moment.used(model, answer))
+        text = prompts.filled(prompts.SHORTENED, name=prompts.OBSERVER)
+        about = Line(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
+        lines.append(said(len(lines), "", about))
+        notify(text)
+
+
+def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """What of a log is still told to those who take no part."""
+    cuts = (about for message in reversed(log) if _is_cut(about := line(message)))
+    since = next((about.since for about in cuts), None)
+    places = (place for place, message in enumerate(log) if message.id == since)
+    return list(log[next(places, 0) :])
+
+
+def _is_cut(about: Line) -> bool:
+    return about.kind is Kind.SUMMARY and about.speaker is None
+
+
+def _half(log: Sequence[BaseMessage]) -> str | None:
+    """The id of the message with which the newer half begins; None where it is one message."""
+    spoken = [message for message in log if is_said(message, line(message))]
+    left = sum(tokens_of(message.text) for message in spoken)
+    most = left // 2
+    for message, following in pairwise(spoken):
+        left -= tokens_of(message.text)
+        if left <= most:
+            return following.id
+    return spoken[-1].id if len(spoken) > 1 else None

@@ -1,0 +1,175 @@
+"""Where a speaker's reply comes from: its hooks, then what its spec names, tried in order."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from pydantic import BaseModel
+
+from duologue.graphs.errors import SpecError
+from duologue.graphs.formats import Schema
+from duologue.graphs.log import Kind, Line, Source, said
+from duologue.graphs.position import Event
+from duologue.graphs.remembering import remembered
+from duologue.graphs.replies import FunctionReply, TextReply
+from duologue.graphs.speaker import SPEAKER_TEMPERATURE, Speaker
+from duologue.graphs.usage import Usage
+from duologue.graphs.viewpoint import heard_since, newly_heard
+from duologue.nodes.hooking import before_speaker
+from duologue.nodes.model import Model
+from duologue.nodes.prompting import asked_of, prompt_of, view_of
+from duologue.nodes.resources import Moment, session_id
+from duologue.tools.hooks import Turn
+from duologue.tools.registry import call
+
+
+class Given(NamedTuple):
+    """A reply as it was given."""
+
+    message: AIMessage
+    """The reply: text, or calls of tools."""
+    source: Source
+    """What gave it."""
+    new: list[AnyMessage]
+    """New lines of the log in front of it."""
+    usage: dict[str, Usage]
+    """What was used so far."""
+
+
+async def reply_of(moment: Moment, speaker: Speaker) -> Given:
+    """Get the reply of the speaker whose turn it is.
+
+    Args:
+        moment: The session's state.
+        speaker: The speaker.
+
+    Returns:
+        The reply; a blank one where nothing gives any.
+
+    Raises:
+        ModelError: The model did not answer; the session can be resumed.
+        SpecError: A hook or function failed, or the price table lacks the model.
+    """
+    if moment.position.event in (Event.REJECTED, Event.RETURNED):
+        # In the middle of a turn it is the model's.
+        return await _model(moment, speaker, [])
+    new: list[AnyMessage] = []
+    hooks = moment.resources.registry.hooks_of(speaker)
+    if hooks:
+        turn = turn_of(moment, speaker, moment.log)
+        changed, given = await before_speaker(hooks, turn)
+        if changed.heard != turn.heard:
+            new.append(_heard(moment, speaker, changed.heard))
+        if given is not None:
+            return Given(AIMessage(given.text), Source.HOOK, new, moment.usage)
+    for reply in speaker.replies:
+        if isinstance(reply, TextReply):
+            return Given(AIMessage(reply.text), Source.TEXT, new, moment.usage)
+        if isinstance(reply, FunctionReply):
+            text = await _function(moment, speaker, reply.name, new)
+            if text is not None:
+                return Given(AIMessage(text), Source.FUNCTION, new, moment.usage)
+        else:
+            return await _model(moment, speaker, new)
+    return Given(AIMessage(""), Source.FUNCTION, new, moment.usage)
+
+
+def turn_of(moment: Moment, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
+    """Give the turn as functions and hooks see it."""
+    view = tuple(view_of(moment, speaker, log))
+    return Turn(
+        session_id(), speaker.name, view, newly_heard(moment.conversation, log, speaker.name)
+    )
+
+
+def _heard(moment: Moment, speaker: Speaker, text: str) -> AnyMessage:
+    about = Line(
+        kind=Kind.HEARD,
+        audience=(speaker.name,),
+        instead_of=tuple(heard_since(remembered(moment.log, speaker.name), speaker.name)),
+    )
+    return said(len(moment.log), text, about)
+
+
+async def _function(
+    moment: Moment, speaker: Speaker, name: str, new: Sequence[AnyMessage]
+) -> str | None:
+    function = moment.resources.registry.function(name)
+    turn = turn_of(moment, speaker, [*moment.log, *new])
+    text = await call("function", name, function, turn)
+    if text is not None and not isinstance(text, str):
+        kind = type(text).__name__
+        raise SpecError(f"the function {name!r} failed: it must give text or None, not {kind}")
+    return text
+
+
+async def _model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
+    model = await moment.model(speaker.model)
+    parameters = moment.parameters(speaker.generation, SPEAKER_TEMPERATURE)
+    schema = _held_to(moment, speaker)
+
+    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
+        prompt = prompt_of(moment, speaker, log, small=model.is_embedded)
+        if schema is not None:
+            return await _structured(moment, speaker, model, schema, prompt, parameters), None
+        return await _text(moment, speaker, model, prompt, parameters), None
+
+    found = await asked_of(moment, speaker, model, ask, new=new, most=parameters.get("max_tokens"))
+    return Given(found.answer, Source.MODEL, found.new, found.usage)
+
+
+def _held_to(moment: Moment, speaker: Speaker) -> type[BaseModel] | None:
+    """The pydantic model that the answer is held to, where it is."""
+    wanted = speaker.format
+    if not isinstance(wanted, Schema) or wanted.form != "structured":
+        return None
+    return moment.resources.registry.schema_of(speaker)
+
+
+async def _text(
+    moment: Moment,
+    speaker: Speaker,
+    model: Model,
+    prompt: list[BaseMessage],
+    parameters: dict[str, object],
+) -> AIMessage:
+    may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
+    return await model.answer(
+        prompt,
+        parameters,
+        purpose=_purpose(moment, speaker),
+        speaker=speaker.name,
+        marks=speaker.marks,
+        tools=moment.resources.registry.tools_of(speaker) if may_call else (),
+    )
+
+
+def _purpose(moment: Moment, speaker: Speaker) -> Kind:
+    """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
+    hooks = moment.resources.registry.hooks_of(speaker)
+    return Kind.ANSWER if any(hook.after_speaker for _, hook in hooks) else Kind.SPEECH
+
+
+async def _structured(
+    moment: Moment,
+    speaker: Speaker,
+    model: Model,
+    schema: type[BaseModel],
+    prompt: list[BaseMessage],
+    parameters: dict[str, object],
+) -> AIMessage:
+    number = moment.conversation.names.index(speaker.name)
+    answer, found = await model.structured(
+        prompt,
+        schema,
+        parameters,
+        purpose=_purpose(moment, speaker),
+        instead=f'speakers.{number}.format.form = "text"',
+        speaker=speaker.name,
+    )
+    text = str(answer.text)
+    if not text and found is not None:
+        # Some models answer by a call of a tool.
+        text = json.dumps(found.model_dump(mode="json"), ensure_ascii=False)
+    return answer.model_copy(update={"content": text, "tool_calls": [], "invalid_tool_calls": []})

@@ -1,0 +1,138 @@
+"""Logs of possible runs, drawn: openings, tools, drafts, reflections, two or three speakers."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+from langchain_core.messages import AnyMessage
+from langchain_core.messages.tool import tool_call
+
+from duologue.graphs.log import NOBODY, Kind, Line, result, said
+from duologue.graphs.position import Stage
+from duologue.graphs.speaker import PrivateOpening, Speaker
+from duologue.graphs.spec import Conversation, Opening
+
+
+@dataclass
+class Run:
+    """A log, and what is known of how it came about."""
+
+    conversation: Conversation
+    log: list[AnyMessage] = field(default_factory=list)
+    prompts: dict[str, list[int]] = field(default_factory=dict)
+    """For each speaker, how long the log was whenever its model was asked to speak."""
+    pinned: dict[str, list[int]] = field(default_factory=dict)
+    """For each speaker, the places of what it knows from before the rounds."""
+
+    def write(self, text: str, kind: Kind, speaker: str | None, **more: Any) -> int:  # noqa: ANN401
+        """Append a line; its place."""
+        calls = more.pop("tool_calls", [])
+        about = Line(kind=kind, speaker=speaker, **more)
+        self.log.append(said(len(self.log), text, about, tool_calls=calls))
+        return len(self.log) - 1
+
+    def asked(self, name: str) -> None:
+        """Note that a speaker's model is asked."""
+        self.prompts.setdefault(name, []).append(len(self.log))
+
+    def pin(self, name: str, place: int) -> None:
+        """Note that a speaker never forgets a line."""
+        self.pinned.setdefault(name, []).append(place)
+
+
+TEXTS = st.builds(
+    lambda word, times: (word + " ") * times,
+    st.sampled_from(["word", "今天天气", "é"]),
+    st.integers(0, 12),
+)
+
+
+def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> None:  # noqa: ANN401
+    """One turn of a speaker's: drafts, tools, and what it says."""
+    about: dict[str, Any] = {"audience": audience, "stage": stage}
+    places: list[int] = []
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
+        run.asked(name)
+        start = len(run.log)
+        ids = [f"c{start}-{n}" for n in range(draw(st.integers(1, 2)))]
+        calls = [tool_call(name="add", args={"a": 1}, id=key) for key in ids]
+        text = draw(st.sampled_from(["", "Let me see."]))
+        places.append(run.write(text, Kind.TOOL_CALLS, name, tool_calls=calls, **about))
+        for key in ids:
+            found = draw(TEXTS)
+            run.log.append(result(len(run.log), found, speaker=name, call_id=key, failed=False))
+            places.append(len(run.log) - 1)
+    run.asked(name)
+    if draw(st.integers(0, 4)) == 0:
+        run.write("draft", Kind.DRAFT, name, audience=NOBODY, stage=stage)
+        run.asked(name)
+    places.append(run.write(draw(TEXTS), Kind.SPEECH, name, **about))
+    if stage not in (Stage.ROUNDS, Stage.LAST_WORDS):
+        for place in places:
+            run.pin(name, place)
+        # Others hear a blank answer, but nothing of a call of tools without words.
+        heard = [it for it in places if run.log[it].type == "ai" and run.log[it].text]
+        for other in run.conversation.names if audience is None else ():
+            for place in sorted({*heard, places[-1]}):
+                if other != name:
+                    run.pin(other, place)
+
+
+def _before_the_rounds(draw: st.DrawFn, run: Run) -> None:
+    conversation = run.conversation
+    for speaker in conversation.speakers:
+        if speaker.private_opening is not None:
+            for text in speaker.private_opening.lines:
+                place = run.write(text, Kind.INSTRUCTION, None, audience=(speaker.name,))
+                run.pin(speaker.name, place)
+    for name in conversation.secretive:
+        place = run.write("Make up a secret.", Kind.INSTRUCTION, None, audience=(name,))
+        run.pin(name, place)
+        _turn(draw, run, name, (name,), Stage.PRIVATE)
+    opening = conversation.opening
+    for name in conversation.names if opening.answers else ():
+        audience = None if opening.reconcile else (name,)
+        place = run.write(f"{name}'s task.", Kind.INSTRUCTION, None, audience=audience, to=name)
+        for one in conversation.names if opening.reconcile else (name,):
+            run.pin(one, place)
+        _turn(draw, run, name, audience, Stage.OPENING)
+    owner = (conversation.order[0],)
+    if opening.answers and not opening.reconcile:
+        run.write("What they said.", Kind.SHIFT, conversation.order[-1], audience=owner)
+    else:
+        run.write("Please begin.", Kind.INSTRUCTION, None, audience=owner)
+
+
+@st.composite
+def runs(draw: st.DrawFn, most_turns: int = 14) -> Run:
+    """A possible run, with the policy that keeps all."""
+    names = draw(st.sampled_from([["Ann", "Bob"], ["Ann", "Bob", "Cid"]]))
+    answers = draw(st.booleans())
+    private = st.sampled_from(
+        [None, PrivateOpening(lines=("Bob fibs.",)), PrivateOpening(prompt="Make up a secret.")]
+    )
+    conversation = Conversation(
+        task="Talk.",
+        speakers=tuple(
+            Speaker(
+                name=name,
+                task=f"{name}'s task." if answers else None,
+                private_opening=draw(private),
+                keep_reflection=draw(st.booleans()),
+            )
+            for name in names
+        ),
+        opening=Opening(answers=answers, reconcile=answers and draw(st.booleans())),
+    )
+    run = Run(conversation)
+    _before_the_rounds(draw, run)
+    for number in range(draw(st.integers(0, most_turns))):
+        name = conversation.order[number % len(names)]
+        if number and len(names) > 2:
+            run.write(f"{name}, it is your turn.", Kind.INSTRUCTION, None, audience=(name,))
+        _turn(draw, run, name, None, Stage.ROUNDS)
+        if draw(st.integers(0, 3)) == 0:
+            kept = (name,) if conversation.speaker(name).keep_reflection else NOBODY
+            run.write("What is left?", Kind.QUESTION, None, audience=kept)
+            run.write("Nothing.", Kind.REFLECTION, name, audience=kept)
+    return run

@@ -1,0 +1,243 @@
+"""Conversations of every shape, drawn: modes, ends, judges, orders, and how speakers are shaped."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from duologue.graphs.ends import (
+    DoneToken,
+    End,
+    EndChatMode,
+    EndingTool,
+    MaxCalls,
+    MaxMessages,
+    Predicate,
+    StopRequested,
+)
+from duologue.graphs.spec import Conversation
+from duologue.graphs.tokens import least_limit
+
+DONE = "DONE"
+WON = "WON"
+NAMES = ("Ann", "Bob", "Cid", "Dot")
+
+BEFORE, BEHIND, AROUND_TOOLS = "before", "behind", "around_tools"
+"""Hooks: before a speaker's reply, behind it, and before and behind its tools."""
+
+FIXED = "It is always this that is said."
+"""What a speaker says that has a fixed text."""
+
+
+def token(by: str | None = None) -> DoneToken:
+    return DoneToken(token=DONE, by=by)
+
+
+def ends(few: int, many: int, *, tools: bool) -> list[End | None]:
+    """All ends that can be drawn, with a limit that is always reached and one that may be."""
+    won, bell = Predicate(name="won"), EndingTool(tool="bell")
+    found: list[End | None] = [
+        None,
+        token(),
+        token() | won,
+        token() & won,
+        token("Ann") & token("Bob"),
+        token() & MaxMessages(limit=few),
+        won & MaxMessages(limit=few),
+        token() | MaxMessages(limit=many),
+        token() | MaxCalls(limit=many),
+        token() & MaxCalls(limit=many),
+        StopRequested() & MaxMessages(limit=few),
+        (token() & MaxCalls(limit=few)) | (won & StopRequested()) | MaxCalls(limit=3 * many),
+    ]
+    return [*found, token() | bell, bell & won, bell & MaxCalls(limit=4)] if tools else found
+
+
+_MODEL: list[Any] = ["model"]
+
+REPLIES: list[list[Any]] = [
+    *[_MODEL] * 3,
+    [{"kind": "function", "name": "drawn"}, "model"],
+    [{"kind": "function", "name": "drawn"}, {"kind": "text", "text": FIXED}],
+]
+
+HOOKS: list[list[str]] = [
+    *[[]] * 3,
+    [BEFORE],
+    [BEHIND],
+    [AROUND_TOOLS],
+    [BEFORE, BEHIND, AROUND_TOOLS],
+]
+
+
+def _shape(draw: st.DrawFn) -> dict[str, Any]:
+    """Where a speaker's words come from, and what stands around them."""
+    replies = draw(st.sampled_from(REPLIES))
+    may_call = "model" in replies and draw(st.booleans())
+    return {
+        "replies": replies,
+        "tools": ["bell", "book"] if may_call else [],
+        "hooks": draw(st.sampled_from(HOOKS)),
+    }
+
+
+def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
+    """The same, with a policy for each speaker's history; the limits are small."""
+    data = conversation.stored()
+    for number, speaker in enumerate(conversation.speakers):
+        kind = draw(st.sampled_from(["all", "last", "tokens", "summary", "summary"]))
+        context: dict[str, Any] = {"kind": kind}
+        if kind == "last":
+            context["limit"] = draw(st.integers(1, 8))
+        if kind in ("tokens", "summary"):
+            if kind == "summary":
+                context["words"] = draw(st.integers(1, 12))
+            # What a policy needs is known once there is a speaker that has it.
+            given = Conversation.model_validate(
+                data
+                | {
+                    "speakers": [
+                        one | ({"context": context | {"limit": 9999}} if place == number else {})
+                        for place, one in enumerate(data["speakers"])
+                    ]
+                }
+            )
+            least = least_limit(given, given.speaker(speaker.name))
+            context["limit"] = least + draw(st.integers(0, 120))
+        data["speakers"][number]["context"] = context
+    return Conversation.model_validate(data)
+
+
+@st.composite
+def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
+    """A conversation of two to four; `shaped` is whether its speakers are."""
+    names = NAMES[: draw(st.integers(2, most))]
+    mode = draw(st.sampled_from(EndChatMode))
+    judge: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {"form": "structured"},
+                {"form": "two_questions"},
+                {"kind": "separate", "criteria": ["They agree."], "form": "structured"},
+                {"kind": "separate", "criteria": ["They agree."], "form": "lines"},
+            ]
+        )
+    )
+    needs_stopper = mode is not EndChatMode.MAX_ITERATIONS_ONLY and "kind" not in judge
+    stoppers = draw(st.lists(st.sampled_from(names), min_size=int(needs_stopper), unique=True))
+    secretive = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
+    answers = draw(st.booleans())
+    limit = st.sampled_from((2, 3, 0))
+    shapes = {name: _shape(draw) if shaped else {} for name in names}
+    tools = any(shape.get("tools") for shape in shapes.values())
+    few, many = draw(st.integers(1, 2)), draw(st.integers(2, 9))
+    when = draw(st.sampled_from(ends(few, many, tools=tools)))
+    conversation = Conversation.model_validate(
+        {
+            "task": "Plan.",
+            "speakers": [
+                {
+                    "name": name,
+                    "task": f"{name}'s.",
+                    "stops_chat": name in stoppers,
+                    "keep_reflection": draw(st.booleans()),
+                    "private_opening": {"prompt": f"Choose, {name}."}
+                    if name in secretive
+                    else None,
+                    **shapes[name],
+                }
+                for name in names
+            ],
+            "turn_order": draw(
+                st.sampled_from(
+                    [
+                        {"kind": "round_robin"},
+                        {"kind": "round_robin"},
+                        {"kind": "function", "name": "drawn"},
+                        {"kind": "moderator"},
+                        {"kind": "moderator", "form": "word"},
+                    ]
+                )
+            ),
+            "opening": {
+                "answers": answers,
+                "reconcile": answers and draw(st.booleans()),
+                "first_speaker": draw(st.sampled_from((None, *names))),
+            },
+            "end_chat": {
+                "mode": mode,
+                "max_iterations": draw(st.sampled_from((3, 2, 1))),
+                "when": when,
+                "guards": {
+                    guard: draw(limit)
+                    for guard in (
+                        "blank_replies",
+                        "same_replies",
+                        "farewells",
+                        "role_flips",
+                        "same_tool_calls",
+                        "unreadable_verdicts",
+                    )
+                },
+            },
+            "judge": judge,
+            "max_tool_rounds": draw(st.integers(1, 3)),
+        }
+    )
+    return with_contexts(draw, conversation) if shaped else conversation
+
+
+PEOPLE = ("Ann Lee", "Bob", "Cid")
+
+
+@st.composite
+def long_talks(draw: st.DrawFn, *, policies: bool = True) -> Conversation:
+    """Two or three who talk for long, each with a policy of its own."""
+    names = PEOPLE[: draw(st.integers(2, 3))]
+    answers = draw(st.booleans())
+    has_tools = draw(st.booleans())
+    secret = {"prompt": "Make up a secret."}
+    judge: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {"form": "structured"},
+                {"form": "two_questions"},
+                {"kind": "separate", "criteria": ["They agree."]},
+                {"kind": "separate", "criteria": ["They agree."], "form": "lines"},
+            ]
+        )
+    )
+    orders = [{"kind": "round_robin"}, {"kind": "moderator"}, {"kind": "function", "name": "drawn"}]
+    off = ("blank_replies", "same_replies", "farewells", "role_flips", "same_tool_calls")
+    conversation = Conversation.model_validate(
+        {
+            "task": "Talk.",
+            "speakers": [
+                {
+                    "name": name,
+                    "task": f"{name}'s.",
+                    "stops_chat": True,
+                    "keep_reflection": draw(st.booleans()),
+                    "private_opening": draw(st.sampled_from((None, secret))),
+                    "replies": draw(
+                        st.sampled_from(
+                            (["model"], [{"kind": "function", "name": "drawn"}, "model"])
+                        )
+                    ),
+                    "tools": ["bell", "book"] if has_tools else [],
+                    "hooks": draw(st.sampled_from(([], [BEHIND]))),
+                    "labels": draw(st.sampled_from((None, True, False))),
+                }
+                for name in names
+            ],
+            "turn_order": draw(st.sampled_from(orders)),
+            "opening": {"answers": answers, "reconcile": answers and draw(st.booleans())},
+            "end_chat": {
+                "mode": draw(st.sampled_from(("max_iterations_only", "all_task_must_complete"))),
+                "max_iterations": draw(st.integers(3, 8)),
+                "guards": dict.fromkeys((*off, "unreadable_verdicts"), 0),
+            },
+            "judge": judge,
+            "max_tool_rounds": 1,
+        }
+    )
+    return with_contexts(draw, conversation) if policies else conversation

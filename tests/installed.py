@@ -1,0 +1,104 @@
+"""A package with entry points, as an installer leaves it in a folder of `sys.path`. No tests here.
+
+Conversations that name what it offers run with nothing registered in Python.
+"""
+
+from pathlib import Path
+from typing import Any
+
+PACKAGE = """
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from duologue.tools import Hook
+
+
+class Bed(BaseModel):
+    bed: str
+
+
+def weather(turn):
+    return f"It rains on {turn.heard} " + "and rains " * 40
+
+
+async def louder(turn, reply):
+    return AIMessage(reply.text.replace("bed ", "BED "))
+
+
+loud = Hook(after_speaker=louder)
+
+
+def no_ink(turn, reply):
+    raise OSError("no ink")
+
+
+blotted = Hook(after_speaker=no_ink)
+
+
+@tool
+def dig(depth: int) -> str:
+    "Digs."
+    return f"{depth} cm"
+
+
+def rain(messages):
+    return len(messages) == 3
+
+
+def backwards(messages, names):
+    return names[1 - len(messages) % 2]
+"""
+
+ENTRY_POINTS = """
+[duologue.tools]
+dig = garden_package:dig
+shovel = garden_package:dig
+
+[duologue.functions]
+weather = garden_package:weather
+broken = garden_package:gone
+
+[duologue.hooks]
+loud = garden_package:loud
+blotted = garden_package:blotted
+no_hook = garden_package:weather
+
+[duologue.schemas]
+Bed = garden_package:Bed
+
+[duologue.predicates]
+rain = garden_package:rain
+
+[duologue.orders]
+backwards = garden_package:backwards
+"""
+
+
+def install_package(folder: Path) -> None:
+    """Write into a folder what an installer puts there."""
+    (folder / "garden_package.py").write_text(PACKAGE)
+    about = folder / "garden_package-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: garden-package\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(ENTRY_POINTS)
+
+
+def shaped(author: dict[str, Any] | None = None, weather: str = "weather") -> dict[str, Any]:
+    """A conversation that names what the package offers; with ``author`` changed."""
+    return {
+        "task": "Plan a garden",
+        "speakers": [
+            {
+                "name": "Author",
+                "role_prompt": "You plan beds.",
+                "format": {"kind": "schema", "name": "Bed"},
+                "hooks": ["loud"],
+                "context": {"kind": "tokens", "limit": 500},
+            }
+            | (author or {}),
+            {"name": "Weather", "replies": [{"kind": "function", "name": weather}]},
+        ],
+        # Who counts its turns by its prompt says the same again once that is shortened.
+        "end_chat": {"max_iterations": 6, "guards": {"same_replies": 0}},
+    }

@@ -1,0 +1,240 @@
+"""Models, hooks, functions and tools whose answers follow from what they are given alone.
+
+So a conversation goes the same however often it is broken off. Each can be made to fail the first
+time that it is asked something.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import tool
+
+from drawn_talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
+from duologue.graphs import DuologueError, Result, aget_session, astream
+from duologue.graphs.events import Event
+from duologue.graphs.judging import Moderator, SeparateJudge
+from duologue.graphs.log import Kind, line
+from duologue.graphs.spec import Conversation
+from duologue.nodes import prompts
+from duologue.nodes.script_wire import too_long
+from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook
+from duologue.tools.hooks import Turn
+
+T = TypeVar("T")
+
+MENDED = prompts.MEND.partition("}")[2]
+"""How each request to mend a reply ends."""
+
+
+class Broken(Exception):  # noqa: N818  # it is no error of the project's
+    """Something that fails once."""
+
+
+@dataclass
+class Player:
+    """Plays a conversation."""
+
+    conversation: Conversation
+    seed: int
+    fails: int = 0
+    """One of so many questions fails at first, of any kind. 0: none."""
+    unlike: bool = False
+    """Whether all that is said is unlike all else, though the same be asked twice. Then it can't be
+    broken off; nobody says that anything is done, and nothing blank is said in the end."""
+    pad: str = ""
+    """What stands behind each plain speech."""
+    failed: set[str] = field(default_factory=set)
+    """What has failed already."""
+    answered: list[Prompt] = field(default_factory=list)
+    """The prompts of the model calls that were answered, in order."""
+    _words: int = 0
+
+    @property
+    def registered(self) -> dict[str, Any]:
+        """What the conversation names."""
+
+        @tool
+        def bell(word: str) -> str:
+            """Ring the bell."""
+            return self._found(word)
+
+        @tool
+        def book(word: str) -> str:
+            """Look into the book."""
+            return self._found(word)
+
+        return {
+            "tools": [bell, book],
+            "hooks": {
+                BEFORE: Hook(before_speaker=self._before),
+                BEHIND: Hook(after_speaker=self._behind),
+                AROUND_TOOLS: Hook(before_tool=self._before_tool, after_tool=self._after_tool),
+            },
+            "functions": {"drawn": self._function},
+            "predicates": {"won": self._won},
+            "orders": {"drawn": self._ordered},
+        }
+
+    def answer(self, prompt: Prompt) -> Line:
+        """Answer as a model."""
+        given = json.dumps(prompt)
+        self._may_fail("model", given)
+        self.answered.append(prompt)
+        system, question = str(prompt[0]["content"]), str(prompt[-1]["content"])
+        if any(system == self._summariser(name) for name in self.conversation.names):
+            return f"In short {self._word('summary', given)}."
+        judge, order = self.conversation.judge, self.conversation.turn_order
+        if question.startswith("What was said so far:"):
+            if prompts.JUDGE_CRITERIA in question:
+                assert isinstance(judge, SeparateJudge)
+                is_met = "not_met" if self.unlike else "met"
+                found = self._one_of("judge", given, (is_met, "not_met", "what"))
+                structured: Line = {"criterion_1": found}
+                return structured if judge.form == "structured" else f"1: {found}"
+            assert isinstance(order, Moderator)
+            name = self._one_of("choice", given, (*self.conversation.names, "Nobody"))
+            return name if order.form == "word" else {"next_speaker": name}
+        if question == prompts.JUDGE_YOURSELF:
+            is_complete = not self.unlike and self._one_of("verdict", given, (True, *[False] * 5))
+            return {"objectives_left": [], "complete": is_complete}
+        if question in (prompts.WHAT_IS_LEFT, prompts.IS_COMPLETE):
+            says_yes = "no" if self.unlike else "yes"
+            return self._one_of("verdict", given, (says_yes, "no", "no", "no", "Hm."))
+        is_new = prompt[-1]["role"] == "user" and not question.endswith(MENDED)
+        return self._speaks(given, may_be_blank=is_new or not self.unlike)
+
+    def _speaks(self, given: str, *, may_be_blank: bool) -> Line:
+        word = self._word("speech", given)
+        does = self._one_of("speech", given, (*["plain"] * 6, "call", "call", "blank", "won", DONE))
+        if does == "call":
+            name = self._one_of("tool", given, ("bell", "book", "none"))
+            text = self._one_of("beside", given, ("", f"Let me see {word}."))
+            call = ScriptedToolCall(name=name, args={"word": word}, id=word)
+            return Reply(text=text, tool_calls=(call,))
+        plain = f"I say {word}.{self.pad}"
+        done = plain if self.unlike else DONE
+        blank = "" if may_be_blank else plain
+        return {"blank": blank, "won": f"{plain} {WON}", DONE: done}.get(does, plain)
+
+    def _summariser(self, name: str) -> str:
+        return prompts.filled(prompts.SUMMARISER, me=name)
+
+    def _before(self, turn: Turn) -> HumanMessage | AIMessage | None:
+        given = self._asked("before", turn)
+        word = self._word("before", given)
+        does = self._one_of("before", given, ("nothing", "nothing", "changes", "speaks"))
+        if does == "speaks":
+            return AIMessage(f"A hook says {word}.")
+        return HumanMessage(f"Heard otherwise: {word}.") if does == "changes" else None
+
+    def _function(self, turn: Turn) -> str | None:
+        given = self._asked("function", turn)
+        said = f"A function says {self._word('function', given)}."
+        return self._one_of("function", given, (None, said))
+
+    def _behind(self, turn: Turn, reply: AIMessage) -> AIMessage | None:
+        given = self._asked("behind", turn, reply.text)
+        changed = AIMessage(f"{reply.text} Indeed: {self._word('behind', given)}.")
+        return self._one_of("behind", given, (None, changed))
+
+    def _before_tool(self, turn: Turn, called: ToolCall) -> ToolCall | ToolMessage | None:
+        given = self._asked("before tool", turn, str(called["args"]))
+        changed = ToolCall(name=called["name"], args={"word": "another"}, id=called["id"])
+        instead = ToolMessage("Instead.", tool_call_id="any")
+        return self._one_of("before tool", given, (None, changed, instead))
+
+    def _after_tool(self, turn: Turn, called: ToolCall, found: ToolMessage) -> ToolMessage | None:
+        given = self._asked("after tool", turn, str(called["args"]), found.text)
+        changed = ToolMessage(f"{found.text} Indeed.", tool_call_id="any")
+        return self._one_of("after tool", given, (None, changed))
+
+    def _found(self, word: str) -> str:
+        if self._one_of("works", word, (True, False)):
+            return f"Found {self._word('found', word)}."
+        raise Broken("it never works")
+
+    def _won(self, said: Sequence[BaseMessage]) -> bool:
+        self._may_fail("won", str(len(said)))
+        return said[-1].text.endswith(WON)
+
+    def _ordered(self, said: Sequence[BaseMessage], names: Sequence[str]) -> str:
+        given = str([message.text for message in said])
+        self._may_fail("order", given)
+        return self._one_of("order", given, tuple(names))
+
+    def _asked(self, kind: str, turn: Turn, *more: str) -> str:
+        given = json.dumps([turn.speaker, *[(one.type, one.text) for one in turn.messages], *more])
+        self._may_fail(kind, given)
+        return given
+
+    def _may_fail(self, kind: str, given: str) -> None:
+        key = self._hash(kind, given)
+        if self.fails and key not in self.failed and int(key, 16) % self.fails == 0:
+            self.failed.add(key)
+            raise Broken(f"the {kind} fails once")
+
+    def _hash(self, kind: str, given: str) -> str:
+        return hashlib.sha256(f"{self.seed} {kind} {given}".encode()).hexdigest()
+
+    def _one_of(self, kind: str, given: str, among: Sequence[T]) -> T:
+        return among[int(self._hash(f"one {kind}", given), 16) % len(among)]
+
+    def _word(self, kind: str, given: str) -> str:
+        self._words += 1
+        number = self._words if self.unlike else 0
+        digits = self._hash(f"word {kind} {number}", given)[:8]
+        # Without numbers: the same answer to another number would be no repetition.
+        return "".join(chr(ord("a") + int(digit, 16)) for digit in digits)
+
+
+@dataclass
+class Narrow(Player):
+    """A player whose models refuse prompts that are longer than they take."""
+
+    characters: int = 10**9
+    messages: int = 10**9
+    like: Literal["openai", "llama.cpp"] = "openai"
+    refused: list[Prompt] = field(default_factory=list)
+
+    def takes(self, prompt: Prompt) -> bool:
+        size = sum(len(str(one["content"])) for one in prompt)
+        return size <= self.characters and len(prompt) <= self.messages
+
+    def answer(self, prompt: Prompt) -> Line:
+        if not self.takes(prompt):
+            self.refused.append(prompt)
+            return too_long(len(str(prompt)), self.characters, like=self.like)
+        return super().answer(prompt)
+
+
+def cuts_of(result: Result) -> list[BaseMessage]:
+    """The lines of the log that leave out what a model has refused."""
+    read = [(one, line(one)) for one in result.messages]
+    return [one for one, about in read if about.kind is Kind.SUMMARY and about.problem is not None]
+
+
+async def followed(
+    player: Player, *, store: str | None = None
+) -> tuple[Result, list[Event], ScriptedChatModel]:
+    """Run it, resuming it after whatever fails; its result and events, and the model."""
+    store = store or f"memory:{uuid4().hex}"
+    model = ScriptedChatModel(script=player.answer)
+    options: dict[str, Any] = {"store": store, "model": model, **player.registered}
+    events: list[Event] = []
+    given: Conversation | None = player.conversation
+    while True:
+        try:
+            async for event in astream(given, session="s", **options):
+                events.append(event)
+        except (Broken, DuologueError) as error:
+            if not (isinstance(error, Broken) or isinstance(error.__cause__, Broken)):
+                raise
+            given = None
+            continue
+        return await aget_session("s", store=store), events, model

@@ -1,0 +1,78 @@
+"""What functions of the user's own are given in a speaker's turn, and where hooks may step in.
+
+How hooks are run is in `duologue.nodes.hooking`.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A speaker's turn, as functions and hooks see it."""
+
+    session: str | None
+    """The session's id. None where nothing keeps the session."""
+    speaker: str
+    """Whose turn it is."""
+    messages: tuple[BaseMessage, ...]
+    """What the speaker sees: its system prompt, then user and assistant messages in turn. These are
+    copies: changing them changes nothing."""
+    heard: str = ""
+    """What it has heard since it last spoke; empty where that is nothing."""
+
+
+BeforeSpeaker: TypeAlias = Callable[
+    [Turn], HumanMessage | AIMessage | Awaitable[HumanMessage | AIMessage | None] | None
+]
+"""Gives a human message to replace what the speaker has heard since it last spoke, an AI message to
+speak in its place, or None to leave all as it is."""
+
+AfterSpeaker: TypeAlias = Callable[
+    [Turn, AIMessage], AIMessage | Awaitable[AIMessage | None] | None
+]
+"""Takes what the speaker says; gives what it says instead, or None. Its calls of tools stay as they
+are."""
+
+BeforeTool: TypeAlias = Callable[
+    [Turn, ToolCall], ToolCall | ToolMessage | Awaitable[ToolCall | ToolMessage | None] | None
+]
+"""Takes a call; gives the same call with other arguments, a tool message to answer it without the
+tool, or None."""
+
+AfterTool: TypeAlias = Callable[
+    [Turn, ToolCall, ToolMessage], ToolMessage | Awaitable[ToolMessage | None] | None
+]
+"""Takes a call as it was run, and the tool's answer; gives another answer, or None."""
+
+
+@dataclass(frozen=True)
+class Hook:
+    """Functions around a speaker's turn and its tools, each sync or async (Lagent's hooks).
+
+    They see copies, in the order in which the speaker names its hooks; each sees what the one
+    before it has made of it. One that raises ends the turn: what was answered before is kept, and
+    resuming the session runs the hooks again without asking the model.
+
+    Example:
+        >>> from langchain_core.messages import AIMessage
+        >>> def shout(turn, reply):
+        ...     return AIMessage(reply.text.upper())
+        >>> loud = Hook(after_speaker=shout)
+    """
+
+    before_speaker: BeforeSpeaker | None = None
+    """Called at the start of each turn. What it makes of what was heard stands in the log, for this
+    speaker alone, in the place of what was said."""
+    after_speaker: AfterSpeaker | None = None
+    """Called with each accepted reply, and with what is said beside a call of tools. The log keeps
+    what it makes of it as what was said, and the answer before it for the record."""
+    before_tool: BeforeTool | None = None
+    """Called before each call of a tool. The log keeps the call as the speaker made it, and beside
+    the result the changed arguments."""
+    after_tool: AfterTool | None = None
+    """Called after each call of a tool. The log keeps what it makes of the result, and what the
+    tool gave before it for the record."""
