@@ -1,0 +1,222 @@
+"""Forks in the middle of a turn: where hooks wait, between a tool and its hooks, at a summary."""
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import tool
+
+from drawn_talks import talks
+from duologue.graphs import Conversation, Reason, Result, converse, fork, get_session, resume
+from duologue.graphs.ends import MaxCalls
+from duologue.graphs.log import Kind, line
+from duologue.nodes import prompts
+from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook
+from duologue.tools.hooks import Turn
+from player import Player
+
+from .fork_help import timeless
+
+
+def model_of(player: Player) -> dict[str, Any]:
+    return {"model": ScriptedChatModel(script=player.answer), **player.registered}
+
+
+@settings(max_examples=25, deadline=None)
+@given(conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data())
+def test_a_fork_from_any_line_goes_on_as_the_original_did(
+    conversation: Conversation, seed: int, data: st.DataObject
+) -> None:
+    """Point 4, L7: nothing that stands in the log is asked for again, whatever waits there."""
+    store = f"memory:{uuid4().hex}"
+    player = Player(conversation, seed)
+    whole = converse(conversation, session="one", store=store, **model_of(player))
+    for place in data.draw(st.lists(st.integers(0, len(whole.messages) - 1), max_size=4)):
+        new = fork("one", at=str(whole.messages[place].id), store=store)
+        again = Player(conversation, seed)
+        ended = resume(new, store=store, **model_of(again))
+        assert ended.messages == whole.messages
+        assert timeless(ended.outcome) == timeless(whole.outcome)
+        asked = len(again.answered)
+        assert again.answered == player.answered[len(player.answered) - asked :]
+
+
+RAN: list[str] = []
+"""The calls of the tool, in these tests."""
+
+
+@tool
+def dig(place: str) -> str:
+    """Dig a bed."""
+    RAN.append(place)
+    return f"Dug {place}."
+
+
+def _louder(_: Turn, reply: AIMessage) -> AIMessage:
+    return AIMessage(f"{reply.text}!")
+
+
+def _heard(_: Turn) -> HumanMessage:
+    return HumanMessage("Something else.")
+
+
+def _praised(_: Turn, __: ToolCall, found: ToolMessage) -> ToolMessage:
+    return ToolMessage(f"{found.text} Well done.", tool_call_id="any")
+
+
+REGISTERED: dict[str, Any] = {
+    "tools": [dig],
+    "hooks": {"all": Hook(before_speaker=_heard, after_speaker=_louder, after_tool=_praised)},
+}
+
+
+def shaped(**fields: Any) -> Conversation:  # noqa: ANN401
+    """Ann digs and has hooks; both have answered their own task before."""
+    ann = {"name": "Ann", "task": "Dig.", "tools": ["dig"], "hooks": ["all"]}
+    return Conversation.model_validate(
+        {
+            "speakers": [ann, {"name": "Ben", "task": "Look on."}],
+            "opening": {"answers": True, "first_speaker": "Ann"},
+            "end_chat": {"max_iterations": 1},
+            **fields,
+        }
+    )
+
+
+CALL = Reply(
+    text="I dig", tool_calls=[ScriptedToolCall(name="dig", args={"place": "here"}, id="c")]
+)
+SAID: list[Line] = ["I will dig", "I will look on.", CALL, "I have dug", "I see."]
+
+
+def run(session: str, store: str, script: list[Line], *, into: bool = False) -> Result:
+    """Run or resume it on a script that must be used up."""
+    model = ScriptedChatModel(script=script)
+    if into:
+        result = resume(session, store=store, model=model, **REGISTERED)
+    else:
+        result = converse(shaped(), session=session, store=store, model=model, **REGISTERED)
+    assert len(model.calls) == len(script)
+    return result
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> tuple[str, Result]:
+    """A whole run, and where it is kept."""
+    RAN.clear()
+    store = str(tmp_path / "store.db")
+    return store, run("one", store, SAID)
+
+
+def found(result: Result, kind: Kind, text: str) -> str:
+    """The id of the line of this kind and text."""
+    (one,) = [one for one in result.messages if line(one).kind is kind and one.text == text]
+    return str(one.id)
+
+
+WAITING = {
+    "a call": (Kind.ANSWER, "I dig", SAID[3:]),
+    "a result": (Kind.ANSWER, "Dug here.", SAID[3:]),
+    "a speech": (Kind.ANSWER, "I have dug", SAID[4:]),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
+def test_what_waits_for_hooks_is_said_by_the_new_rules(
+    whole: tuple[str, Result], kind: Kind, text: str, rest: list[Line]
+) -> None:
+    """L7: with the same hooks, and with none."""
+    store, before = whole
+    at = found(before, kind, text)
+    same = run(fork("one", at=at, store=store), store, rest, into=True)
+    assert same.messages == before.messages
+    new = fork("one", at=at, store=store, speakers={"Ann": {"hooks": []}})
+    plain = run(new, store, rest, into=True)
+    aloud = {one.text for one in plain.messages if line(one).kind is not Kind.ANSWER}
+    assert text in aloud
+    assert f"{text}!" not in aloud
+    assert f"{text} Well done." not in aloud
+    # A tool whose result stands in the log is not run again.
+    assert len(RAN) == (3 if text == "I dig" else 1)
+
+
+@pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
+def test_what_is_answered_is_said_before_new_rules_end_it(
+    whole: tuple[str, Result], kind: Kind, text: str, rest: list[Line]
+) -> None:
+    """Point 2: a hard stop of the fork's waits until the hooks have seen it."""
+    store, before = whole
+    at = found(before, kind, text)
+    new = fork("one", at=at, store=store, end_chat={"when": MaxCalls(limit=1)})
+    assert get_session(new, store=store).outcome is None
+    ended = run(new, store, [], into=True)
+    assert timeless(ended.outcome).reason is Reason.MAX_CALLS
+    newest = ended.messages[-1]
+    assert newest.text == (f"{text} Well done." if text == "Dug here." else f"{text}!")
+
+
+@pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
+def test_a_new_task_is_told_in_front_of_what_waits(
+    whole: tuple[str, Result], kind: Kind, text: str, rest: list[Line]
+) -> None:
+    """Point 4: the lines that wait keep their places behind it, and their ids are in order."""
+    store, before = whole
+    at = found(before, kind, text)
+    new = fork("one", at=at, store=store, speakers={"Ann": {"task": "Plant."}})
+    told = prompts.filled(prompts.NEW_TASK, task="Plant.")
+    ended = run(new, store, rest, into=True)
+    texts = [str(one.text) for one in ended.messages]
+    assert [one.text for one in before.messages] == [one for one in texts if one != told]
+    assert texts.index(told) < texts.index(text)
+    assert [one.id for one in ended.messages] == [f"m{n:04d}" for n in range(len(texts))]
+
+
+LONG = "This is said at some length. " * 9
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_kept"),
+    [
+        ({}, True),
+        ({"speakers": {"Ann": {"context": {"kind": "all"}}}}, True),
+        ({"speakers": {"Ann": {"context": {"kind": "last", "limit": 9}}}}, True),
+        ({"end_chat": {"when": MaxCalls(limit=1)}}, False),
+    ],
+    ids=["same", "all", "last", "over"],
+)
+def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: bool) -> None:
+    """Point 5: it is not made again, and stands for what went before by any policy."""
+    store = f"memory:{uuid4().hex}"
+    context = {"kind": "summary", "limit": 350, "words": 9}
+    conversation = Conversation.model_validate(
+        {
+            "task": "Dig.",
+            "speakers": [{"name": "Ann", "context": context}, {"name": "Ben"}],
+            "end_chat": {"max_iterations": 3},
+        }
+    )
+    turns = [f"{LONG}{word}." for word in ("One", "Two", "Three", "Four", "Five", "Six")]
+    script: list[Line] = [*turns[:4], "They dig.", *turns[4:]]
+    model = ScriptedChatModel(script=script)
+    before = converse(conversation, session="one", store=store, model=model)
+    assert len(model.calls) == len(script)
+    at = found(before, Kind.SUMMARY, "They dig.")
+    new = fork("one", at=at, store=store, **changes)
+    rest = script[5:] if is_kept else []
+    model = ScriptedChatModel(script=rest)
+    ended = resume(new, store=store, model=model)
+    assert len(model.calls) == len(rest)
+    assert ended.outcome is not None
+    assert (ended.messages == before.messages) is is_kept
+    if is_kept:
+        heard = prompts.filled(prompts.IN_SHORT, summary="They dig.")
+        first = model.calls[0].prompt[1]["content"]
+        assert first.startswith(heard)
+        assert "One." not in str(model.calls[0].prompt)
+    else:
+        assert ended.outcome.reason is Reason.MAX_CALLS

@@ -1,0 +1,407 @@
+"""Everything that conversations name, by name: given in Python, or installed as entry points."""
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from duologue.graphs import (
+    Conversation,
+    SpecError,
+    build_graph,
+    converse,
+    list_sessions,
+    load_conversation,
+)
+from duologue.nodes.script import Reply
+from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook
+from duologue.tools.kinds import KINDS
+from duologue.tools.registry import Registered, Registry
+
+NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
+    "tools": lambda name: {"speakers": [{"name": "Ann", "tools": [name]}, {"name": "Bob"}]},
+    "functions": lambda name: {
+        "speakers": [
+            {"name": "Ann", "replies": [{"kind": "function", "name": name}]},
+            {"name": "Bob"},
+        ]
+    },
+    "hooks": lambda name: {"speakers": [{"name": "Ann", "hooks": [name]}, {"name": "Bob"}]},
+    "schemas": lambda name: {
+        "speakers": [{"name": "Ann", "format": {"kind": "schema", "name": name}}, {"name": "Bob"}]
+    },
+    "predicates": lambda name: {
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "end_chat": {"when": {"kind": "predicate", "name": name}},
+    },
+    "orders": lambda name: {
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "turn_order": {"kind": "function", "name": name},
+    },
+}
+"""For each kind a conversation that names one."""
+
+FIELDS = {
+    "tools": "speakers.0.tools",
+    "functions": "speakers.0.replies.0.name",
+    "hooks": "speakers.0.hooks",
+    "schemas": "speakers.0.format.name",
+    "predicates": "end_chat.when.name",
+    "orders": "turn_order.name",
+}
+
+
+def naming(kind: str, name: str) -> Conversation:
+    return load_conversation({"task": "Plan.", **NAMES[kind](name)})
+
+
+@tool
+def thing() -> str:
+    """Give a thing."""
+    return "a thing"
+
+
+class Thing(BaseModel):
+    words: str
+
+
+GIVEN: dict[str, Any] = {
+    "tools": [thing],
+    "functions": {"thing": lambda turn: "A thing."},
+    "hooks": {"thing": Hook()},
+    "schemas": {"thing": Thing},
+    "predicates": {"thing": lambda said: True},
+    "orders": {"thing": lambda said, names: names[0]},
+}
+
+INSTALLED = """
+    from langchain_core.messages import AIMessage
+    from langchain_core.tools import tool
+    from pydantic import BaseModel
+
+    from duologue.tools import Hook
+
+
+    @tool
+    def thing() -> str:
+        "Give an installed thing."
+        return "an installed thing"
+
+
+    @tool
+    def odd() -> str:
+        "Is called otherwise."
+        return "odd"
+
+
+    class Thing(BaseModel):
+        words: str
+
+
+    def reply(turn):
+        return "An installed reply."
+
+
+    def over(said):
+        return True
+
+
+    def last(said, names):
+        return names[-1]
+
+
+    signs = Hook(after_speaker=lambda turn, reply: AIMessage(reply.text + " (installed)"))
+    nothing = None
+    number = 7
+"""
+
+ENTRIES = {
+    "tools": "thing",
+    "functions": "reply",
+    "hooks": "signs",
+    "schemas": "Thing",
+    "predicates": "over",
+    "orders": "last",
+}
+
+_numbers = count()
+
+
+class Site:
+    """A folder of packages that Python finds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def install(self, code: str, **entries: str) -> str:
+        """Install a distribution of one module; for each group what its name ``thing`` is.
+
+        Returns:
+            The module's name.
+        """
+        name = f"installed_things_{next(_numbers)}"
+        (self._folder / f"{name}.py").write_text(dedent(code))
+        about = self._folder / f"{name}-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        groups = (f"[duologue.{kind}]\nthing = {name}:{what}\n" for kind, what in entries.items())
+        (about / "entry_points.txt").write_text("\n".join(groups))
+        return name
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    sys.path.insert(0, str(folder))
+    yield Site(folder)
+    sys.path.remove(str(folder))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_given_in_python_is_found_by_its_name(kind: str) -> None:
+    given: Any = {kind: GIVEN[kind]}
+    registry = Registry(given)
+    assert registry.knows(naming(kind, "thing"))
+    registry.check(naming(kind, "thing"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_installed_is_found_by_its_name(kind: str, site: Site) -> None:
+    """So that a file can name it."""
+    site.install(INSTALLED, **ENTRIES)
+    registry = Registry()
+    assert not registry.knows(naming(kind, "thing"))
+    registry.check(naming(kind, "thing"))
+    assert registry.knows(naming(kind, "thing"))
+
+
+def test_a_file_names_what_is_installed_and_runs(site: Site, tmp_path: Path) -> None:
+    site.install(INSTALLED, **ENTRIES)
+    file = tmp_path / "talk.toml"
+    file.write_text(
+        dedent(
+            """
+            task = "Plan."
+            turn_order = { kind = "function", name = "thing" }
+
+            [[speakers]]
+            name = "Ann"
+            hooks = ["thing"]
+            tools = ["thing"]
+
+            [[speakers]]
+            name = "Bob"
+            replies = [{ kind = "function", name = "thing" }]
+
+            [end_chat]
+            when = [{ kind = "all", of = [
+                { kind = "predicate", name = "thing" },
+                { kind = "max_messages", limit = 3 },
+            ] }]
+            """
+        )
+    )
+    call = ScriptedToolCall(name="thing", id="c1")
+    model = ScriptedChatModel(script=[Reply(tool_calls=[call]), "Hello."])
+    result = converse(file, model=model, store="memory:installed")
+    assert result.speeches == [
+        ("Ann", "Hello. (installed)"),
+        ("Bob", "An installed reply."),
+        ("Bob", "An installed reply."),
+    ]
+    assert model.calls[1].prompt[-1]["content"] == "an installed thing"
+    assert result.outcome is not None
+    assert result.outcome.reasons[0].value == "predicate"
+
+
+def test_what_is_given_in_python_wins_over_what_is_installed(site: Site) -> None:
+    module = site.install("raise OSError('not to be imported')", **ENTRIES)
+    for kind in KINDS:
+        given: Any = {kind: GIVEN[kind]}
+        registry = Registry(given)
+        registry.check(naming(kind, "thing"))
+    assert module not in sys.modules
+    registry = Registry({"functions": GIVEN["functions"]})
+    registry.check(naming("functions", "thing"))
+    assert registry.function("thing") is GIVEN["functions"]["thing"]
+
+
+def test_what_nobody_names_is_not_imported(site: Site) -> None:
+    module = site.install("raise OSError('not to be imported')", tools="thing")
+    Registry().check(load_conversation({"task": "x", "speakers": [{"name": "A"}, {"name": "B"}]}))
+    assert module not in sys.modules
+
+
+def test_a_hook_given_as_none_takes_an_installed_one_away(site: Site) -> None:
+    """L7: removable."""
+    site.install(INSTALLED, **ENTRIES)
+    registry = Registry({"hooks": {"thing": None}})
+    spec = naming("hooks", "thing")
+    registry.check(spec)
+    assert registry.hooks_of(spec.speakers[0]) == []
+
+
+def refusal(registry: Registry, kind: str, name: str = "thing") -> str:
+    with pytest.raises(SpecError) as caught:
+        registry.check(naming(kind, name))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("tools", "a LangChain tool"),
+        ("functions", "a function"),
+        ("hooks", "a Hook"),
+        ("schemas", "a pydantic model's class"),
+        ("predicates", "a function"),
+        ("orders", "a function"),
+    ],
+)
+def test_what_is_no_such_thing_is_refused_wherever_it_comes_from(
+    kind: str, wanted: str, site: Site
+) -> None:
+    module = site.install(INSTALLED, **{kind: "number"})
+    assert refusal(Registry(), kind) == (
+        f"{FIELDS[kind]}: the {KINDS[kind]} 'thing' of {module}:number must be {wanted}, not int"
+    )
+    given: Any = {kind: [7] if kind == "tools" else {"thing": 7}}
+    named = "one" if kind == "tools" else "thing"
+    with pytest.raises(SpecError) as caught:
+        Registry(given)
+    assert str(caught.value) == f"{kind}: {named!r} must be {wanted}, not int"
+    with pytest.raises(SpecError, match=wanted):
+        build_graph(**given)
+
+
+@pytest.mark.parametrize("given", [Thing(words="x"), dict, "Thing", None])
+def test_only_the_class_of_a_pydantic_model_is_a_schema(given: Any) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=r"schemas: 'thing' must be a pydantic model's class, not"):
+        Registry({"schemas": {"thing": given}})
+
+
+def test_a_function_in_the_place_of_a_tool_is_named() -> None:
+    def plain() -> None:
+        """Is not wrapped as a tool."""
+
+    given: Any = {"tools": [plain]}
+    with pytest.raises(SpecError, match="tools: 'plain' must be a LangChain tool, not function"):
+        Registry(given)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tools"}))
+@pytest.mark.parametrize("given", [[thing], 7, "thing"], ids=["list", "number", "text"])
+def test_what_is_given_must_be_a_dict_by_name(kind: str, given: Any) -> None:  # noqa: ANN401
+    registered: Any = {kind: given}
+    with pytest.raises(SpecError, match=f"^{kind}: must be a dict from names to {kind}, not "):
+        Registry(registered)
+
+
+def test_tools_must_be_a_list() -> None:
+    registered: Any = {"tools": thing}
+    with pytest.raises(SpecError, match=r"^tools: must be a list of tools, not StructuredTool"):
+        Registry(registered)
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "words"),
+    [
+        ("import no_such_package", "tools", "ModuleNotFoundError: No module named 'no_such_pack"),
+        ("raise OSError('no licence')", "hooks", "OSError: no licence"),
+        ("thing = 1", "functions", "AttributeError: "),
+    ],
+)
+def test_what_can_not_be_imported_is_one_clear_error(
+    code: str, what: str, words: str, site: Site
+) -> None:
+    module = site.install(code, **{what: "missing"})
+    said = refusal(Registry(), what)
+    assert said.startswith(
+        f"{FIELDS[what]}: the {KINDS[what]} 'thing' of {module}:missing can't be loaded: {words}"
+    )
+
+
+def test_an_installed_tool_that_calls_itself_otherwise_is_refused(site: Site) -> None:
+    """The model would call a name that no file holds."""
+    module = site.install(INSTALLED, tools="odd")
+    assert refusal(Registry(), "tools") == (
+        f"speakers.0.tools: the tool 'thing' of {module}:odd calls itself 'odd': give both one name"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", ["python", "installed"])
+def test_a_name_that_there_is_not_comes_with_the_near_ones(
+    kind: str, where: str, site: Site
+) -> None:
+    if where == "installed":
+        site.install(INSTALLED, **ENTRIES)
+    registered: Any = {kind: GIVEN[kind]} if where == "python" else {}
+    registry = Registry(registered)
+    # What was found before is a near name once, not twice.
+    registry.check(naming(kind, "thing"))
+    start = f"{FIELDS[kind]}: there is no {KINDS[kind]}"
+    assert refusal(registry, kind, "thin") == f"{start} 'thin'; did you mean 'thing'?"
+    assert refusal(registry, kind, "zebra") == (
+        f"{start} 'zebra'; register it, or install the package that offers it as duologue.{kind}"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_missing_shows_before_any_call_and_nothing_is_stored(
+    kind: str, tmp_path: Path
+) -> None:
+    model = ScriptedChatModel(script=[])
+    with pytest.raises(SpecError, match=FIELDS[kind].replace(".", r"\.")):
+        converse(naming(kind, "zebra"), model=model, store=tmp_path / "s.db", session="s")
+    assert list_sessions(store=tmp_path / "s.db") == []
+    assert model.calls == []
+
+
+def test_options_that_there_are_not_are_refused_by_name() -> None:
+    unknown: Any = {"hook": {}}
+    with pytest.raises(
+        TypeError, match="there is no option 'hook'; there are 'tools', 'functions'"
+    ):
+        build_graph(**unknown)
+    with pytest.raises(TypeError, match="there is no option 'hook'; there are "):
+        converse(naming("orders", "thing"), **unknown)
+    assert [*Registered.__annotations__] == [*KINDS]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param({"functions": {"f": lambda: "x"}}, "functions: 'f' must take (turn): "),
+        pytest.param({"predicates": {"f": lambda a, b: True}}, "'f' must take (messages): "),
+        pytest.param({"orders": {"f": lambda said: "A"}}, "'f' must take (messages, names): "),
+        pytest.param(
+            {"hooks": {"f": Hook(after_speaker=lambda turn: None)}},  # type: ignore[arg-type, misc]  # that is the point
+            "hooks: 'f': after_speaker must take (turn, reply): ",
+        ),
+        pytest.param(
+            {"hooks": {"f": Hook(before_tool=3)}},  # type: ignore[arg-type]  # that is the point
+            "hooks: 'f': before_tool must be a function, not int",
+        ),
+    ],
+)
+def test_a_function_that_can_not_be_called_is_refused_before_any_call(
+    given: Any,  # noqa: ANN401
+    words: str,
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        Registry(given)
+    assert words in str(caught.value)
+
+
+def test_a_name_that_is_registered_as_something_else_says_so() -> None:
+    registry = Registry({"functions": {"thing": lambda turn: None}})
+    assert refusal(registry, "hooks").endswith("'thing'; it is registered as a function")
