@@ -1,0 +1,118 @@
+"""What each context policy costs on the embedded model: prompt tokens, and how many are cached.
+
+Prints prompt and cached tokens at turns 10 and 40, and the most of any turn.
+"""
+
+from typing import Any, NamedTuple
+
+import pytest
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import LLMResult
+
+from duologue.graphs import Conversation, aconverse
+from duologue.tools import Turn
+
+pytestmark = pytest.mark.live
+
+TURNS = 40
+MEASURED = (9, 10, 24, 25, 39, 40)
+"""The turns that the model has, each with the one before it, whose prompt it can find cached."""
+
+LIMIT = 500
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "all": {"kind": "all"},
+    "last": {"kind": "last", "limit": 16},
+    "tokens": {"kind": "tokens", "limit": LIMIT},
+    "summary": {"kind": "summary", "limit": LIMIT, "words": 12},
+}
+
+
+class Prompt(NamedTuple):
+    """The tokens of one prompt."""
+
+    tokens: int
+    cached: int
+
+
+class Meter(AsyncCallbackHandler):
+    """Notes the tokens of each prompt for the model's own turns."""
+
+    def __init__(self) -> None:
+        self.turns: list[Prompt] = []
+        self._speaks: set[Any] = set()
+
+    async def on_chat_model_start(self, *given: Any, **about: Any) -> None:  # noqa: ANN401
+        if (about.get("metadata") or {}).get("purpose") == "speech":
+            self._speaks.add(about["run_id"])
+
+    async def on_llm_end(self, response: LLMResult, **about: Any) -> None:  # noqa: ANN401
+        message = getattr(response.generations[0][0], "message", None)
+        if about["run_id"] in self._speaks and isinstance(message, AIMessage):
+            used = message.usage_metadata
+            assert used is not None
+            cached = used.get("input_token_details", {}).get("cache_read", 0)
+            self.turns.append(Prompt(used["input_tokens"], cached))
+
+
+class Garden:
+    """Speaks for both: for the farmer always, for the cook in the turns that are not measured."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+
+    def cook(self, turn: Turn) -> str | None:
+        self.turns += 1
+        if self.turns in MEASURED:
+            return None
+        return f"Put {self.turns * 7 % 29} beans there."
+
+    def farmer(self, turn: Turn) -> str:
+        room = self.turns * 11 % 83
+        return f"Bed {self.turns} has room for {room} plants."
+
+
+async def measured(policy: dict[str, Any]) -> dict[int, Prompt]:
+    meter, garden = Meter(), Garden()
+    speaker = {
+        "name": "Cook",
+        "context": policy,
+        "replies": [{"kind": "function", "name": "cook"}, "model"],
+        "generation": {"max_tokens": 8},
+    }
+    talk = Conversation.model_validate(
+        {
+            "task": "Plan a kitchen garden",
+            "speakers": [
+                speaker,
+                {"name": "Farmer", "replies": [{"kind": "function", "name": "farmer"}]},
+            ],
+            "end_chat": {"max_iterations": TURNS, "guards": {"same_replies": 0, "farewells": 0}},
+            "model": "embedded",
+        }
+    )
+    functions = {"farmer": garden.farmer, "cook": garden.cook}
+    result = await aconverse(talk, store="memory:", functions=functions, callbacks=[meter])
+    assert result.outcome is not None
+    return dict(zip(MEASURED, meter.turns, strict=True))
+
+
+async def test_prompts_are_bounded_and_mostly_cached() -> None:
+    found = {name: await measured(policy) for name, policy in POLICIES.items()}
+    turns = (10, 25, 40)
+    print("\nprompt tokens (cached) at turn", *(f"{turn:>13}" for turn in turns))  # noqa: T201
+    for name, prompts in found.items():
+        shown = (f"{prompts[turn].tokens} ({prompts[turn].cached})" for turn in turns)
+        print(f"{name:30}", *(f"{text:>13}" for text in shown))  # noqa: T201
+    last = {name: prompts[TURNS].tokens for name, prompts in found.items()}
+    # Nothing bounds a history that is kept as a whole.
+    assert last["all"] > 1.4 * found["all"][25].tokens
+    for name, prompts in found.items():
+        most = max(prompt.tokens for prompt in prompts.values())
+        if name != "all":
+            assert most < 0.6 * last["all"]
+            assert most <= LIMIT
+        # Cuts stay put: what was sent a turn ago is found in the cache, but where one has moved.
+        warm = [turn for turn in turns if prompts[turn].cached > prompts[turn].tokens / 2]
+        assert len(warm) >= len(turns) - 1, name

@@ -1,0 +1,138 @@
+"""Context policies as data: how they are written, and which can't be met."""
+
+from typing import Any
+
+import pytest
+
+from duologue.graphs import (
+    Conversation,
+    Example,
+    KeepAll,
+    LastMessages,
+    RunningSummary,
+    Speaker,
+    SpecError,
+    TokenBudget,
+    load_conversation,
+)
+from duologue.graphs.context import Context
+from duologue.graphs.tokens import ROOM, fixed_tokens, least_limit, tokens_of
+
+
+def talk(context: object, **fields: object) -> Conversation:
+    ann: dict[str, object] = {"name": "Ann", "context": context} | fields
+    return load_conversation({"task": "Talk.", "speakers": [ann, {"name": "Bob"}]})
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("all", KeepAll()),
+        ({"kind": "all"}, KeepAll()),
+        ({"kind": "last", "limit": 20}, LastMessages(limit=20)),
+        ({"kind": "tokens", "limit": 3000}, TokenBudget(limit=3000)),
+        ({"kind": "summary", "limit": 3000}, RunningSummary(limit=3000)),
+        (
+            {"kind": "summary", "limit": 3000, "words": 80, "model": "small", "temperature": 0},
+            RunningSummary(limit=3000, words=80, model="small", temperature=0),
+        ),
+    ],
+)
+def test_a_policy_is_written_as_a_table_or_a_word_and_comes_back_the_same(
+    written: object, meant: Context
+) -> None:
+    conversation = talk(written)
+    assert conversation.speakers[0].context == meant
+    assert conversation.speakers[1].context == KeepAll()
+    assert load_conversation(conversation.stored()) == conversation
+    assert conversation.speakers[0].model_dump()["context"]["kind"] == meant.kind
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("last", "speakers.0.context.limit: is missing"),
+        ("lots", "speakers.0.context.kind: 'lots' is unknown"),
+        ({"kind": "last", "limit": 0}, "speakers.0.context.limit: "),
+        ({"kind": "last", "limit": 2.5}, "speakers.0.context.limit: "),
+        ({"kind": "tokens", "limit": 3000, "words": 9}, "there is no such field"),
+        ({"kind": "summary", "limit": 3000, "words": 0}, "speakers.0.context.words: "),
+        ({"limit": 3}, "speakers.0.context.kind: is missing"),
+    ],
+)
+def test_a_policy_that_is_none_is_one_error_that_names_the_field(written: Any, words: str) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=words.replace(".", r"\.")):
+        talk(written)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "summary"])
+@pytest.mark.parametrize(
+    "speaker",
+    [
+        {"role_prompt": "Be brief. " * 50},
+        {"task": "Sell. " * 100},
+        {"private_opening": {"lines": ["Bob fibs. " * 60]}},
+        {"private_opening": {"prompt": "Choose a secret number. " * 30}},
+    ],
+    ids=lambda it: next(iter(it)),
+)
+def test_a_budget_smaller_than_what_always_stands_in_the_prompt_is_refused(
+    kind: str, speaker: dict[str, Any]
+) -> None:
+    too_few = r"^speakers\.0\.context\.limit: 200 tokens are too few"
+    with pytest.raises(SpecError, match=too_few) as caught:
+        talk({"kind": kind, "limit": 200}, **speaker)
+    needed = int(str(caught.value).split("give ")[1].split()[0])
+    assert needed > 200
+    talk({"kind": kind, "limit": needed}, **speaker)
+    with pytest.raises(SpecError, match="too few"):
+        talk({"kind": kind, "limit": needed - 1}, **speaker)
+
+
+def test_the_least_budget_holds_the_system_prompt_and_room_for_a_message() -> None:
+    conversation = talk("all", role_prompt="You are {me}. {task}" * 9)
+    ann = conversation.speakers[0]
+    fixed = fixed_tokens(conversation, ann, conversation.task)
+    assert fixed > tokens_of("You are {me}. Talk." * 9)
+    assert least_limit(conversation, ann) == fixed + ROOM
+
+
+def test_a_speakers_examples_stand_in_every_prompt_too() -> None:
+    """L4: they are sent each time, so a budget must hold them."""
+    text = "Weather? " * 30
+    examples = (
+        Example(role="user", content=text),
+        Example(role="assistant", content="Rain."),
+    )
+    conversation = talk("all")
+    plain, shown = (
+        fixed_tokens(conversation, Speaker(name="Ann", examples=given), "Talk.")
+        for given in [(), examples]
+    )
+    assert shown - plain >= tokens_of(text)
+
+
+def test_the_opening_tasks_of_all_stand_in_every_prompt_where_they_are_reconciled() -> None:
+    given = {
+        "speakers": [
+            {"name": "Ann", "task": "Sell.", "context": {"kind": "tokens", "limit": 300}},
+            {"name": "Bob", "task": "Buy. " * 200},
+        ],
+        "opening": {"answers": True},
+    }
+    load_conversation(given)
+    with pytest.raises(SpecError, match=r"speakers\.0\.context\.limit"):
+        load_conversation(given | {"opening": {"answers": True, "reconcile": True}})
+
+
+def test_the_model_that_sums_up_is_one_of_the_conversations_models() -> None:
+    conversation = talk({"kind": "summary", "limit": 3000, "model": "small"}, model="big")
+    assert conversation.model_names == ["big", None, "small"]
+    assert talk({"kind": "summary", "limit": 3000}, model="big").model_names == ["big", None]
+    priced = conversation.stored() | {"prices": {"big": {"input": 1, "output": 1}}, "model": "big"}
+    with pytest.raises(SpecError, match="prices: there is none for the model 'small'"):
+        load_conversation(priced)
+
+
+def test_summaries_are_among_the_calls_that_a_conversation_can_take() -> None:
+    assert talk({"kind": "summary", "limit": 3000}).most_calls > talk("all").most_calls

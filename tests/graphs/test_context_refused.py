@@ -1,0 +1,137 @@
+"""A model that refuses long prompts: who is asked then, what the log and the stream say of it.
+
+Row 5 of the last section of FEATURES.md. The same on drawn conversations is in
+`test_context_engine`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from drawn_talks import PEOPLE
+from duologue.graphs import ContextTooLongError, aget_session, astream
+from duologue.graphs.events import HistoryShortened, Notice
+from duologue.graphs.log import line
+from duologue.graphs.spec import Conversation
+from duologue.nodes import prompts
+from duologue.nodes.scripted import Line, Prompt
+from duologue.nodes.scripted_server import ScriptedServer
+from player import Broken, Narrow, cuts_of, followed
+
+LINE = "This is said at some length, so that it soon gets too long for a model that takes little. "
+
+
+def talkative(**fields: Any) -> Conversation:  # noqa: ANN401
+    """Two who talk at length, and keep all."""
+    speakers = [{"name": "Ann", "stops_chat": True}, {"name": "Bob", "stops_chat": True}]
+    off = dict.fromkeys(("unreadable_verdicts", "same_tool_calls"), 0)
+    end_chat = {"mode": "all_task_must_complete", "max_iterations": 4, "guards": off}
+    given = {"task": "Talk.", "speakers": speakers, "end_chat": end_chat}
+    return Conversation.model_validate(given | fields)
+
+
+SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
+    "self": ({}, prompts.JUDGE_YOURSELF),
+    "two questions": ({"judge": {"form": "two_questions"}}, prompts.IS_COMPLETE),
+    "separate": (
+        {"judge": {"kind": "separate", "criteria": ["They agree."]}},
+        prompts.JUDGE_CRITERIA,
+    ),
+    "moderator": (
+        {
+            "speakers": [{"name": name} for name in PEOPLE],
+            "turn_order": {"kind": "moderator"},
+            "end_chat": {"max_iterations": 4},
+        },
+        prompts.WHO_IS_NEXT.partition("{")[0],
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "question"), SHORTENED_FOR.values(), ids=SHORTENED_FOR)
+async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_little(
+    fields: dict[str, Any], question: str
+) -> None:
+    """Row 5: only the questions are refused here, so only they need the cuts."""
+    conversation = talkative(**fields)
+
+    class Picky(Narrow):
+        def takes(self, prompt: Prompt) -> bool:
+            return question not in prompt[-1]["content"] or super().takes(prompt)
+
+    player = Picky(conversation, 1, unlike=True, pad=f" {LINE}" * 2, characters=1500)
+    result, events, _ = await followed(player)
+    assert result.outcome is not None
+    cuts = cuts_of(result)
+    assert len(cuts) == len(player.refused) > 0
+    takes_no_part = question not in (prompts.JUDGE_YOURSELF, prompts.IS_COMPLETE)
+    assert all((line(cut).speaker is None) is takes_no_part for cut in cuts)
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert told == [line(cut).problem for cut in cuts]
+    # A cut holds for what is asked later, too: not every question is refused.
+    asked = [prompt for prompt in player.answered if question in prompt[-1]["content"]]
+    assert len(cuts) < len(asked)
+    assert all(player.takes(prompt) for prompt in asked)
+
+
+@pytest.mark.parametrize("like", ["openai", "llama.cpp"])
+async def test_a_servers_refusal_shortens_the_history_and_costs_nothing_else(
+    like: Literal["openai", "llama.cpp"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 5, over HTTP: each refused prompt is sent once, and the conversation ends as it would."""
+    conversation = talkative(end_chat={"max_iterations": 5})
+    player = Narrow(conversation, 1, unlike=True, pad=f" {LINE}", characters=900, like=like)
+    with ScriptedServer(player.answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        store = f"memory:http-{like}"
+        run = astream(conversation, session="s", store=store, model="scripted")
+        events = [event async for event in run]
+        result = await aget_session("s", store=store)
+        assert len(server.calls) == len(player.answered) + len(player.refused)
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "max_iterations"
+    assert result.outcome.total.calls == len(player.answered)
+    assert len(cuts_of(result)) == len(player.refused) > 0
+    assert sum(isinstance(event, HistoryShortened) for event in events) == len(player.refused)
+
+
+async def test_a_resumed_session_does_not_ask_what_was_refused_before() -> None:
+    """Row 5, point 3: the cut is in the log, whatever fails later."""
+
+    @dataclass
+    class Failing(Narrow):
+        """Fails at every call that does not follow a refusal, where the step is not over yet."""
+
+        broken: set[int] = field(default_factory=set)
+        has_refused: bool = False
+
+        def answer(self, prompt: Prompt) -> Line:
+            number = len(self.answered) + len(self.refused)
+            if number not in self.broken and not self.has_refused and self.takes(prompt):
+                self.broken.add(number)
+                raise Broken("once")
+            self.has_refused = not self.takes(prompt)
+            return super().answer(prompt)
+
+    conversation = talkative(end_chat={"max_iterations": 6})
+    smooth = Narrow(conversation, 1, pad=f" {LINE}", characters=900)
+    whole, *_ = await followed(smooth)
+    rough = Failing(conversation, 1, pad=f" {LINE}", characters=900)
+    again, *_ = await followed(rough)
+    assert len(rough.broken) > 4
+    assert rough.refused == smooth.refused != []
+    assert rough.answered == smooth.answered
+    assert again.messages == whole.messages
+
+
+async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None:
+    """Row 5: the one sentence names the model and what to do; nothing said is lost."""
+    conversation = talkative()
+    player = Narrow(conversation, 1, unlike=True, pad=f" {LINE}" * 9, characters=900)
+    with pytest.raises(ContextTooLongError, match="give the speaker a smaller `context`"):
+        await followed(player, store="memory:long")
+    result = await aget_session("s", store="memory:long")
+    assert result.outcome is None
+    assert len(result.speeches) == len(player.answered) > 0

@@ -1,0 +1,511 @@
+"""Long histories: what of a log is put into a prompt, by each policy, and what always is."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages.tool import tool_call
+
+from drawn_logs import Run, runs
+from duologue.graphs.context import Context, KeepAll, LastMessages, RunningSummary, TokenBudget
+from duologue.graphs.log import NOBODY, Kind, Line, line, result, said
+from duologue.graphs.shortening import (
+    Shortened,
+    halved,
+    last_summary,
+    shortened,
+    to_summarise,
+)
+from duologue.graphs.spec import Conversation
+from duologue.graphs.tokens import least_limit, tokens_of, tokens_of_message
+from duologue.graphs.viewpoint import viewpoint
+from duologue.nodes import prompts
+
+FIXED = 30
+"""The tokens of a system prompt, in these tests."""
+
+
+def with_context(conversation: Conversation, name: str, context: Context) -> Conversation:
+    """The same conversation, where one speaker has this policy."""
+    speakers = tuple(
+        speaker.model_copy(update={"context": context}) if speaker.name == name else speaker
+        for speaker in conversation.speakers
+    )
+    return conversation.model_copy(update={"speakers": speakers})
+
+
+@st.composite
+def policies(draw: st.DrawFn, run: Run, name: str) -> Context:
+    kind = draw(st.sampled_from(["all", "last", "tokens", "summary"]))
+    if kind == "all":
+        return KeepAll()
+    if kind == "last":
+        return LastMessages(limit=draw(st.integers(1, 12)))
+    least = least_limit(run.conversation, run.conversation.speaker(name))
+    limit = least + draw(st.integers(0, 300))
+    if kind == "tokens":
+        return TokenBudget(limit=limit)
+    return RunningSummary(limit=limit, words=draw(st.integers(1, 20)))
+
+
+@st.composite
+def shaped(draw: st.DrawFn) -> tuple[Run, Conversation, str]:
+    run = draw(runs())
+    name = draw(st.sampled_from(run.conversation.names))
+    return run, with_context(run.conversation, name, draw(policies(run, name))), name
+
+
+def place_of(run: Run, since: str | None) -> int:
+    """Where the kept part of a log begins."""
+    ids = [message.id for message in run.log]
+    return 0 if since is None else ids.index(since)
+
+
+def newest_turn(run: Run, length: int, name: str) -> int:
+    """The place behind the speaker's last finished turn."""
+    places = [
+        place
+        for place in range(length)
+        if line(run.log[place]).kind is Kind.SPEECH and line(run.log[place]).speaker == name
+    ]
+    return places[-1] + 1 if places else 0
+
+
+def is_new(message: BaseMessage, name: str) -> bool:
+    """Whether it is something heard that asks for a new turn, or a step of it."""
+    is_reflected = line(message).kind in (Kind.QUESTION, Kind.REFLECTION)
+    is_blank = line(message).kind is Kind.TOOL_CALLS and not message.text
+    return not is_reflected and not (is_blank and line(message).speaker != name)
+
+
+def well_formed(view: Sequence[BaseMessage]) -> None:
+    """User and assistant in turn, and no call without its results."""
+    open_calls: list[str] = []
+    before = ""
+    for message in view:
+        if isinstance(message, ToolMessage):
+            assert message.tool_call_id == open_calls.pop(0)
+        else:
+            assert open_calls == []
+            assert message.type != before
+        if isinstance(message, AIMessage):
+            open_calls = [str(call["id"]) for call in message.tool_calls]
+        before = message.type
+    assert open_calls == []
+
+
+def cut(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Shortened:
+    return shortened(conversation, log, name, fixed=FIXED)
+
+
+@settings(max_examples=50, deadline=None)
+@given(drawn=shaped())
+def test_what_is_left_is_pinned_or_stands_behind_one_cut(
+    drawn: tuple[Run, Conversation, str],
+) -> None:
+    run, conversation, name = drawn
+    before = deepcopy(run.log)
+    for length in [*run.prompts.get(name, []), len(run.log)]:
+        log = run.log[:length]
+        lines, since = cut(conversation, log, name)
+        place = place_of(run, since)
+        pinned = [run.log[it] for it in run.pinned.get(name, []) if it < place]
+        assert lines == [*pinned, *log[place:]]
+        newest = [*log[newest_turn(run, length, name) :]]
+        heard = [one for one in newest if line(one).heard_by(name) and is_new(one, name)]
+        assert all(one in lines for one in heard)
+        assert not log or log[-1] in lines
+    assert run.log == before
+
+
+@settings(max_examples=50, deadline=None)
+@given(drawn=shaped())
+def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_heard(
+    drawn: tuple[Run, Conversation, str],
+) -> None:
+    """Point 5 of the last section: overflow is handled, and part 1's properties still hold."""
+    run, conversation, name = drawn
+    for length in run.prompts.get(name, []):
+        lines, since = cut(conversation, run.log[:length], name)
+        view = viewpoint(conversation, lines, name)
+        well_formed(view)
+        whole = viewpoint(conversation, run.log[:length], name)
+        if whole:
+            assert type(view[-1]) is type(whole[-1])
+            assert view[-1].text.endswith(whole[-1].text.rpartition("\n\n")[2])
+        first = next(iter(view), None)
+        assert since is None or isinstance(first, HumanMessage)
+
+
+@settings(max_examples=50, deadline=None)
+@given(drawn=shaped())
+def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
+    drawn: tuple[Run, Conversation, str],
+) -> None:
+    """Servers cache prefixes: between moves a prompt and its reply begin the next prompt."""
+    run, conversation, name = drawn
+    asked = run.prompts.get(name, [])
+    found = [cut(conversation, run.log[:length], name) for length in asked]
+    places = [place_of(run, one.since) for one in found]
+    assert places == sorted(places)
+    for (length, one), (_, then) in pairwise(zip(asked, found, strict=True)):
+        if one.since != then.since:
+            continue
+        prompt = viewpoint(conversation, one.lines, name)
+        replied = viewpoint(conversation, [*one.lines, *run.log[length : length + 1]], name)
+        following = viewpoint(conversation, then.lines, name)
+        assert following[: len(prompt)] == prompt
+        assert line(run.log[length]).kind is Kind.DRAFT or replied[: len(prompt)] == prompt
+
+
+@settings(max_examples=50, deadline=None)
+@given(drawn=shaped())
+def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
+    drawn: tuple[Run, Conversation, str],
+) -> None:
+    run, conversation, name = drawn
+    context = conversation.speaker(name).context
+    if isinstance(context, KeepAll):
+        return
+    for length in run.prompts.get(name, []):
+        log = run.log[:length]
+        lines, since = cut(conversation, log, name)
+        if halved(conversation, log, name, fixed=FIXED) is None:
+            continue
+        if isinstance(context, LastMessages):
+            assert _talk(run, log[place_of(run, since) :], name) <= context.limit
+        else:
+            view = viewpoint(conversation, lines, name)
+            assert FIXED + sum(tokens_of_message(one) for one in view) <= context.limit
+
+
+def _talk(run: Run, log: Sequence[BaseMessage], name: str) -> int:
+    """How many messages a speaker said or heard."""
+    pinned = {run.log[place].id for place in run.pinned.get(name, [])}
+    mine = [one for one in log if (line(one).kind, line(one).speaker) != (Kind.SHIFT, name)]
+    return sum(
+        line(one).kind in (Kind.SPEECH, Kind.SHIFT)
+        or (line(one).kind is Kind.TOOL_CALLS and bool(one.text))
+        for one in mine
+        if one.id not in pinned and (line(one).heard_by(name) or line(one).speaker == name)
+    )
+
+
+def talk(*contexts: Context | str, **fields: Any) -> Conversation:  # noqa: ANN401
+    """A conversation of Ann, Bob and so on, each with a policy."""
+    names = ("Ann", "Bob", "Cid")[: max(2, len(contexts))]
+    given = [*contexts, *["all"] * (len(names) - len(contexts))]
+    people = [{"name": name, "context": one} for name, one in zip(names, given, strict=True)]
+    return Conversation.model_validate({"task": "Talk.", "speakers": people, **fields})
+
+
+def spoken(conversation: Conversation, turns: int, text: str = "Yes. " * 12) -> list[AnyMessage]:
+    """A log in which all speak in turn; the first line has Ann begin."""
+    log: list[AnyMessage] = [
+        said(0, "Please begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",)))
+    ]
+    for number in range(turns):
+        name = conversation.names[number % len(conversation.names)]
+        about = Line(kind=Kind.SPEECH, speaker=name)
+        log.append(said(len(log), f"{number}: {text}", about))
+    return log
+
+
+def summed_up(
+    log: list[AnyMessage], since: str | None, text: str, name: str = "Ann"
+) -> list[AnyMessage]:
+    """The log with a summary of a speaker's behind it."""
+    about = Line(kind=Kind.SUMMARY, speaker=name, audience=NOBODY, since=since)
+    return [*log, said(len(log), text, about)]
+
+
+@pytest.mark.parametrize("people", [2, 3])
+@pytest.mark.parametrize(
+    ("policy", "most_moves"),
+    [
+        (KeepAll(), 0),
+        (LastMessages(limit=40), 20),
+        (TokenBudget(limit=1500), 25),
+        (RunningSummary(limit=2000, words=100), 25),
+    ],
+    ids=lambda it: getattr(it, "kind", ""),
+)
+def test_in_400_messages_a_cut_stays_put_for_many_turns(
+    policy: Context, most_moves: int, people: int
+) -> None:
+    conversation = talk(policy, *["all"] * (people - 1))
+    log = spoken(conversation, 400)
+    kept = [
+        cut(conversation, log[:length], "Ann")
+        for length in range(1, len(log))
+        if line(log[length]).speaker == "Ann"
+    ]
+    places = list(dict.fromkeys(one.since for one in kept))
+    assert len(places) - 1 <= most_moves
+    assert (len(places) > 1) is (most_moves > 0)
+    if isinstance(policy, LastMessages):
+        assert max(len(one.lines) for one in kept) <= 40 + 1
+        assert min(len(one.lines) for one in kept[100:]) >= 40 // 2 - people
+
+
+def test_a_limit_of_one_message_keeps_what_was_said_since_the_last_turn() -> None:
+    conversation = talk(LastMessages(limit=1), "all", "all")
+    log = spoken(conversation, 9)
+    assert [one.text[0] for one in cut(conversation, log, "Ann").lines] == ["7", "8"]
+
+
+def test_what_has_the_rounds_begin_is_left_out_with_the_rest() -> None:
+    """A question for the first step would be wrong in front of the twentieth."""
+    conversation = talk(LastMessages(limit=2))
+    lines, since = cut(conversation, spoken(conversation, 6), "Ann")
+    assert "Please begin." not in [one.text for one in lines]
+    assert since == "m0006"
+
+
+def test_a_new_task_told_in_a_fork_is_never_left_out() -> None:
+    conversation = talk(
+        LastMessages(limit=2),
+        speakers=[
+            {"name": "Ann", "task": "Buy the boat.", "context": {"kind": "last", "limit": 2}},
+            {"name": "Bob", "task": "Sell it."},
+        ],
+        opening={"answers": True},
+    )
+    log = spoken(conversation, 4)
+    told = "From now on your task is: Buy the boat."
+    log.append(said(len(log), told, Line(kind=Kind.INSTRUCTION, audience=("Ann",))))
+    for number in range(6):
+        name = conversation.names[number % 2]
+        log.append(said(len(log), "Well.", Line(kind=Kind.SPEECH, speaker=name)))
+    lines, since = cut(conversation, log, "Ann")
+    assert lines[0].text == told
+    assert since == log[-1].id
+
+
+def test_a_summary_stands_where_the_cut_is_and_is_told_to_its_speaker_alone() -> None:
+    conversation = talk("all")
+    log = summed_up(spoken(conversation, 6), "m0004", "They said yes.")
+    lines, since = cut(conversation, log, "Ann")
+    assert since == "m0004"
+    told = prompts.filled(prompts.IN_SHORT, summary="They said yes.")
+    assert [one.text for one in lines[:2]] == [told, log[4].text]
+    view = viewpoint(conversation, lines, "Ann")
+    well_formed(view)
+    assert view[0].text.startswith(told)
+    assert told not in "".join(one.text for one in viewpoint(conversation, lines, "Bob"))
+    assert cut(conversation, log, "Bob") == Shortened([*log], None)
+
+
+@pytest.mark.parametrize("policy", ["all", {"kind": "last", "limit": 9}], ids=str)
+def test_the_newest_summary_counts_and_one_without_text_only_cuts(policy: Any) -> None:  # noqa: ANN401
+    conversation = talk(policy)
+    log = summed_up(spoken(conversation, 6), "m0002", "Old.")
+    log = [*summed_up(log, "m0004", " "), said(8, "So.", Line(kind=Kind.SPEECH, speaker="Ann"))]
+    lines, since = cut(conversation, log, "Ann")
+    assert since == "m0004"
+    assert lines == log[4:]
+    newest = last_summary(log, "Ann")
+    assert newest is not None
+    assert newest.id == "m0008" or newest.text == " "
+    assert last_summary(log, "Bob") is None
+
+
+def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
+    conversation = talk(LastMessages(limit=4))
+    log = summed_up(spoken(conversation, 4), "m0003", "In short.")
+    longer = [*log, *(said(len(log) + n, "More.", line(log[1 + n % 2])) for n in range(6))]
+    lines, since = cut(conversation, longer, "Ann")
+    assert lines[0].text == prompts.filled(prompts.IN_SHORT, summary="In short.")
+    assert lines[1].id == since
+    assert since is not None
+    assert since > "m0005"
+
+
+@settings(max_examples=50, deadline=None)
+@given(drawn=shaped(), data=st.data())
+def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
+    drawn: tuple[Run, Conversation, str], data: st.DataObject
+) -> None:
+    run, conversation, name = drawn
+    asked = run.prompts.get(name, [])
+    if not asked:
+        return
+    log = run.log[: data.draw(st.sampled_from(asked))]
+    kept, _ = cut(conversation, log, name)
+    since = halved(conversation, log, name, fixed=FIXED)
+    if since is None:
+        return
+    again = summed_up(log, since, "", name)
+    lines, found = cut(conversation, again, name)
+    assert found == since
+    well_formed(viewpoint(conversation, lines, name))
+    pinned = {run.log[place].id for place in run.pinned.get(name, [])}
+    before, after = (_tokens(conversation, it, name, pinned) for it in (kept, lines))
+    assert after < before
+    is_newest = halved(conversation, again, name, fixed=FIXED) is None
+    assert is_newest or after <= before // 2
+
+
+def _tokens(
+    conversation: Conversation, lines: Sequence[BaseMessage], name: str, pinned: set[str | None]
+) -> int:
+    """The tokens of what a speaker sees of messages, but for those that are pinned."""
+    tokens = 0
+    for one in lines:
+        who = line(one).speaker
+        labelled = conversation.hears_labels(conversation.speaker(name))
+        label = f"{who}: " if labelled and who not in (None, name) else ""
+        label += "" if one.text.strip() else "(says nothing)"
+        tokens += tokens_of_message(one, label) if _seen(one, name) and one.id not in pinned else 0
+    return tokens
+
+
+def test_halving_ends_at_the_newest_turn() -> None:
+    conversation = talk("all")
+    log = spoken(conversation, 16)
+    cuts: list[str] = []
+    while (since := halved(conversation, log, "Ann", fixed=FIXED)) is not None:
+        cuts.append(since)
+        log = summed_up(log, since, "")
+    assert cuts == ["m0010", "m0014", "m0016"]
+    assert [one.id for one in cut(conversation, log, "Ann").lines][:1] == ["m0016"]
+
+
+def test_before_anyone_has_finished_a_turn_nothing_can_be_left_out() -> None:
+    conversation = talk("all")
+    assert halved(conversation, [], "Ann", fixed=FIXED) is None
+    assert halved(conversation, spoken(conversation, 0), "Ann", fixed=FIXED) is None
+
+
+@settings(max_examples=50, deadline=None)
+@given(run=runs(most_turns=20), words=st.integers(1, 15), above=st.integers(0, 150))
+def test_whatever_is_left_out_is_summed_up_once_and_in_order(
+    run: Run, words: int, above: int
+) -> None:
+    name = run.conversation.names[0]
+    least = least_limit(run.conversation, run.conversation.speaker(name))
+    policy = RunningSummary(limit=least + 2 * words + above, words=words)
+    conversation = with_context(run.conversation, name, policy)
+    pinned = {run.log[place].id for place in run.pinned.get(name, [])}
+    log: list[AnyMessage] = []
+    summarised: list[str | None] = []
+    for length, message in enumerate(run.log):
+        if length in run.prompts.get(name, []):
+            found = to_summarise(conversation, log, name, fixed=FIXED)
+            if found is not None:
+                lines, since = found
+                assert cut(conversation, log, name).since == since
+                summarised += [one.id for one in lines]
+                log = summed_up(log, since, "w " * words, name)
+                log[-1].id = f"s{length}"
+                assert to_summarise(conversation, log, name, fixed=FIXED) is None
+        log.append(message)
+    newest = last_summary(log, name)
+    kept_from = None if newest is None else line(newest).since
+    before = [] if kept_from is None else log[: [one.id for one in log].index(kept_from)]
+    seen = [one.id for one in before if _seen(one, name)]
+    assert summarised == [one for one in seen if one not in pinned]
+
+
+def _seen(message: BaseMessage, name: str) -> bool:
+    about = line(message)
+    if about.kind is Kind.SUMMARY or (about.kind, about.speaker) == (Kind.SHIFT, name):
+        return False
+    if isinstance(message, ToolMessage) or about.speaker == name:
+        return (
+            about.speaker == name
+            and about.kind is not Kind.DRAFT
+            and (about.kind is not Kind.REFLECTION or about.heard_by(name))
+        )
+    return about.heard_by(name) and not (about.kind is Kind.TOOL_CALLS and not message.text)
+
+
+@pytest.mark.parametrize("policy", ["all", {"kind": "last", "limit": 4}], ids=str)
+def test_the_other_policies_sum_nothing_up(policy: Any) -> None:  # noqa: ANN401
+    conversation = talk(policy)
+    assert to_summarise(conversation, spoken(conversation, 50), "Ann", fixed=FIXED) is None
+
+
+def test_what_a_hook_made_of_a_line_weighs_in_its_place() -> None:
+    """L7: a long line that a hook made short leaves room."""
+    conversation = talk(TokenBudget(limit=400))
+    log: list[AnyMessage] = [said(0, "Go.", Line(kind=Kind.INSTRUCTION, audience=("Ann",)))]
+    for number in range(10):
+        log.append(said(len(log), "No.", Line(kind=Kind.SPEECH, speaker="Ann")))
+        log.append(said(len(log), "Yes. " * 100, Line(kind=Kind.SPEECH, speaker="Bob")))
+        about = Line(kind=Kind.HEARD, audience=("Ann",), instead_of=(f"m{len(log) - 1:04d}",))
+        log.append(said(len(log), f"{number}", about))
+    assert cut(conversation, log, "Ann").since is None
+    unhooked = [one for one in log if line(one).kind is not Kind.HEARD]
+    assert cut(conversation, unhooked, "Ann").since is not None
+
+
+def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
+    """Y10, Y18: a kept question belongs to the speech before it, a result to its call."""
+    conversation = talk(LastMessages(limit=2))
+    call = tool_call(name="add", args={}, id="c1")
+    told = Line(kind=Kind.INSTRUCTION, audience=("Ann",))
+    log = [
+        *spoken(conversation, 4),
+        said(5, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
+        result(6, "4", speaker="Ann", call_id="c1", failed=False),
+        said(7, "By the way, hurry.", told),
+        said(8, "Four.", Line(kind=Kind.SPEECH, speaker="Ann")),
+        said(9, "What is left?", Line(kind=Kind.QUESTION, audience=("Ann",))),
+        said(10, "All.", Line(kind=Kind.REFLECTION, speaker="Ann", audience=("Ann",))),
+    ]
+    assert cut(conversation, log[:8], "Ann").since == "m0004"
+    for length in (9, 10, 11):
+        assert halved(conversation, log[:length], "Ann", fixed=FIXED) is None
+    log.append(said(11, "So?", Line(kind=Kind.SPEECH, speaker="Bob")))
+    assert cut(conversation, log, "Ann").since == "m0011"
+
+
+def test_what_stands_for_silence_is_counted() -> None:
+    conversation = talk(TokenBudget(limit=200))
+    log = spoken(conversation, 0)
+    for number in range(60):
+        name = conversation.names[number % 2]
+        log.append(said(len(log), " ", Line(kind=Kind.SPEECH, speaker=name)))
+        view = viewpoint(conversation, cut(conversation, log, "Ann").lines, "Ann")
+        assert FIXED + sum(tokens_of_message(one) for one in view) <= 200
+
+
+@pytest.mark.parametrize("limit", range(500, 900, 20))
+def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: int) -> None:
+    conversation = talk(RunningSummary(limit=limit, words=100), "all", "all")
+    log: list[AnyMessage] = []
+    for number, message in enumerate(spoken(conversation, 60)):
+        if line(message).speaker == "Ann":
+            found = to_summarise(conversation, log, "Ann", fixed=FIXED)
+            if found is not None:
+                log = summed_up(log, found[1], "words " * 100)
+                log[-1].id = f"s{len(log)}"
+                assert to_summarise(conversation, log, "Ann", fixed=FIXED) is None
+        # Long and short messages, so that the limit is reached at any of them.
+        about = {"content": "Yes. " * (3 + number * 17 % 60)}
+        log.append(message.model_copy(update=about))
+    assert last_summary(log, "Ann") is not None
+
+
+def test_nobody_is_shortened_for_a_stranger() -> None:
+    with pytest.raises(KeyError, match="nobody is called 'Eve'"):
+        shortened(talk("all"), [], "Eve", fixed=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("", 0, 0),
+        ("The quick brown fox jumps over the lazy dog.", 10, 20),
+        ("今天天气很好，我们去公园散步吧。", 12, 24),  # noqa: RUF001
+        ("🎲", 1, 3),
+    ],
+)
+def test_tokens_are_estimated_for_any_script(text: str, least: int, most: int) -> None:
+    assert least <= tokens_of(text) <= most

@@ -1,0 +1,98 @@
+"""Conversations of 400 messages end on a model whose context is 2,048 tokens, by every policy.
+
+The embedded model speaks for one of the two at the end of each, where the history is longest; all
+else is said by a function, and summed up by a scripted model, since a small machine is slow.
+"""
+
+from typing import Any
+
+import pytest
+
+from duologue.graphs import Conversation, Reason, astream, get_session
+from duologue.graphs.log import Kind, line
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.tools import Turn
+
+pytestmark = pytest.mark.live
+
+CONTEXT = 2048
+MESSAGES = 400
+BY_THE_MODEL = 6
+
+POLICIES: list[dict[str, Any]] = [
+    {"kind": "all"},
+    {"kind": "last", "limit": 30},
+    {"kind": "tokens", "limit": 1800},
+    {"kind": "summary", "limit": 1800, "words": 12, "model": "cheap"},
+]
+
+
+def talk(policy: dict[str, Any]) -> Conversation:
+    early = {"kind": "function", "name": "early"}
+    speakers = [
+        {
+            "name": "Cook",
+            "context": policy,
+            "replies": [early, "model"],
+            "generation": {"max_tokens": 8},
+        },
+        {"name": "Gardener", "replies": [early, {"kind": "text", "text": "And then?"}]},
+    ]
+    # A model this small repeats itself, and nothing depends on what it says.
+    quiet = {"same_replies": 0, "farewells": 0, "blank_replies": 0}
+    end_chat = {"max_iterations": MESSAGES // 2, "guards": quiet}
+    return Conversation.model_validate(
+        {"task": "Plan a kitchen garden", "speakers": speakers, "end_chat": end_chat}
+    )
+
+
+class Early:
+    """Speaks until the last messages, which it leaves to the model."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, turn: Turn) -> str | None:
+        self.asked += 1
+        if self.asked > MESSAGES - BY_THE_MODEL:
+            return None
+        return f"Bed {self.asked}: {self.asked * 7 % 90} seeds."
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: str(policy["kind"]))
+async def test_400_messages_end_on_2048_tokens(
+    policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 5 of what users ask for: an overflowing context is handled, not surfaced."""
+    monkeypatch.setenv("DUOLOGUE_EMBEDDED_CONTEXT", str(CONTEXT))
+    store = f"memory:long-{policy['kind']}"
+    notices: list[str] = []
+    async for event in astream(
+        talk(policy),
+        session="long",
+        store=store,
+        functions={"early": Early()},
+        models={"cheap": ScriptedChatModel(script=lambda prompt: "Many beds were sown.")},
+    ):
+        if event.event == "notice":
+            notices.append(event.text)
+    result = get_session("long", store=store)
+    assert result.outcome is not None
+    assert result.outcome.reason is Reason.MAX_ITERATIONS
+    assert result.outcome.messages == MESSAGES
+    spoken = [usage for name, usage in result.outcome.usage.items() if name != "cheap"]
+    assert [usage.calls for usage in spoken] == [BY_THE_MODEL // 2]
+
+    kinds = [line(message).kind for message in result.messages]
+    cuts = kinds.count(Kind.SUMMARY)
+    too_long = [text for text in notices if "too long" in text]
+    if policy["kind"] == "all":
+        # Nothing but the model's refusal shortens it, and the stream says so each time.
+        assert 0 < cuts == len(too_long)
+    elif policy["kind"] == "summary":
+        # Summed up in steps: far less often than there are turns.
+        assert 2 <= cuts <= MESSAGES // 5
+        assert not too_long
+    else:
+        assert not cuts
+        assert not too_long

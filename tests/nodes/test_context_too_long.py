@@ -1,0 +1,411 @@
+"""A prompt that is too long: how servers say so, and what is made of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, SecretStr
+
+from duologue.graphs import ContextTooLongError, ModelError
+from duologue.graphs.log import Kind
+from duologue.graphs.settings import Settings
+from duologue.graphs.usage import ESTIMATED
+from duologue.nodes.model import Model
+from duologue.nodes.models import Models
+from duologue.nodes.script import Reply
+from duologue.nodes.script_wire import too_long
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.too_long import as_too_long, ran_out_of_room
+
+Asked = Callable[[Model], Any]
+
+
+SAID = r"of 3000 tokens .* takes 2048"
+
+
+class Sum(BaseModel):
+    """A sum."""
+
+    total: int
+
+
+async def plainly(model: Model) -> object:
+    return await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH)
+
+
+async def structured(model: Model) -> object:
+    return await model.structured(
+        [HumanMessage("Hi")], Sum, {}, purpose=Kind.REFLECTION, instead="judge.form"
+    )
+
+
+def silent(_: str) -> None:
+    """Takes notices."""
+
+
+async def ours(server: ScriptedServer) -> Model:
+    """The model that a name in a spec means."""
+    given = {"base_url": server.url, "model": "scripted", "api_key": "k", "max_retries": 0}
+    return await Models(settings=Settings.model_validate(given)).get(None, silent)
+
+
+async def stock(server: ScriptedServer) -> Model:
+    """A plain client that a user made in Python."""
+    chat = ChatOpenAI(model="scripted", base_url=server.url, api_key=SecretStr("k"), max_retries=0)
+    return await Models(default=chat).get(None, silent)
+
+
+def inner(message: str, **fields: object) -> dict[str, object]:
+    return {"error": {"message": message, "type": "invalid_request_error", "code": None} | fields}
+
+
+BODIES: dict[str, tuple[int, dict[str, object], int | None, int | None]] = {
+    "openai": (
+        400,
+        inner(
+            "This model's maximum context length is 8192 tokens. However, your messages resulted "
+            "in 8227 tokens.",
+            code="context_length_exceeded",
+        ),
+        8227,
+        8192,
+    ),
+    "openai and the answer": (
+        400,
+        inner(
+            "This model's maximum context length is 4097 tokens. However, you requested 4120 "
+            "tokens (3120 in the messages, 1000 in the completion).",
+            code="context_length_exceeded",
+        ),
+        3120,
+        4097,
+    ),
+    "gpt-5": (
+        400,
+        inner(
+            "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in "
+            "289650 tokens.",
+            code="context_length_exceeded",
+        ),
+        289650,
+        272000,
+    ),
+    "llama.cpp": (
+        400,
+        inner(
+            "the request exceeds the available context size. try increasing the context size",
+            code=400,
+            type="exceed_context_size_error",
+            n_prompt_tokens=14429,
+            n_ctx=8192,
+        ),
+        14429,
+        8192,
+    ),
+    "llama.cpp without a type": (
+        400,
+        inner("request (131168 tokens) exceeds the available context size (131072 tokens)"),
+        131168,
+        131072,
+    ),
+    "vllm": (
+        400,
+        inner(
+            "This model's maximum context length is 2048 tokens. However, your request has 2100 "
+            "input tokens. (parameter=input_tokens, value=2100)",
+            type="BadRequestError",
+            param="input_tokens",
+            code=400,
+        ),
+        2100,
+        2048,
+    ),
+    "vllm, older": (
+        400,
+        {
+            "object": "error",
+            "message": "This model's maximum context length is 16384 tokens. However, you "
+            "requested 19591 tokens (9591 in the messages, 10000 in the completion).",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        },
+        9591,
+        16384,
+    ),
+    "vllm, only the answer's room": (
+        400,
+        {
+            "object": "error",
+            "message": "max_tokens must be at least 1, got -186.",
+            "type": "BadRequestError",
+            "code": 400,
+        },
+        None,
+        None,
+    ),
+    "vllm behind xinference": (
+        500,
+        {
+            "detail": "The decoder prompt (length 66501) is longer than the maximum model "
+            "length of 65536."
+        },
+        66501,
+        65536,
+    ),
+    "sglang": (
+        400,
+        {
+            "object": "error",
+            "message": "The input (61709 tokens) is longer than the model's context length (40960 "
+            "tokens).",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        },
+        61709,
+        40960,
+    ),
+    "tgi": (
+        422,
+        inner(
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: "
+            "1887 `inputs` tokens and 1024 `max_new_tokens`",
+            type="validation",
+        ),
+        1887,
+        2048,
+    ),
+    "lm studio": (
+        400,
+        {
+            "error": "Trying to keep the first 15857 tokens when context the overflows. However, "
+            "the model is loaded with context length of only 4096 tokens."
+        },
+        15857,
+        4096,
+    ),
+    "llama-cpp-python": (
+        400,
+        inner(
+            "This model's maximum context length is 2048 tokens. However, you requested 2285 "
+            "tokens (2285 in the messages, None in the completion).",
+            code="context_length_exceeded",
+        ),
+        2285,
+        2048,
+    ),
+    "gateway to anthropic": (
+        400,
+        inner("prompt is too long: 209353 tokens > 199999 maximum"),
+        209353,
+        199999,
+    ),
+    "gateway to anthropic and the answer": (
+        400,
+        inner(
+            "input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, decrease "
+            "input length or `max_tokens` and try again"
+        ),
+        199759,
+        200000,
+    ),
+    "openrouter": (
+        400,
+        inner(
+            "This endpoint's maximum context length is 32768 tokens. However, you requested about "
+            "42832 tokens (42832 of text input)."
+        ),
+        42832,
+        32768,
+    ),
+    "gemini": (
+        400,
+        inner(
+            "The input token count (314175) exceeds the maximum number of tokens allowed (131072)."
+        ),
+        314175,
+        131072,
+    ),
+    "litellm": (400, inner("litellm.ContextWindowExceededError: too much"), None, None),
+    "responses": (
+        400,
+        inner("Your input exceeds the context window of this model. Please adjust your input."),
+        None,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("made", [ours, stock])
+@pytest.mark.parametrize("ask", [plainly, structured])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
+async def test_every_servers_way_to_say_it_is_one_sentence_with_the_numbers(
+    body: tuple[int, dict[str, Any], int | None, int | None],
+    ask: Asked,
+    made: Any,  # noqa: ANN401
+) -> None:
+    """Point 5 of the last section: context overflow."""
+    status, sent, prompt, limit = body
+    with ScriptedServer([Reply(error=status, body=sent)]) as server:
+        with pytest.raises(ContextTooLongError) as caught:
+            await ask(await made(server))
+        assert len(server.calls) == 1
+    error = caught.value
+    assert (error.prompt_tokens, error.limit) == (prompt, limit)
+    sentence = str(error)
+    assert "\n" not in sentence
+    assert "scripted" in sentence
+    assert "context" in sentence
+    assert all(str(number) in sentence for number in (prompt, limit) if number is not None)
+
+
+@pytest.mark.parametrize("like", ["openai", "llama.cpp"])
+@pytest.mark.parametrize("made", [ours, stock])
+async def test_a_scripted_refusal_looks_like_the_servers(like: Any, made: Any) -> None:  # noqa: ANN401
+    with (
+        ScriptedServer([too_long(3000, 2048, like=like)]) as server,
+        pytest.raises(ContextTooLongError, match=SAID) as caught,
+    ):
+        await plainly(await made(server))
+    assert (caught.value.prompt_tokens, caught.value.limit) == (3000, 2048)
+    chat = ScriptedChatModel([too_long(3000, 2048, like=like)])
+    with pytest.raises(ContextTooLongError, match=SAID):
+        await plainly(await Models(default=chat).get(None, silent))
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_it_is_recognised_while_an_answer_streams(*, streaming: bool) -> None:
+    with ScriptedServer([too_long(3000, 2048)]) as server:
+        model = await ours(server)
+        chat = model.chat.model_copy(update={"streaming": streaming})
+        with pytest.raises(ContextTooLongError):
+            await plainly(Model("scripted", chat))
+
+
+OTHERS = {
+    "rate limit": Reply(error=429, message="maximum context length is 9 tokens a minute"),
+    "daily limit": Reply(error=400, message="too many tokens requested today"),
+    "bad schema": Reply(error=400, message="the schema has no context"),
+    "bad field": Reply(error=422, message="context: unknown field"),
+    "server": Reply(error=500, message="on fire"),
+    "key": Reply(error=401, message="maximum context length is 9 tokens"),
+}
+
+
+@pytest.mark.parametrize("reply", OTHERS.values(), ids=OTHERS.keys())
+async def test_what_is_wrong_for_another_reason_stays_what_it_is(reply: Reply) -> None:
+    with ScriptedServer(lambda _: reply) as server:
+        with pytest.raises(ModelError) as caught:
+            await plainly(await ours(server))
+        assert not isinstance(caught.value, ContextTooLongError)
+        # What a model of the user's own raises is not touched.
+        with pytest.raises(openai.APIStatusError):
+            await plainly(await stock(server))
+
+
+class Overflowing(BaseChatModel):
+    """Some other model of LangChain's, which says it in LangChain's word."""
+
+    error: Exception
+
+    @property
+    def _llm_type(self) -> str:
+        return "overflowing"
+
+    def _generate(self, *_: object, **__: object) -> Any:  # noqa: ANN401
+        raise self.error
+
+
+async def test_langchains_own_word_for_it_is_understood_from_any_model() -> None:
+    model = Model(
+        "mine", Overflowing(error=ContextOverflowError("prompt is too long: 9 tokens > 8"))
+    )
+    with pytest.raises(ContextTooLongError, match="model mine") as caught:
+        await plainly(model)
+    assert (caught.value.prompt_tokens, caught.value.limit) == (9, 8)
+
+
+async def test_another_models_own_errors_pass_as_they_are() -> None:
+    with pytest.raises(KeyError, match="context length"):
+        await plainly(Model("mine", Overflowing(error=KeyError("maximum context length is 8"))))
+
+
+def test_an_error_in_a_stream_is_recognised_without_a_status() -> None:
+    """Some servers answer 200 and send the error as an event."""
+    import httpx2
+
+    request = httpx2.Request("POST", "http://here/v1/chat/completions")
+    body = {"message": "Your input exceeds the context window of this model.", "code": None}
+    assert as_too_long(openai.APIError(body["message"] or "", request, body=body), "m") is not None
+    assert as_too_long(openai.APIError("on fire", request, body=None), "m") is None
+
+
+def answer(reason: str, tokens: int | None, *, estimated: bool = False) -> AIMessage:
+    used = {"input_tokens": 90, "output_tokens": tokens, "total_tokens": 90 + (tokens or 0)}
+    return AIMessage(
+        "And so",
+        response_metadata={"finish_reason": reason, **({ESTIMATED: True} if estimated else {})},
+        usage_metadata=used if tokens is not None else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "max_tokens", "is_full"),
+    [
+        (answer("length", 12), 200, True),
+        (answer("length", 200), 200, False),
+        (answer("length", 12), None, True),
+        (answer("length", None), None, True),
+        (answer("length", None), 200, False),
+        (answer("length", 12, estimated=True), 200, False),
+        (answer("stop", 12), 200, False),
+        (answer("tool_calls", 12), None, False),
+        (AIMessage("Hi."), None, False),
+    ],
+)
+def test_an_answer_ran_out_of_room_where_it_was_cut_off_before_its_own_limit(
+    given: AIMessage, max_tokens: int | None, *, is_full: bool
+) -> None:
+    assert ran_out_of_room(given, max_tokens) is is_full
+
+
+@pytest.mark.live
+async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_short_prompt() -> None:
+    """L9 needs long talks: the window can be made small, to try what happens then."""
+    settings = Settings(embedded_context=512)
+    model = await Models(settings=settings).get("embedded", silent)
+    with pytest.raises(ContextTooLongError) as caught:
+        await model.answer([HumanMessage("So be it. " * 300)], {}, purpose=Kind.SPEECH)
+    assert caught.value.limit == 512
+    assert caught.value.prompt_tokens is not None
+    assert caught.value.prompt_tokens > 900
+    assert "takes 512" in str(caught.value)
+    said = await model.answer([HumanMessage("Hi")], {"max_tokens": 8}, purpose=Kind.SPEECH)
+    assert said.text
+    # Another context is another child.
+    roomy = await Models(settings=Settings(embedded_context=4096)).get("embedded", silent)
+    long = await roomy.answer(
+        [HumanMessage("So be it. " * 300)], {"max_tokens": 8}, purpose=Kind.SPEECH
+    )
+    assert long.usage_metadata is not None
+    assert long.usage_metadata["input_tokens"] > 900
+
+
+@pytest.mark.live
+async def test_the_embedded_model_stops_where_its_context_is_full() -> None:
+    model = await Models(settings=Settings(embedded_context=512)).get("embedded", silent)
+    prompt = [HumanMessage("So be it. " * 80)]
+    said = await model.chat.ainvoke(prompt, max_tokens=400, extra_body={"ignore_eos": True})
+    assert said.usage_metadata is not None
+    assert said.usage_metadata["output_tokens"] < 400
+    assert ran_out_of_room(said, 400)
+    short = await model.chat.ainvoke("Hi", max_tokens=8, extra_body={"ignore_eos": True})
+    assert short.response_metadata["finish_reason"] == "length"
+    assert not ran_out_of_room(short, 8)

@@ -1,0 +1,142 @@
+"""A running summary: what the model is asked, and what stands in the log afterwards."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AnyMessage
+from langchain_core.messages.tool import tool_call
+
+from duologue.graphs import Conversation, Position, RunningSummary, Speaker
+from duologue.graphs.log import NOBODY, Kind, Line, line, result, said
+from duologue.nodes import summarising
+from duologue.nodes.models import Models
+from duologue.nodes.resources import Moment, Resources
+from duologue.nodes.script import Script
+from duologue.nodes.script_wire import too_long
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.summarising import summarise
+from duologue.tools.registry import Registry
+
+
+@pytest.fixture
+def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is told to whoever follows the stream."""
+    told: list[str] = []
+    monkeypatch.setattr(summarising, "notify", told.append)
+    return told
+
+
+def heard(number: int, text: str, speaker: str | None, **fields: Any) -> AnyMessage:  # noqa: ANN401
+    kind = Kind.INSTRUCTION if speaker is None else Kind.SPEECH
+    return said(number, text, Line(**{"kind": kind, "speaker": speaker} | fields))
+
+
+LOG: list[AnyMessage] = [
+    heard(0, "Please begin.", None, audience=("Ann",)),
+    heard(1, "Let us meet.", "Ann"),
+    heard(2, "On Monday?", "Bob"),
+    heard(3, "At nine.", "Ann"),
+    heard(4, "Fine.", "Bob"),
+]
+
+
+def moment(
+    script: Script,
+    log: list[AnyMessage],
+    **context: Any,  # noqa: ANN401
+) -> tuple[Moment, Speaker, ScriptedChatModel]:
+    policy = RunningSummary(limit=3000, model="cheap", **context)
+    conversation = Conversation(
+        task="Meet.", speakers=(Speaker(name="Ann", context=policy), Speaker(name="Bob"))
+    )
+    cheap = ScriptedChatModel(script)
+    resources = Resources(Models(named={"cheap": cheap}), Registry())
+    now = Moment(resources, conversation, Position(), log, {}, "Meet.")
+    return now, conversation.speakers[0], cheap
+
+
+async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> None:
+    now, ann, cheap = moment(["They meet on Monday."], LOG, temperature=0.5, words=40)
+    summary, usage = await summarise(now, ann, LOG[:3], "m0003")
+    assert summary.text == "They meet on Monday."
+    assert summary.id == "m0005"
+    assert line(summary) == Line(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY, since="m0003")
+    assert usage["cheap"].calls == 1
+    (call,) = cheap.calls
+    asked = call.messages[-1].text
+    for words in ("Ann: Let us meet.", "Bob: On Monday?", "(to Ann) Please begin.", "40 words"):
+        assert words in asked
+    assert "At nine." not in asked
+    assert call.kwargs["temperature"] == 0.5
+
+
+async def test_the_summary_before_is_part_of_the_next_one() -> None:
+    old = said(5, "Ann is Bob's aunt.", Line(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY))
+    others = said(6, "Bob lies.", Line(kind=Kind.SUMMARY, speaker="Bob", audience=NOBODY))
+    now, ann, cheap = moment(["Both."], [*LOG, old, others])
+    await summarise(now, ann, LOG[1:3], "m0003")
+    asked = cheap.calls[0].messages[-1].text
+    assert asked.index("Ann is Bob's aunt.") < asked.index("Let us meet.")
+    assert "Bob lies." not in asked
+
+
+@pytest.mark.parametrize("blank", ["", " \n"])
+async def test_a_blank_answer_keeps_the_summary_before(blank: str) -> None:
+    old = said(5, "Ann is Bob's aunt.", Line(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY))
+    now, ann, _ = moment([blank], [*LOG, old])
+    summary, usage = await summarise(now, ann, LOG[1:3], "m0003")
+    assert summary.text == "Ann is Bob's aunt."
+    assert line(summary).since == "m0003"
+    assert usage["cheap"].calls == 1
+
+
+async def test_a_summary_that_is_too_long_is_cut_at_a_sentence() -> None:
+    now, ann, _ = moment(["They meet. On Monday, at nine in the morning."], LOG, words=5)
+    summary, _ = await summarise(now, ann, LOG[1:3], "m0003")
+    assert summary.text == "They meet."
+
+
+async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
+    call = tool_call(name="add", args={"a": 17}, id="c1")
+    lines: list[AnyMessage] = [
+        said(1, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
+        result(2, "It is 18.", speaker="Ann", call_id="c1", failed=False),
+        said(
+            3,
+            "Wait.",
+            Line(kind=Kind.TOOL_CALLS, speaker="Bob"),
+            tool_calls=[tool_call(name="sub", args={"b": 4}, id="c2")],
+        ),
+        heard(4, "", "Bob"),
+    ]
+    now, ann, cheap = moment(["Sums."], lines)
+    await summarise(now, ann, lines, "m0005")
+    asked = cheap.calls[0].messages[-1].text
+    for words in ("Ann used add: {'a': 17}", "It is 18.", "Bob: Wait.", "Bob: (says nothing)"):
+        assert words in asked
+    assert "sub" not in asked
+
+
+async def test_what_the_cheap_model_refuses_as_too_long_is_halved_and_said(
+    notices: list[str],
+) -> None:
+    now, ann, cheap = moment([too_long(900, 512), too_long(600, 512), "Short."], LOG)
+    summary, usage = await summarise(now, ann, LOG[:4], "m0004")
+    assert summary.text == "Short."
+    assert usage["cheap"].calls == 1
+    asked = [call.messages[-1].text for call in cheap.calls]
+    assert ["Let us meet." in one for one in asked] == [True, False, False]
+    assert ["On Monday?" in one for one in asked] == [True, True, False]
+    assert all("At nine." in one for one in asked)
+    assert len(notices) == 2
+    assert all("too long" in one and "older half" in one for one in notices)
+
+
+async def test_a_single_line_that_is_too_long_leaves_the_summary_as_it_was(
+    notices: list[str],
+) -> None:
+    now, ann, cheap = moment(lambda _: too_long(900, 512), LOG)
+    summary, usage = await summarise(now, ann, LOG[:4], "m0004")
+    assert (summary.text, line(summary).since, usage) == ("", "m0004", {})
+    assert len(cheap.calls) == 3
+    assert len(notices) == 3
