@@ -1,0 +1,121 @@
+"""L2: what a speaker still remembers of a log, as a rule."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AnyMessage, BaseMessage
+
+from duologue.graphs.log import NOBODY, Kind, Line, message_id, result, said
+from duologue.graphs.remembering import memory, remembered
+
+NAMES = ("Ann", "Ben")
+
+
+def spoke(number: int, name: str, text: str = "", **fields: Any) -> AnyMessage:  # noqa: ANN401
+    about = Line.model_validate({"kind": Kind.SPEECH, "speaker": name} | fields)
+    return said(number, text or f"line {number}", about)
+
+
+def forgets(number: int, name: str, since: int | None) -> AnyMessage:
+    found = None if since is None else message_id(since)
+    about = Line(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=found)
+    return said(number, "", about)
+
+
+def ids(log: Sequence[BaseMessage]) -> list[str]:
+    return [str(message.id) for message in log]
+
+
+def test_a_log_is_remembered_whole_by_those_whose_memory_was_never_reset() -> None:
+    log = [spoke(0, "Ann"), spoke(1, "Ben"), forgets(2, "Ann", 1), spoke(3, "Ben")]
+    assert remembered(log, "Ben") == log
+    assert ids(remembered(log, "Ann")) == ["m0001", "m0003"]
+
+
+def test_where_nothing_is_left_to_answer_all_before_is_forgotten() -> None:
+    log = [spoke(0, "Ben"), spoke(1, "Ann"), forgets(2, "Ann", None), spoke(3, "Ben")]
+    assert ids(remembered(log, "Ann")) == ["m0003"]
+
+
+def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
+    loaded: dict[str, Any] = {"kind": Kind.REMEMBERED, "audience": ("Ann",)}
+    log = [
+        *(spoke(0, "Ann"), spoke(1, "Ben"), forgets(2, "Ann", 1)),
+        *(spoke(3, "Ben", **loaded), spoke(4, "Ben")),
+    ]
+    assert ids(remembered(log, "Ann")) == ["m0003", "m0001", "m0004"]
+    log += [forgets(5, "Ann", 1), spoke(6, "Ann", **loaded)]
+    assert ids(remembered(log, "Ann")) == ["m0006", "m0001", "m0004"]
+
+
+def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
+    summary: dict[str, Any] = {"kind": Kind.SUMMARY, "audience": ("Ann",)}
+    log = [spoke(0, "Ann"), spoke(1, "Ben", **summary), spoke(2, "Ben"), forgets(3, "Ann", 1)]
+    assert ids(remembered(log, "Ann")) == ["m0002"]
+    later = [*log, spoke(4, "Ben", **summary)]
+    assert ids(remembered(later, "Ann")) == ["m0002", "m0004"]
+    # It is a way to show a memory, and none of its own.
+    assert ids(memory(later, "Ann")) == ["m0002"]
+
+
+def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
+    heard: dict[str, Any] = {
+        "kind": Kind.HEARD,
+        "audience": ("Ann",),
+        "instead_of": ("m0000", "m0001"),
+    }
+    log = [spoke(0, "Ben"), spoke(1, "Ben"), spoke(2, "Ben"), spoke(3, "Ben", **heard)]
+    assert ids(memory(log, "Ann")) == ["m0003", "m0002"]
+    assert ids(memory(log, "Ben")) == ["m0000", "m0001", "m0002"]
+
+
+def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
+    """Own answers that were handed on, drafts, others' calls and results are left out."""
+    log = [
+        said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
+        spoke(1, "Ann", kind=Kind.DRAFT, audience=NOBODY),
+        spoke(2, "Ann"),
+        spoke(3, "Ann", kind=Kind.SHIFT, audience=("Ben",)),
+        spoke(4, "Ben", kind=Kind.TOOL_CALLS),
+        said(5, "", Line(kind=Kind.TOOL_CALLS, speaker="Ben")),
+        result(6, "sun", speaker="Ben", call_id="a", failed=False),
+        spoke(7, "Ben", audience=("Ben",)),
+    ]
+    assert ids(memory(log, "Ann")) == ["m0000", "m0002", "m0004"]
+    assert ids(memory(log, "Ben")) == ["m0002", "m0003", "m0004", "m0005", "m0006", "m0007"]
+
+
+@st.composite
+def any_log(draw: st.DrawFn) -> list[AnyMessage]:
+    log: list[AnyMessage] = []
+    for number in range(draw(st.integers(0, 12))):
+        name = draw(st.sampled_from(NAMES))
+        kind = draw(st.sampled_from([Kind.SPEECH, Kind.FORGOTTEN, Kind.REMEMBERED, Kind.SUMMARY]))
+        if kind is Kind.FORGOTTEN:
+            log.append(forgets(number, name, draw(st.none() | st.integers(0, max(0, number - 1)))))
+        elif kind is Kind.SPEECH:
+            log.append(spoke(number, name))
+        else:
+            log.append(spoke(number, draw(st.sampled_from(NAMES)), kind=kind, audience=(name,)))
+    return log
+
+
+@settings(max_examples=300, deadline=None)
+@given(any_log())
+def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten(
+    log: list[AnyMessage],
+) -> None:
+    for name in NAMES:
+        kept = ids(remembered(log, name))
+        assert len(kept) == len({*kept})
+        assert {*kept} <= {*ids(log)}
+        # What is said from now on is remembered by all, behind the rest.
+        assert ids(remembered([*log, spoke(len(log), "Ben")], name)) == [
+            *kept,
+            message_id(len(log)),
+        ]
+        others = [one for one in log if Line.model_validate(one.additional_kwargs["duologue"])]
+        reset = [*others, forgets(len(log), "Ann" if name == "Ben" else "Ben", None)]
+        assert [one for one in ids(remembered(reset, name)) if one in kept] == kept

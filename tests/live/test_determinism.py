@@ -1,0 +1,127 @@
+"""With a seed the embedded model says the same again (row 7 of what users ask for).
+
+In one process and in another one, also where the first was left in the middle and the other went
+on. Nothing here depends on what is said. This file is also what the other process executes.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+
+from duologue.graphs import (
+    Conversation,
+    SpecError,
+    converse,
+    export_session,
+    get_session,
+    resume,
+)
+from duologue.graphs.log import Kind
+from duologue.tools import Turn
+
+pytestmark = pytest.mark.live
+
+AGENDA = ("Cook", "Gardener", "Cook", "Gardener", "Guest")
+
+
+def judged() -> Conversation:
+    """A conversation with a summary before the function that may fail, and a judge behind it."""
+    return Conversation.model_validate(
+        {
+            "task": "Plan a garden",
+            "seed": 7,
+            "speakers": [
+                {"name": "Cook", "replies": [{"kind": "function", "name": "beds"}]},
+                {
+                    "name": "Gardener",
+                    "replies": [{"kind": "function", "name": "first"}, "model"],
+                    "generation": {"max_tokens": 16, "temperature": 1.0},
+                    "context": {"kind": "summary", "limit": 300, "words": 10, "temperature": 1.0},
+                },
+                {
+                    "name": "Guest",
+                    "replies": [{"kind": "function", "name": "fails"}],
+                    "stops_chat": True,
+                },
+            ],
+            "turn_order": {"kind": "function", "name": "agenda"},
+            "judge": {"kind": "separate", "criteria": ["They grow beans."], "temperature": 1.0},
+            "end_chat": {
+                "mode": "end_chat_after_first_completion",
+                "when": {"kind": "max_messages", "limit": len(AGENDA)},
+                "guards": {"blank_replies": 0, "same_replies": 0, "farewells": 0},
+            },
+        }
+    )
+
+
+def beds(turn: Turn) -> str:
+    return " ".join(f"Bed {number} takes {number * 7} seeds." for number in range(20))
+
+
+def first(turn: Turn) -> str | None:
+    """Leave all turns but the first to the model, which is slow on a small machine."""
+    return None if any(message.type == "ai" for message in turn.messages) else "I see."
+
+
+def agenda(messages: Sequence[BaseMessage], names: Sequence[str]) -> str:
+    return AGENDA[len(messages)]
+
+
+def registered(*, fails: bool = False) -> dict[str, Any]:
+    """What the conversation names; the function called fails may do so."""
+
+    def function(turn: Turn) -> str:
+        if fails:
+            raise ValueError("not now")
+        return "Beans are cheap."
+
+    return {
+        "functions": {"beds": beds, "first": first, "fails": function},
+        "orders": {"agenda": agenda},
+    }
+
+
+def record(session: str, store: str) -> list[dict[str, Any]]:
+    """All that a session holds, but for how long it took."""
+    lines = export_session(session, format="jsonl", store=store).splitlines()
+    outcome = get_session(session, store=store).outcome
+    assert outcome is not None
+    return [*map(json.loads, lines), outcome.model_dump(mode="json", exclude={"seconds"})]
+
+
+def test_the_same_seed_gives_the_same_log_wherever_it_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DUOLOGUE_MODEL"):
+        monkeypatch.delenv(variable, raising=False)
+    store = str(tmp_path / "sessions.db")
+    conversation = judged()
+    converse(conversation, session="first", store=store, **registered())
+    first = record("first", store)
+    assert {Kind.SUMMARY, Kind.REFLECTION} <= {line.get("kind") for line in first}
+
+    with pytest.raises(SpecError, match="not now"):
+        converse(conversation, session="left", store=store, **registered(fails=True))
+    # What another conversation leaves behind in the model's memory must not count.
+    converse(conversation, session="second", store=store, **registered())
+    assert record("second", store) == first
+
+    # Half in this process, half in another.
+    subprocess.run([sys.executable, __file__, store], check=True)
+    assert record("left", store) == first
+
+
+def in_another_process(store: str) -> None:
+    """Go on with the conversation that was left."""
+    resume("left", store=store, **registered())
+
+
+if __name__ == "__main__":
+    in_another_process(*sys.argv[1:])
