@@ -30,9 +30,12 @@ def test_it_is_kept_as_it_ran_from_top_to_bottom(name: str) -> None:
     assert not re.search(r"/(tmp|home|root|Users|var)/|\w:\\\\|site-packages", kept)
 
 
-def test_the_ways_to_end_print_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["shape_a_speaker.ipynb", "ways_to_end.ipynb"])
+def test_the_scripted_ones_print_what_is_kept(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     names: dict[str, Any] = {}
-    for cell in cells("ways_to_end.ipynb"):
-        exec(compile("".join(cell["source"]), "ways_to_end", "exec"), names)  # noqa: S102  # our own
+    for cell in cells(name):
+        exec(compile("".join(cell["source"]), name, "exec"), names)  # noqa: S102  # our own
         kept = ["".join(output["text"]) for output in cell["outputs"]]
         assert capsys.readouterr().out == "".join(kept)
