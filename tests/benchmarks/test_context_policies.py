@@ -16,7 +16,7 @@ from duologue.tools import Turn
 pytestmark = pytest.mark.live
 
 TURNS = 40
-MEASURED = (9, 10, 24, 25, 39, 40)
+MEASURED = (9, 10, 39, 40)
 """The turns that the model has, each with the one before it, whose prompt it can find cached."""
 
 LIMIT = 500
@@ -100,14 +100,14 @@ async def measured(policy: dict[str, Any]) -> dict[int, Prompt]:
 
 async def test_prompts_are_bounded_and_mostly_cached() -> None:
     found = {name: await measured(policy) for name, policy in POLICIES.items()}
-    turns = (10, 25, 40)
+    turns = (10, 40)
     print("\nprompt tokens (cached) at turn", *(f"{turn:>13}" for turn in turns))  # noqa: T201
     for name, prompts in found.items():
         shown = (f"{prompts[turn].tokens} ({prompts[turn].cached})" for turn in turns)
         print(f"{name:30}", *(f"{text:>13}" for text in shown))  # noqa: T201
     last = {name: prompts[TURNS].tokens for name, prompts in found.items()}
     # Nothing bounds a history that is kept as a whole.
-    assert last["all"] > 1.4 * found["all"][25].tokens
+    assert last["all"] > 2.5 * found["all"][10].tokens
     for name, prompts in found.items():
         most = max(prompt.tokens for prompt in prompts.values())
         if name != "all":
