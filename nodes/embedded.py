@@ -61,6 +61,8 @@ def sampling(n_ctx: int) -> dict[str, Any]:
     return {**SAMPLING, "dry_penalty_last_n": n_ctx}
 
 
+# Run as a file: as a module of ours it would import all of the library first, for nothing.
+_SERVER = Path(__file__).with_name("embedded_server.py")
 _EXTRA = "install the `embedded` extra: pip install 'duologue[embedded]'"
 _STOP_SECONDS = 2.0
 
@@ -166,9 +168,9 @@ def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedSer
         "n_ctx": n_ctx,
         "threads": max(1, _cores() - 1),  # with all cores it collapses on a busy machine
     }
-    child = subprocess.Popen(
+    child = subprocess.Popen(  # noqa: S603  our own file
         # -P: a file in the working directory must not shadow what the child imports.
-        [sys.executable, "-P", "-m", "duologue.nodes.embedded_server"],
+        [sys.executable, "-P", str(_SERVER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -94,6 +94,11 @@ def test_neither_key_nor_model_path_can_be_read_from_the_process_list(
     assert server.api_key.encode() not in Path(f"/proc/{server.pid}/environ").read_bytes()
 
 
+def test_it_holds_nothing_but_the_model(server: EmbeddedServer) -> None:
+    # Ours are Python, but whatever of ours is imported brings this one along.
+    assert "pydantic_core" not in Path(f"/proc/{server.pid}/maps").read_text()
+
+
 def test_threads_share_one_child() -> None:
     with ThreadPoolExecutor(4) as pool:
         servers = list(pool.map(lambda _: embedded_server(), range(4)))
@@ -173,7 +178,7 @@ def test_the_child_dies_with_a_killed_parent(when: str) -> None:
 def test_the_child_dies_while_it_loads() -> None:
     weights = embedded.weights()
     with subprocess.Popen(
-        [sys.executable, "-m", "duologue.nodes.embedded_server"],
+        [sys.executable, str(Path(embedded.__file__).with_name("embedded_server.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as child:
