@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from duologue.graphs.background import run
-from duologue.graphs.build import Graph, build_graph
+from duologue.graphs.build import Graph, reading
 from duologue.graphs.carrying import forked
 from duologue.graphs.data import listing
 from duologue.graphs.errors import SpecError
@@ -89,7 +89,7 @@ async def afork(
     new = made_up_id(session, "fork") if into is None else check_session_id(into)
     async with known_store(store) as opened:
         conversation = changed(await known_session(opened, session), changes)
-        graph = build_graph(checkpointer=opened.checkpointer)
+        graph = reading(opened.checkpointer)
         step = await find_step(graph, session, at)
         await _write(opened, graph, new, conversation, step)
     return new

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from duologue.graphs.build import Graph, build_graph
+from duologue.graphs.build import Graph, reading
 from duologue.graphs.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, steps_of
 from duologue.graphs.dump_lines import remembered_by
 from duologue.graphs.errors import SessionError
@@ -56,7 +56,7 @@ async def dumped(
         )
     async with known_store(store) as opened:
         conversation = await known_session(opened, session)
-        states = await read_steps(build_graph(checkpointer=opened.checkpointer), session)
+        states = await read_steps(reading(opened.checkpointer), session)
     return SessionDump(
         format="duologue.session",
         version=DUMP_VERSION,
@@ -85,7 +85,7 @@ async def load_whole(dump: SessionDump, session: str, store: str | Path | None) 
     async with open_store(target) as opened:
         reason = None if last is None else last.reason.value
         async with new_session(opened, session, dump.spec, reason):
-            graph = build_graph(checkpointer=opened.checkpointer)
+            graph = reading(opened.checkpointer)
             await write_steps(graph, session, states_of(dump))
     return session
 
@@ -147,4 +147,4 @@ async def _held(session: str, store: str | Path | None) -> AsyncIterator[_Held]:
     check_session_id(session)
     async with known_store(store) as opened, opened.lock(session):
         conversation = await known_session(opened, session)
-        yield _Held(opened, build_graph(checkpointer=opened.checkpointer), conversation)
+        yield _Held(opened, reading(opened.checkpointer), conversation)

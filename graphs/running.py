@@ -17,7 +17,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from duologue.graphs.build import Graph, build_graph, compiled
+from duologue.graphs.build import Graph, compiled, reading
 from duologue.graphs.end_chat import max_steps
 from duologue.graphs.ends import EndChatMode
 from duologue.graphs.errors import SessionError
@@ -274,6 +274,6 @@ async def _stored(
     """Read a session that is finished. None: it is not, or a deletion was killed half-way."""
     if row is None or row.status != "finished":
         return None
-    graph = build_graph(checkpointer=store.checkpointer)
+    graph = reading(store.checkpointer)
     result = await read_session(row.session, conversation, graph)
     return None if result.outcome is None else result

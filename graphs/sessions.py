@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from duologue.graphs.background import run
-from duologue.graphs.build import Graph, build_graph
+from duologue.graphs.build import Graph, reading
 from duologue.graphs.data import listing
 from duologue.graphs.errors import SessionError, SpecError
 from duologue.graphs.history import config_of
@@ -140,7 +140,7 @@ async def aget_session(session: str, *, store: str | Path | None = None) -> Resu
     check_session_id(session)
     async with known_store(store) as opened:
         conversation = await known_session(opened, session)
-        graph = build_graph(checkpointer=opened.checkpointer)
+        graph = reading(opened.checkpointer)
         return await read_session(session, conversation, graph)
 
 
