@@ -1,6 +1,8 @@
 """Fixtures for all tests."""
 
 import os
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,25 @@ from postgres import server
 # Read when LangGraph is first imported, here and in every process that a test starts.
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
+# Where nothing may be compiled beside its source, every process that a test starts would compile
+# all that it imports anew, which takes several times as long as the test.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
 # What is drawn anew at each run finds faults while one works; a build must not depend on the draw.
 settings.register_profile("drawn_once", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In parallel begin with the files that take long, so that no core waits long for the last."""
+    if not hasattr(config, "workerinput"):
+        return
+    tests = Counter(item.path for item in items)
+    live = {item.path for item in items if item.get_closest_marker("live")}
+    items.sort(key=lambda item: (item.path not in live, -tests[item.path]))
 
 
 @pytest.fixture(autouse=True)
