@@ -32,8 +32,8 @@ def of_kind(result: Result, kind: Kind, stage: Stage | None = None) -> list[Base
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, Any]) -> None:
     """Y2, Y3, Y9, Y13, Y16: who speaks when, who hears what, and why it ends."""
-    # Short answers: what they say does not matter here.
-    brief = {"max_tokens": 24, "seed": 1}
+    # Short answers, and no seed, with which nothing is cached: what they say does not matter here.
+    brief = {"max_tokens": 10}
     game = group_solve(
         [
             {
