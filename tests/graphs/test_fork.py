@@ -215,7 +215,16 @@ def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> Non
     assert kinds == set(Kind) - FORKED_ELSEWHERE
 
 
-@pytest.mark.parametrize("name", TALKS)
+# What is said makes no difference to a store: one has every talk, and each other one of them.
+@pytest.mark.parametrize(
+    ("any_store", "name"),
+    [
+        *(("sqlite", name) for name in TALKS),
+        ("memory", "structured"),
+        pytest.param("postgresql", "structured", marks=pytest.mark.live),
+    ],
+    indirect=["any_store"],
+)
 def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, name: str) -> None:
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="one", store=any_store)

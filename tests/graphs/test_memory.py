@@ -56,11 +56,12 @@ from .test_migrations import CALLS, REST, STATES, leave, texts
 LIVE = pytest.mark.live
 STORES = ["memory", "sqlite", pytest.param("postgresql", marks=LIVE)]
 WAYS = [
-    ("memory", "sqlite"),
-    ("sqlite", "memory"),
-    pytest.param(("sqlite", "postgresql"), marks=LIVE),
-    pytest.param(("postgresql", "sqlite"), marks=LIVE),
+    *((name, ("memory", "sqlite")) for name in TALKS),
+    ("hooked", ("sqlite", "memory")),
+    pytest.param("hooked", ("sqlite", "postgresql"), marks=LIVE),
+    pytest.param("hooked", ("postgresql", "sqlite"), marks=LIVE),
 ]
+"""What is said makes no difference to a store: every talk goes one way, one goes all ways."""
 
 
 def store_of(kind: str, name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
@@ -112,8 +113,7 @@ def views(result: Result, *names: str) -> dict[str, list[BaseMessage]]:
 # Whole sessions
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", TALKS)
+@pytest.mark.parametrize(("name", "way"), WAYS)
 def test_a_session_is_the_same_in_another_database_and_forks_from_any_message_there(
     name: str, way: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -157,7 +157,9 @@ def test_a_session_dumped_after_any_message_goes_on_as_the_original_and_forks_fr
         load_session(through_json(dump), store=there)
         assert dump_session(session, store=there) == dump
         assert get_session(session, store=there) == get_session(session, store=here)
-        for at in ids(get_session(session, store=there)):
+        # Where the newest call left it: the longest, which has its past, is forked all along.
+        newest = 0 if made == len(lines) - 1 else -4
+        for at in ids(get_session(session, store=there))[newest:]:
             new = fork(session, at=at, store=there)
             held = get_session(new, store=there)
             assert at in ids(held)
