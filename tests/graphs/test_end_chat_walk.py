@@ -128,7 +128,8 @@ def test_every_path_goes_and_ends_as_the_rules_say(
     mode: EndChatMode, count: int, answers: bool
 ) -> None:
     """Y2, Y3, Y4, Y6, Y9, Y11-Y15, Y20, Z4: same turns, questions, end and reasons."""
-    for cap in CAPS:
+    # What a third round adds is shown by fewer speakers, who have far fewer paths.
+    for cap in CAPS[: 2 if count == 4 else None]:
         for stoppers in stopping(mode, count):
             # None is one of them, which need be shown only once.
             for first in NAMES[:count] if cap > 1 else (None, *NAMES[:count]):
