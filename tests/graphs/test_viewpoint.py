@@ -116,7 +116,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"word\d+x", text)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(drawn=any_log(), system=st.sampled_from([None, "Rules."]))
 def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
     drawn: tuple[Conversation, list[AnyMessage]], system: str | None
@@ -263,7 +263,7 @@ def real_log(  # noqa: C901  # one branch for each thing a turn may hold
     return conversation, log, turns
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(drawn=real_log())
 def test_a_prompt_and_its_reply_begin_the_speakers_next_prompt(
     drawn: tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]],
