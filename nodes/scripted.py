@@ -17,7 +17,6 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_core.tools import BaseTool
@@ -35,6 +34,7 @@ from duologue.nodes.script import (
     as_prompt,
 )
 from duologue.nodes.script_wire import call_deltas, client_error, usage
+from duologue.nodes.tool_calls import RAW, read_call, split
 
 __all__ = [
     "Call",
@@ -68,6 +68,15 @@ class Call:
     def prompt(self) -> Prompt:
         """The messages as a script's function sees them."""
         return as_prompt(self.messages)
+
+    @property
+    def tool_choice(self) -> str | None:
+        """Which tools were to be called, as `Model.answer` says it; None where it was not said."""
+        given = self.kwargs.get("tool_choice")
+        if isinstance(given, dict):
+            named: str = (given.get("function") or given)["name"]
+            return named
+        return "required" if given in ("any", True) else given
 
     @property
     def schema(self) -> dict[str, Any] | None:
@@ -256,14 +265,8 @@ def _usage(reply: Reply, prompt: Prompt) -> UsageMetadata:
 def _result(reply: Reply, prompt: Prompt) -> ChatResult:
     if reply.error is not None:
         raise client_error(reply)
-    good, bad = [], []
-    for call in reply.tool_calls:
-        raw = {"id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
-        try:
-            # The client's own reading, so that broken arguments look the same here.
-            good.append(parse_tool_call(raw, return_id=True))
-        except OutputParserException as error:
-            bad.append(make_invalid_tool_call(raw, str(error)))
+    # The client's own reading, so that broken arguments look the same here.
+    good, bad = split([read_call(call.name, call.arguments, call.id) for call in reply.tool_calls])
     message = AIMessage(
         content=reply.text,
         tool_calls=good,
@@ -289,7 +292,13 @@ def _chunks(reply: Reply, prompt: Prompt) -> Iterator[ChatGenerationChunk]:
             part = tool_call_chunk(
                 name=delta["name"], args=delta["args"], id=delta["id"], index=index
             )
-            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
+            raw = {"index": index, "id": part["id"], "name": part["name"]}
+            chunk = AIMessageChunk(
+                content="",
+                tool_call_chunks=[part],
+                additional_kwargs={RAW: [{**raw, "arguments": part["args"]}]},
+            )
+            yield ChatGenerationChunk(message=chunk)
     last = AIMessageChunk(
         content="",
         **_described(reply),
