@@ -1,10 +1,12 @@
 """What may be registered, and whether something given is what it is registered as."""
 
 import inspect
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
 from duologue.graphs.errors import SpecError
@@ -20,6 +22,9 @@ KINDS: Final[Mapping[str, str]] = {
 }
 """What may be registered, each with what an error calls one of them. Entry points stand in the
 groups ``duologue.tools``, ``duologue.functions`` and so on."""
+
+_TAKEN: Final = frozenset({"auto", "required", "none"})
+"""What a choice of tools means by itself."""
 
 _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "functions": ("turn",),
@@ -42,11 +47,14 @@ def check_kind(kind: str, found: object, where: str) -> None:
         where: What it is, for an error.
 
     Raises:
-        SpecError: It is something else, or a function that can't be called as it would be.
+        SpecError: It is something else, a function that can't be called as it would be, or a tool
+            that no model could be told of.
     """
     match kind:
         case "tools":
             fits, what = isinstance(found, BaseTool), "a LangChain tool"
+            if isinstance(found, BaseTool):
+                _check_tool(found, where)
         case "hooks":
             fits, what = found is None or isinstance(found, Hook), "a Hook"
         case "schemas":
@@ -62,6 +70,35 @@ def check_kind(kind: str, found: object, where: str) -> None:
                 _check_function(function, _TAKES[point], f"{where}: {point}")
     elif kind in _TAKES:
         _check_function(found, _TAKES[kind], where)
+
+
+def _check_tool(tool: BaseTool, where: str) -> None:
+    name = tool.name
+    if not name.strip() or not name.isprintable():
+        raise SpecError(f"{where}: {name!r} can't be a tool's name: give one that can be printed")
+    if name in _TAKEN:
+        raise SpecError(
+            f"{where}: no tool can be called {name!r}, a choice of tools: give it another name"
+        )
+    if not tool.description.strip():
+        raise SpecError(
+            f"{where}: the tool {name!r} has no description, and a model knows it by nothing else: "
+            "give it a docstring or description="
+        )
+    try:
+        # What the runtime fills in, such as a ToolRuntime, is not part of it.
+        told = convert_to_openai_tool(tool)["function"]
+        json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
+        kind = told.get("parameters", {}).get("type", "object")
+        fault = None if kind == "object" else f"they are no object, but {kind!r}"
+    except Exception as error:
+        # What pydantic says goes on with links and advice.
+        fault = next(iter(str(error).splitlines()), "") or type(error).__name__
+    if fault is not None:
+        raise SpecError(
+            f"{where}: the arguments of the tool {name!r} can't be written as a JSON schema "
+            f"({fault}): give it an args_schema of plain types or pydantic models"
+        )
 
 
 def _check_function(function: Any, takes: tuple[str, ...], where: str) -> None:  # noqa: ANN401

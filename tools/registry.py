@@ -128,7 +128,8 @@ class Registry:
                 check_kind(kind, one, f"{kind}: {name!r}")
                 self._found[kind][name] = one
         for tool in _tools(given.get("tools")):
-            check_kind("tools", tool, f"tools: {getattr(tool, '__name__', 'one')!r}")
+            called = getattr(tool, "name", None) or getattr(tool, "__name__", "one")
+            check_kind("tools", tool, f"tools: {called!r}")
             if tool.name in self._found["tools"]:
                 raise SpecError(f"tools: two tools are called {tool.name!r}")
             self._found["tools"][tool.name] = tool
