@@ -67,7 +67,8 @@ class ChatModel(ChatOpenAI):
         result = super()._create_chat_result(response, generation_info)
         for generation, calls in zip(result.generations, called, strict=False):
             if calls and isinstance(generation.message, AIMessage):
-                good, broken = read_calls(calls)
+                ending = (generation.generation_info or {}).get("finish_reason")
+                good, broken = read_calls(calls, cut_off=ending == "length")
                 generation.message.tool_calls = good
                 generation.message.invalid_tool_calls = broken
         return result
@@ -78,14 +79,27 @@ class ChatModel(ChatOpenAI):
         default_chunk_class: type,
         base_generation_info: dict[str, Any] | None,
     ) -> ChatGenerationChunk | None:
+        choice = next(iter(chunk.get("choices") or ()), None) or {}
+        delta = choice.get("delta") or {}
+        calls = raw_calls(delta.get("tool_calls"))
+        if calls:
+            # It loses calls that are not all there.
+            plain = {**delta, "tool_calls": [_as_usual(call) for call in calls]}
+            chunk = {**chunk, "choices": [{**choice, "delta": plain}]}
         made = super()._convert_chunk_to_generation_chunk(
             chunk, default_chunk_class, base_generation_info
         )
-        choice = next(iter(chunk.get("choices") or ()), None) or {}
-        calls = raw_calls((choice.get("delta") or {}).get("tool_calls"))
         if made is not None and calls:
             made.message.additional_kwargs[RAW] = calls
         return made
+
+
+def _as_usual(call: dict[str, Any]) -> dict[str, Any]:
+    """A part of a call as LangChain expects it."""
+    function = {
+        key: value if isinstance(value := call[key], str) else None for key in ("name", "arguments")
+    }
+    return {"index": call.get("index"), "id": call["id"], "function": function}
 
 
 def _taken(choice: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # whatever a server sent

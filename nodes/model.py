@@ -3,14 +3,16 @@
 Which model a name means is in `duologue.nodes.models`.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_openai import ChatOpenAI
 from openai import BadRequestError
@@ -26,6 +28,10 @@ from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
 from duologue.nodes.clients import UNREADABLE, ChatModel, broke_off, failures, refusals
 from duologue.nodes.grammar import grammar
+from duologue.nodes.tool_calls import normalised, unread
+from duologue.nodes.tool_names import renamed, wire_names, with_called
+from duologue.nodes.tool_offer import ToolCalling, check_choice, offering
+from duologue.nodes.tool_schema import answer_schema, read_answer, response_format, told
 
 _BREAKS = 2
 """How often an answer that broke off is asked for once more, at most."""
@@ -92,37 +98,64 @@ class Model:
         speaker: str | None = None,
         marks: Marks | None = None,
         tools: Sequence[BaseTool] = (),
+        tool_choice: str = "auto",
+        tool_calling: ToolCalling | None = None,
     ) -> AIMessage:
         """Ask for one message.
 
         Args:
-            messages: The prompt.
+            messages: The prompt. Its calls of tools have registered names.
             parameters: Generation parameters in OpenAI's names.
             purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
             speaker: Who speaks; shown there too.
             marks: The form of the answer, for a model that can be held to one.
             tools: What it may call.
+            tool_choice: ``auto``: it may call some, ``required``: it must call one, ``none``: it
+                must not, or the registered name of the one to call (OpenAI's terms).
+            tool_calling: ``native``: by the API, ``schema``: tools are told of in the prompt, and
+                the answer is held to a JSON schema and read as a call (its tokens are not shown as
+                a speech then). None: ``schema`` for models in a child of this process.
 
         Returns:
-            The answer.
+            The answer. Its calls have registered names and arguments that can be stored; the
+            broken ones say why they are.
 
         Raises:
             ContextTooLongError: The model refused the prompt as too long.
-            ModelError: There was none; says why.
+            ModelError: There was none, or the model can't call tools; says why.
+            SpecError: The tool to call is none of the tools.
         """
+        check_choice(tool_choice, tools)
         options = self._options(parameters)
+        by_schema = self._by_schema(tool_calling)
+        may_call = bool(tools) and tool_choice != "none"
         if self.is_embedded:
             talks = purpose is not Kind.SPECIFIED_TASK
             sampling = embedded.sampling(self.n_ctx) if talks else embedded.REWRITING
             extra = {**options.get("extra_body", {}), **sampling}
-            if marks is not None and not tools:
+            if marks is not None and not may_call:
                 extra["grammar"] = grammar(marks.lines, marks.end)
             options["extra_body"] = extra
-        chat = self.chat.bind_tools(list(tools)) if tools else self.chat
-        answer = await self._asked(chat.ainvoke, messages, purpose, speaker, options)
+        prompt = self._prompt(messages, tools, tool_choice, tool_calling)
+        if by_schema and may_call:
+            # What streams in is JSON, which is nothing for people to read.
+            shown = Kind.ANSWER if purpose is Kind.SPEECH else purpose
+            answer = await self._by_form(prompt, tools, tool_choice, options, shown, speaker)
+            return _counted(read_answer(answer, tools), prompt)
+        names = wire_names(tool.name for tool in tools)
+        chat: Runnable[LanguageModelInput, AIMessage] = self.chat
+        if tools and not by_schema:
+            chat = offering(self.chat, self.label, tools, tool_choice, names)
+        try:
+            answer = await self._asked(chat.ainvoke, prompt, purpose, speaker, options)
+        except ValidationError as error:
+            found = unread(error)
+            if found is None:
+                raise
+            answer = found
         if not isinstance(answer, AIMessage):
             raise ModelError(f"{self.label} answered with a {type(answer).__name__}, not a message")
-        return _counted(answer, messages)
+        return _counted(normalised(answer, names), prompt)
 
     async def structured(
         self,
@@ -133,6 +166,7 @@ class Model:
         purpose: Kind,
         instead: str,
         speaker: str | None = None,
+        tool_calling: ToolCalling | None = None,
     ) -> tuple[AIMessage, S | None]:
         """Ask for an answer that fits a schema.
 
@@ -143,6 +177,7 @@ class Model:
             purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
             instead: What to set in the spec where the model can't be held to a schema.
             speaker: Who speaks; shown there too.
+            tool_calling: How the prompt's calls of tools are sent; as for `answer`.
 
         Returns:
             The answer as it came, and as the schema; None where it does not fit.
@@ -151,22 +186,14 @@ class Model:
             ContextTooLongError: The model refused the prompt as too long.
             ModelError: There was no answer, or the model can't be held to a schema.
         """
-        fields = type(self.chat).model_fields
         options = self._options(parameters)
-        chat = self.chat.model_copy(
-            update={name: value for name, value in options.items() if name in fields}
-        )
         # OpenAI holds an answer to the schema only when asked to; others may not know the word.
-        strict = {"strict": True} if isinstance(chat, ChatOpenAI) else {}
+        strict = {"strict": True} if isinstance(self.chat, ChatOpenAI) else {}
+        # A dict: given the class, the client raises on what it can't read and hides the text.
+        asked = self._held(schema.model_json_schema(), options, instead, **strict)
+        prompt = self._prompt(messages, (), "none", tool_calling)
         try:
-            # A dict: given the class, the client raises on what it can't read and hides the text.
-            asked = chat.with_structured_output(
-                schema.model_json_schema(), include_raw=True, **strict
-            )
-        except NotImplementedError as error:
-            raise ModelError(f"{self.label} has no structured output: set {instead}") from error
-        try:
-            found = await self._asked(asked.ainvoke, messages, purpose, speaker, {})
+            found = await self._asked(asked.ainvoke, prompt, purpose, speaker, {})
         except ContextTooLongError:
             raise
         except ModelError as error:
@@ -177,9 +204,9 @@ class Model:
                 ) from error
             raise
         except UNREADABLE as error:
-            return _counted(AIMessage(str(error)), messages), None
+            return _counted(AIMessage(str(error)), prompt), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
-        raw = _counted(found["raw"], messages)
+        raw = _counted(found["raw"], prompt)
         try:
             if not raw.text:
                 # Some models answer by a call of a tool, which LangChain has read.
@@ -188,6 +215,59 @@ class Model:
             return raw, schema.model_validate_json(unfenced(raw.text))
         except ValidationError:
             return raw, None
+
+    def _by_schema(self, tool_calling: ToolCalling | None) -> bool:
+        return self.is_local if tool_calling is None else tool_calling == "schema"
+
+    def _prompt(
+        self,
+        messages: Sequence[BaseMessage],
+        tools: Sequence[BaseTool],
+        choice: str,
+        tool_calling: ToolCalling | None,
+    ) -> list[BaseMessage]:
+        """The prompt as it is sent: calls as text, or by names that are accepted."""
+        if self._by_schema(tool_calling):
+            return told(messages, tools, choice, briefly=self.is_embedded)
+        return renamed(messages, with_called(wire_names(tool.name for tool in tools), messages))
+
+    async def _by_form(
+        self,
+        prompt: Sequence[BaseMessage],
+        tools: Sequence[BaseTool],
+        choice: str,
+        options: Mapping[str, Any],
+        purpose: Kind,
+        speaker: str | None,
+    ) -> AIMessage:
+        """Ask for an answer that is held to the schema of the tools."""
+        if isinstance(self.chat, ChatOpenAI):
+            # As extra body: else the client raises where an answer is cut off, and hides the text.
+            extra = {**(self.chat.extra_body or {}), **options.get("extra_body", {})}
+            extra["response_format"] = response_format(tools, choice)
+            held = {**options, "extra_body": extra}
+            return await self._asked(self.chat.ainvoke, prompt, purpose, speaker, held)
+        schema = {"title": "answer", **answer_schema(tools, choice)}
+        asked = self._held(schema, options, 'tool_calling = "native"')
+        found = await self._asked(asked.ainvoke, prompt, purpose, speaker, {})
+        assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
+        raw: AIMessage = found["raw"]
+        # Some models answer by a call of a tool, which LangChain has read.
+        said = raw.text or json.dumps(found["parsed"])
+        return raw.model_copy(update={"content": said, "tool_calls": [], "invalid_tool_calls": []})
+
+    def _held(
+        self, schema: dict[str, Any], options: Mapping[str, Any], instead: str, **strict: bool
+    ) -> Runnable[LanguageModelInput, Any]:
+        """The model held to a schema, with what a call of it gives beside the text."""
+        fields = type(self.chat).model_fields
+        chat = self.chat.model_copy(
+            update={name: value for name, value in options.items() if name in fields}
+        )
+        try:
+            return chat.with_structured_output(schema, include_raw=True, **strict)
+        except NotImplementedError as error:
+            raise ModelError(f"{self.label} has no structured output: set {instead}") from error
 
     def _options(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a call; a seed means nothing where a cache may change the numbers."""

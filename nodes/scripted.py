@@ -34,7 +34,7 @@ from duologue.nodes.script import (
     as_prompt,
 )
 from duologue.nodes.script_wire import call_deltas, client_error, usage
-from duologue.nodes.tool_calls import RAW, read_call, split
+from duologue.nodes.tool_calls import RAW, read_calls
 
 __all__ = [
     "Call",
@@ -266,7 +266,10 @@ def _result(reply: Reply, prompt: Prompt) -> ChatResult:
     if reply.error is not None:
         raise client_error(reply)
     # The client's own reading, so that broken arguments look the same here.
-    good, bad = split([read_call(call.name, call.arguments, call.id) for call in reply.tool_calls])
+    raw = [
+        {"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.tool_calls
+    ]
+    good, bad = read_calls(raw, cut_off=reply.ending == "length")
     message = AIMessage(
         content=reply.text,
         tool_calls=good,

@@ -1,0 +1,107 @@
+"""The embedded model calls tools by a schema: issue 5, "Endpoints that cannot call tools"."""
+
+from typing import Any, Literal
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool, tool
+from pydantic import BaseModel, Field
+
+from duologue.graphs.log import Kind
+from duologue.nodes.models import Models
+
+pytestmark = pytest.mark.live
+
+
+@tool
+def high_low(number: int) -> str:
+    """Says whether the secret number is higher or lower."""
+    return "higher"
+
+
+class Node(BaseModel):
+    value: int = Field(ge=1, le=9)
+    children: list["Node"] = Field(default_factory=list)
+
+
+class Odd(BaseModel):
+    """What llama.cpp makes no grammar of, unless it is left out."""
+
+    pattern: str = Field(pattern="abc", max_length=100_000)
+    anything: Any
+    node: Node
+    kind: Literal["a", 'b\n"ü']
+    counts: dict[str, int] = Field(default_factory=dict)
+    pair: tuple[int, str] = (1, "a")
+    maybe: int | None = None
+
+
+FREE = {
+    "properties": {
+        "bound": {"type": ["integer", "null"], "maximum": 5},
+        "not": {"not": {"type": "null"}},
+        "id": {"type": "string", "format": "uuid"},
+        "any": {},
+    },
+    "required": ["not", "missing"],
+    "additionalProperties": True,
+}
+
+
+def made(name: str, schema: object) -> StructuredTool:
+    given: Any = schema
+    return StructuredTool(name=name, description="Does it.", args_schema=given, func=lambda **_: 1)
+
+
+async def ask(
+    *messages: Any,  # noqa: ANN401
+    tools: list[BaseTool],
+    choice: str,
+    **parameters: object,
+) -> AIMessage:
+    model = await Models().get("embedded", lambda _: None)
+    return await model.answer(
+        [SystemMessage("Guess a number."), *messages],
+        {"temperature": 0.2, **parameters},
+        purpose=Kind.SPEECH,
+        speaker="Ann",
+        tools=tools,
+        tool_choice=choice,
+    )
+
+
+async def test_it_calls_a_tool_and_speaks_after_the_result() -> None:
+    guess = HumanMessage("Guess.")
+    first = await ask(guess, tools=[high_low], choice="required")
+    assert first.content == ""
+    [called] = first.tool_calls
+    assert called["name"] == "high_low"
+    assert isinstance(called["args"]["number"], int)
+    asked = AIMessage("", tool_calls=[{**called, "id": "c1"}])
+    told = ToolMessage("higher", tool_call_id="c1")
+    answer = await ask(guess, asked, told, tools=[high_low], choice="none", max_tokens=20)
+    assert answer.text.strip()
+    assert answer.tool_calls == []
+
+
+async def test_with_auto_it_calls_or_speaks_and_shows_no_json() -> None:
+    answer = await ask(HumanMessage("Hello."), tools=[high_low], choice="auto", max_tokens=60)
+    assert not (answer.text and (answer.tool_calls or answer.invalid_tool_calls))
+    assert '"reply"' not in answer.text
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        made("one.tool", Odd),
+        made('q"ü', {"type": "object"}),
+        made("free", FREE),
+    ],
+    ids=lambda one: one.name,
+)
+async def test_its_server_takes_the_schemas_of_odd_tools(odd: StructuredTool) -> None:
+    # A few tokens: what counts is that the server makes a grammar of it.
+    answer = await ask(HumanMessage("Go."), tools=[odd, high_low], choice=odd.name, max_tokens=12)
+    names = [call["name"] for call in answer.tool_calls]
+    names += [call["name"] for call in answer.invalid_tool_calls]
+    assert names == [odd.name]

@@ -1,0 +1,520 @@
+"""How tools are offered to a model and how its calls come back, over HTTP: issue 5; row Y18."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import StructuredTool
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, SecretStr
+
+from duologue.graphs import ModelError, SpecError, load_conversation, stream
+from duologue.graphs.events import MessageSaid, Token
+from duologue.graphs.formats import Marks
+from duologue.graphs.log import Kind
+from duologue.nodes.clients import ChatModel
+from duologue.nodes.model import Model
+from duologue.nodes.script import Line, Reply, ScriptedToolCall
+from duologue.nodes.script_http import Connection, Request
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.tool_offer import ToolCalling, offering
+
+LONG = "long " * 20
+
+
+def made(name: str) -> StructuredTool:
+    def count(n: int) -> int:
+        return n
+
+    return StructuredTool.from_function(count, name=name, description=f"This is {name}.")
+
+
+TOOLS = [made("server.count"), made("höchster Wert"), made("server_count"), made(LONG.strip())]
+
+
+def call(name: str, args: dict[str, Any] | str, call_id: str = "c1") -> ScriptedToolCall:
+    return ScriptedToolCall(name=name, args=args, id=call_id)
+
+
+def client(url: str, *, streaming: bool, kind: type[ChatOpenAI] = ChatModel) -> ChatOpenAI:
+    return kind(
+        model="scripted", base_url=url, api_key=SecretStr("k"), streaming=streaming, max_retries=0
+    )
+
+
+async def ask(
+    server: ScriptedServer,
+    *,
+    prompt: Sequence[BaseMessage] = (HumanMessage("Hi"),),
+    streaming: bool = False,
+    **options: Any,  # noqa: ANN401
+) -> AIMessage:
+    model = Model("scripted", client(server.url, streaming=streaming))
+    options = {"purpose": Kind.SPEECH, "speaker": "Ann", "tools": TOOLS, **options}
+    return await model.answer(list(prompt), {"temperature": 0}, **options)
+
+
+def body(server: ScriptedServer, number: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = server.calls[number].body
+    return found
+
+
+def offered(server: ScriptedServer) -> list[str]:
+    return [one["function"]["name"] for one in body(server)["tools"]]
+
+
+both_ways = pytest.mark.parametrize("streaming", [False, True])
+
+# Names and choices
+
+
+@both_ways
+async def test_tools_are_offered_and_called_by_names_that_providers_take(streaming: bool) -> None:
+    script = [
+        Reply(
+            tool_calls=(
+                call("höchster Wert", {"n": 1}, "c1"),
+                call("server_count", {"n": 2}, "c2"),
+                call("teleport.now", {}, "c3"),
+            )
+        )
+    ]
+    with ScriptedServer(script) as server:
+        answer = await ask(server, streaming=streaming)
+        names = offered(server)
+    assert names[1:3] == ["hochster_Wert", "server_count"]
+    assert names[0].startswith("server_count_")
+    assert len(names[3]) == 64
+    assert "tool_choice" not in body(server)
+    assert [made["name"] for made in answer.tool_calls] == [
+        "höchster Wert",
+        "server_count",
+        "teleport.now",
+    ]
+
+
+async def test_every_name_that_was_offered_leads_back() -> None:
+    with ScriptedServer(["Hi"]) as server:
+        await ask(server)
+        names = offered(server)
+    calls = tuple(call(name, {"n": 1}, f"c{place}") for place, name in enumerate(names))
+    with ScriptedServer([Reply(tool_calls=calls)]) as server:
+        answer = await ask(server)
+    assert [made["name"] for made in answer.tool_calls] == [one.name for one in TOOLS]
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", None),
+        ("required", "required"),
+        ("none", "none"),
+        ("server_count", {"type": "function", "function": {"name": "server_count"}}),
+        ("höchster Wert", {"type": "function", "function": {"name": "hochster_Wert"}}),
+    ],
+)
+async def test_the_choice_is_sent_in_openais_terms(choice: str, sent: object) -> None:
+    """Row Y18: tool choice (auto, required, one tool, none)."""
+    with ScriptedServer(["Hi"]) as server:
+        await ask(server, tool_choice=choice)
+    assert body(server).get("tool_choice") == sent
+    # Also where none may be called: providers want those that earlier calls name.
+    assert len(offered(server)) == len(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [("auto", None), ("required", "required"), ("none", "none"), ("server.count", "server_count")],
+)
+async def test_a_model_of_the_users_own_is_told_in_langchains_terms(
+    choice: str, said: str | None
+) -> None:
+    chat = ScriptedChatModel(["Hi"])
+    tools = [made("server.count")]
+    await Model("own", chat).answer(
+        [HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=tools, tool_choice=choice
+    )
+    assert chat.calls[0].tool_choice == said
+    assert [one["function"]["name"] for one in chat.calls[0].tools] == ["server_count"]
+
+
+def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
+    class Claude(ScriptedChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "anthropic-chat"
+
+    bound: Any = offering(Claude(script=[]), "claude", [made("count")], "none", {"count": "count"})
+    assert bound.kwargs["tool_choice"] == {"type": "none"}
+
+
+@pytest.mark.parametrize("calling", [None, "native", "schema"])
+async def test_a_choice_of_a_tool_that_is_not_there_is_refused(calling: ToolCalling | None) -> None:
+    chat = ScriptedChatModel([])
+    with pytest.raises(SpecError, match="tool_choice: 'add' is none of the speaker's tools"):
+        await Model("own", chat).answer(
+            [HumanMessage("Hi")],
+            {},
+            purpose=Kind.SPEECH,
+            tools=TOOLS,
+            tool_choice="add",
+            tool_calling=calling,
+        )
+    assert chat.calls == []
+
+
+async def test_a_model_that_takes_no_tools_says_what_to_do() -> None:
+    model = Model("plain", FakeListChatModel(responses=["Hi"]))
+    with pytest.raises(ModelError, match='plain can\'t call tools: set tool_calling = "schema"'):
+        await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=TOOLS)
+
+
+HISTORY: list[BaseMessage] = [
+    SystemMessage("You count."),
+    HumanMessage("Count."),
+    AIMessage(
+        "So:",
+        tool_calls=[
+            {"name": "server.count", "args": {"n": 1}, "id": "c1"},
+            {"name": "server.gone", "args": {}, "id": "c2"},
+        ],
+        invalid_tool_calls=[{"name": None, "args": "{}", "id": "c3", "error": "x"}],
+    ),
+    ToolMessage("1", tool_call_id="c1"),
+    ToolMessage("There is none.", tool_call_id="c2"),
+    ToolMessage("No name.", tool_call_id="c3"),
+]
+
+
+@pytest.mark.parametrize("tools", [TOOLS, []])
+async def test_earlier_calls_are_sent_by_names_that_providers_take(
+    tools: list[StructuredTool],
+) -> None:
+    with ScriptedServer(["Done."]) as server:
+        await ask(server, prompt=HISTORY, tools=tools)
+    calls = body(server)["messages"][2]["tool_calls"]
+    names = [made["function"]["name"] for made in calls]
+    assert names[0] == (offered(server)[0] if tools else "server_count")
+    assert names[1:] == ["server_gone", "tool"]
+    assert HISTORY[2].tool_calls[0]["name"] == "server.count"  # type: ignore[attr-defined]
+
+
+# Broken calls
+
+
+class Odd(ScriptedServer):
+    """Answers with calls in any form: as one message, or as the parts of a stream."""
+
+    def __init__(self, *calls: Any, finish: str = "tool_calls") -> None:  # noqa: ANN401
+        super().__init__([])
+        self._odd = calls
+        self._finish = finish
+
+    def _complete(self, wire: Connection, request: Request) -> None:
+        self._tape.record(request)
+        head = {"id": "x", "created": 0, "model": "scripted"}
+        if not request.body.get("stream"):
+            message = {"role": "assistant", "content": None, "tool_calls": list(self._odd)}
+            choice = {"index": 0, "message": message, "finish_reason": self._finish}
+            wire.send(request, 200, {**head, "object": "chat.completion", "choices": [choice]})
+            return
+        deltas: list[tuple[dict[str, Any], str | None]] = [
+            *(({"tool_calls": [part]}, None) for part in self._odd),
+            ({}, self._finish),
+        ]
+        parts = (
+            {
+                **head,
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+            }
+            for delta, finish in deltas
+        )
+        wire.stream(request, parts, drop=False)
+
+
+def sent(arguments: object, index: int | None = 0, name: object = "server_count") -> dict[str, Any]:
+    made = {
+        "id": f"c{index}",
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+    return made if index is None else {**made, "index": index}
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("[1, 2]", "must be a JSON object, not a list"),
+        ('"n"', "must be a JSON object, not a text"),
+        ('{"n": 1', "not valid JSON"),
+        ('{"n": 1}}', "not valid JSON"),
+        ('{"n": 99999999999999999999}', "more than 64 bits"),
+        ('{"n": NaN}', "not finite"),
+        ('{"n": "\\ud83d"}', "half a character"),
+        ('{"n": ' + "[" * 500 + "]" * 500 + "}", "nested more than 100 levels"),
+    ],
+)
+async def test_a_broken_call_comes_back_with_its_reason_beside_good_ones(
+    arguments: str, why: str, streaming: bool
+) -> None:
+    with Odd(sent('{"n": 1}', 0), sent(arguments, 1), sent("{}", 2)) as server:
+        answer = await ask(server, streaming=streaming, tools=[made("server.count")])
+    assert [(made["id"], made["args"]) for made in answer.tool_calls] == [
+        ("c0", {"n": 1}),
+        ("c2", {}),
+    ]
+    [broken] = answer.invalid_tool_calls
+    assert (broken["id"], broken["name"], broken["args"]) == ("c1", "server.count", arguments)
+    assert why in str(broken["error"])
+
+
+@both_ways
+@pytest.mark.parametrize("arguments", ["", None, "null", "{}"])
+async def test_no_arguments_are_none(arguments: object, streaming: bool) -> None:
+    with Odd(sent(arguments)) as server:
+        answer = await ask(server, streaming=streaming)
+    assert [made["args"] for made in answer.tool_calls] == [{}]
+    assert answer.invalid_tool_calls == []
+
+
+async def test_arguments_that_a_server_sends_as_an_object_are_taken() -> None:
+    with Odd(sent({"n": 1})) as server:
+        answer = await ask(server)
+    assert [made["args"] for made in answer.tool_calls] == [{"n": 1}]
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "odd",
+    [
+        sent("{}", name=None),
+        sent("{}", name=""),
+        {"index": 0, "id": "c", "type": "function", "function": {}},
+        {"index": 0, "id": "c", "type": "custom"},
+    ],
+)
+async def test_a_call_that_names_no_tool_is_broken(odd: dict[str, Any], streaming: bool) -> None:
+    with Odd(odd) as server:
+        answer = await ask(server, streaming=streaming)
+    assert answer.tool_calls == []
+    assert [made["error"] for made in answer.invalid_tool_calls] == ["The call names no tool."]
+
+
+async def test_streamed_calls_without_an_index_are_not_lost() -> None:
+    parts = [
+        {"id": "c1", "type": "function", "function": {"name": "server_count", "arguments": '{"n"'}},
+        {"function": {"arguments": ": 1}"}},
+        {"id": "c2", "type": "function", "function": {"name": "server_count", "arguments": "{}"}},
+    ]
+    with Odd(*parts) as server:
+        answer = await ask(server, streaming=True)
+    assert [(made["id"], made["args"]) for made in answer.tool_calls] == [
+        ("c1", {"n": 1}),
+        ("c2", {}),
+    ]
+
+
+@both_ways
+@pytest.mark.parametrize("arguments", ['{"n": 1', ""])
+async def test_a_call_that_was_cut_off_is_not_run(arguments: str, streaming: bool) -> None:
+    with Odd(sent(arguments), finish="length") as server:
+        answer = await ask(server, streaming=streaming)
+    assert answer.tool_calls == []
+    assert [made["args"] for made in answer.invalid_tool_calls] == [arguments]
+    assert answer.response_metadata["finish_reason"] == "length"
+
+
+@both_ways
+async def test_the_stock_client_and_ours_read_good_calls_alike(streaming: bool) -> None:
+    good = Reply(text="So:", tool_calls=(call("a", {"n": [1]}, "c1"), call("b", {}, "c2")))
+    with ScriptedServer(lambda _: good) as server:
+        answers = [
+            await client(server.url, streaming=streaming, kind=kind).ainvoke("Hi")
+            for kind in (ChatOpenAI, ChatModel)
+        ]
+    assert answers[0].tool_calls == answers[1].tool_calls
+    assert len(answers[0].tool_calls) == 2
+    assert answers[0].content == answers[1].content == "So:"
+
+
+async def test_a_model_of_the_users_own_that_raises_on_its_calls_is_told_so() -> None:
+    class Raising(ScriptedChatModel):
+        def _generate(self, *_: object, **__: object) -> ChatResult:
+            odd: Any = [{"name": "a", "args": [1], "id": "c"}]
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=odd))])
+
+        async def _agenerate(self, *_: object, **__: object) -> ChatResult:
+            return self._generate()
+
+    answer = await Model("own", Raising(script=[])).answer(
+        [HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=TOOLS
+    )
+    assert [made["args"] for made in answer.invalid_tool_calls] == ["[1]"]
+    assert answer.usage_metadata is not None
+
+
+# Endpoints that cannot call tools
+
+ADD = [made("math.add")]
+
+
+@both_ways
+async def test_by_schema_nothing_of_tools_is_on_the_wire_and_a_call_comes_back(
+    streaming: bool,
+) -> None:
+    said = '{"tool": "math.add", "arguments": {"n": 7}}'
+    with ScriptedServer([said]) as server:
+        answer = await ask(
+            server, prompt=HISTORY, tools=ADD, streaming=streaming, tool_calling="schema"
+        )
+    asked = body(server)
+    assert "tools" not in asked
+    assert "tool_choice" not in asked
+    assert [message["role"] for message in asked["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert not any("tool_calls" in message for message in asked["messages"])
+    assert "math.add(n: whole number): This is math.add." in asked["messages"][0]["content"]
+    assert asked["response_format"]["type"] == "json_schema"
+    assert asked["response_format"]["json_schema"]["strict"] is False
+    assert answer.content == ""
+    assert [(made["name"], made["args"]) for made in answer.tool_calls] == [("math.add", {"n": 7})]
+    assert answer.usage_metadata is not None
+
+
+async def test_by_schema_words_are_words_and_cut_off_ones_say_so() -> None:
+    cut = Reply(text='{"reply": "Once upon a ti', finish_reason="length")
+    with ScriptedServer(['{"reply": "Hello."}', cut]) as server:
+        whole = await ask(server, tools=ADD, tool_calling="schema")
+        half = await ask(server, tools=ADD, tool_calling="schema")
+    assert (whole.content, half.content) == ("Hello.", "Once upon a ti")
+    assert half.response_metadata["finish_reason"] == "length"
+
+
+async def test_by_schema_none_is_a_plain_answer() -> None:
+    with ScriptedServer(["Hello."]) as server:
+        answer = await ask(
+            server, prompt=HISTORY, tools=ADD, tool_choice="none", tool_calling="schema"
+        )
+    assert "response_format" not in body(server)
+    assert "tools" not in body(server)
+    assert "math.add" in body(server)["messages"][0]["content"]
+    assert answer.content == "Hello."
+
+
+async def test_the_clients_own_extra_body_is_kept() -> None:
+    with ScriptedServer(['{"reply": "Hi"}']) as server:
+        chat = client(server.url, streaming=False).model_copy(update={"extra_body": {"top_k": 3}})
+        await Model("scripted", chat).answer(
+            [HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=ADD, tool_calling="schema"
+        )
+    assert body(server)["top_k"] == 3
+
+
+async def test_by_schema_a_model_of_the_users_own_is_asked_for_structured_output() -> None:
+    chat = ScriptedChatModel([{"tool": "math.add", "arguments": {"n": 7}}, {"reply": "Hi"}, "Hm"])
+    model = Model("own", chat)
+    answers = [
+        await model.answer(
+            [HumanMessage("Hi")],
+            {"temperature": 0.5},
+            purpose=Kind.SPEECH,
+            tools=ADD,
+            tool_choice=choice,
+            tool_calling="schema",
+        )
+        for choice in ("auto", "auto", "none")
+    ]
+    assert [made["args"] for made in answers[0].tool_calls] == [{"n": 7}]
+    assert [answer.content for answer in answers[1:]] == ["Hi", "Hm"]
+    assert chat.calls[0].schema is not None
+    assert chat.calls[0].tools == ()
+    assert chat.calls[2].schema is None
+
+
+async def test_a_judge_of_such_an_endpoint_sees_no_calls_either() -> None:
+    class Yes(BaseModel):
+        yes: bool
+
+    with ScriptedServer(['{"yes": true}', '{"yes": true}']) as server:
+        model = Model("scripted", client(server.url, streaming=False))
+        for calling in ("schema", "native"):
+            _, found = await model.structured(
+                HISTORY, Yes, {}, purpose=Kind.REFLECTION, instead="x", tool_calling=calling
+            )
+            assert found == Yes(yes=True)
+    by_schema, native = (
+        [message["role"] for message in body(server, number)["messages"]] for number in range(2)
+    )
+    assert by_schema == ["system", "user", "assistant", "user"]
+    assert native == ["system", "user", "assistant", "tool", "tool", "tool"]
+
+
+@pytest.mark.parametrize("local", [False, True])
+async def test_models_in_a_child_of_ours_call_by_schema_unless_it_is_set(local: bool) -> None:
+    with ScriptedServer(lambda _: "Hi") as server:
+        model = Model("scripted", client(server.url, streaming=False), is_local=local)
+        for calling in (None, "native", "schema"):
+            await model.answer(
+                [HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=ADD, tool_calling=calling
+            )
+        by_schema = ["response_format" in asked.body for asked in server.calls]
+        native = ["tools" in asked.body for asked in server.calls]
+    assert by_schema == [local, False, True]
+    assert native == [not local, True, False]
+
+
+async def test_the_embedded_model_is_held_to_one_form_at_a_time() -> None:
+    marks = Marks(lines=("Say:",))
+    with ScriptedServer(lambda _: "Hi") as server:
+        chat = client(server.url, streaming=False)
+        model = Model("scripted", chat, is_local=True, is_embedded=True)
+        for tools, choice in ((ADD, "auto"), (ADD, "none"), ([], "auto")):
+            await model.answer(
+                [HumanMessage("Hi")],
+                {},
+                purpose=Kind.SPEECH,
+                marks=marks,
+                tools=tools,
+                tool_choice=choice,
+            )
+        forms = [("response_format" in a.body, "grammar" in a.body) for a in server.calls]
+    assert forms == [(True, False), (False, True), (False, True)]
+
+
+def test_json_is_not_streamed_to_people_as_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As long as no field of a spec sets it.
+    monkeypatch.setattr(Model, "_by_schema", lambda self, _: True)
+    given = {
+        "task": "Add.",
+        "speakers": [{"name": "Ann", "tools": ["math.add"]}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": 1},
+    }
+    script: list[Line] = [
+        '{"tool": "math.add", "arguments": {"n": 7}}',
+        '{"reply": "It is seven."}',
+        "Thank you.",
+    ]
+    with ScriptedServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
+        events = list(stream(load_conversation(given), tools=ADD, store="memory:calling"))
+    said = [event.text for event in events if isinstance(event, MessageSaid)]
+    assert said == ["It is seven.", "Thank you."]
+    tokens = "".join(event.text for event in events if isinstance(event, Token))
+    assert tokens == "Thank you."

@@ -1,0 +1,379 @@
+"""Tools for endpoints that cannot call any: issue 5, "Endpoints that cannot call tools"."""
+
+from itertools import pairwise
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import StructuredTool, tool
+from pydantic import BaseModel, Field
+
+from duologue.nodes.tool_schema import (
+    NO_CALL,
+    answer_schema,
+    described,
+    read_answer,
+    response_format,
+    told,
+)
+
+
+@tool
+def high_low(number: int) -> str:
+    """Says whether the secret number is higher.
+
+    Or lower.
+    """
+    return "higher"
+
+
+@tool("math.add")
+def add(a: float, b: float = 0) -> float:
+    """Adds two numbers."""
+    return a + b
+
+
+class Node(BaseModel):
+    """A node."""
+
+    value: int = Field(ge=1, le=9, description="What it\nweighs.")
+    children: list["Node"] = Field(default_factory=list)
+
+
+class Much(BaseModel):
+    node: Node
+    anything: Any
+    pattern: str = Field(pattern="abc", max_length=100_000)
+    choice: Literal["a", "b"] = "a"
+    maybe: int | None = None
+    counts: dict[str, int] = Field(default_factory=dict)
+    yes: bool = True
+
+
+def made(schema: object) -> StructuredTool:
+    given: Any = schema
+    return StructuredTool(
+        name="made", description="Does much.", args_schema=given, func=lambda **_: 1
+    )
+
+
+CALL_ADD = {
+    "type": "object",
+    "properties": {
+        "tool": {"const": "math.add"},
+        "arguments": {
+            "type": "object",
+            "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["tool", "arguments"],
+    "additionalProperties": False,
+}
+
+
+def options(choice: str) -> list[str]:
+    schema = answer_schema([high_low, add], choice)
+    return [
+        each["properties"].get("tool", {"const": "(speaks)"})["const"]
+        for each in schema.get("anyOf", [schema])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "ways"),
+    [
+        ("auto", ["high_low", "math.add", "(speaks)"]),
+        ("required", ["high_low", "math.add"]),
+        ("math.add", ["math.add"]),
+        ("high_low", ["high_low"]),
+    ],
+)
+def test_the_schema_leaves_the_ways_that_the_choice_leaves(choice: str, ways: list[str]) -> None:
+    """Row Y18: tool choice."""
+    assert options(choice) == ways
+
+
+def test_the_schema_of_one_tool() -> None:
+    assert answer_schema([high_low, add], "math.add") == CALL_ADD
+    sent = response_format([add], "required")
+    assert sent == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": CALL_ADD, "strict": False},
+    }
+
+
+def keywords(schema: Any) -> set[str]:  # noqa: ANN401
+    """All keywords of a schema; the names of properties are none."""
+    if isinstance(schema, list):
+        return set().union(*map(keywords, schema))
+    if not isinstance(schema, dict):
+        return set()
+    found = set(schema)
+    for key, value in schema.items():
+        parts = value.values() if key == "properties" else [value]
+        if key not in ("const", "enum", "required"):
+            found |= set().union(*map(keywords, parts))
+    return found
+
+
+def test_what_servers_make_no_grammar_of_is_left_out() -> None:
+    schema = answer_schema([made(Much)], "required")
+    assert keywords(schema) <= {
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "const",
+        "enum",
+        "anyOf",
+        "items",
+        "minimum",
+        "maximum",
+    }
+    arguments = schema["properties"]["arguments"]["properties"]
+    assert arguments["node"]["properties"]["value"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 9,
+    }
+    assert arguments["pattern"] == {"type": "string"}
+    assert arguments["counts"]["additionalProperties"] == {"type": "integer"}
+    # An empty schema would be an object to llama.cpp.
+    assert "string" in arguments["anything"]["type"]
+
+
+@pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "properties": {}}])
+def test_a_tool_without_arguments_takes_an_empty_object(schema: dict[str, Any]) -> None:
+    found = answer_schema([made(schema)], "required")["properties"]["arguments"]
+    assert found["type"] == "object"
+    assert found["properties"] == {}
+    assert found["additionalProperties"] is False
+
+
+def test_a_property_may_be_called_like_a_keyword() -> None:
+    schema = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": "x"}}}
+    found = answer_schema([made(schema)], "required")["properties"]["arguments"]
+    assert found["properties"] == {"pattern": {"type": "string"}}
+
+
+# What the model is told
+
+
+@pytest.mark.parametrize(
+    ("one", "briefly", "words"),
+    [
+        (
+            high_low,
+            False,
+            "- high_low(number: whole number): Says whether the secret number is higher.\n\n"
+            "Or lower.",
+        ),
+        (
+            high_low,
+            True,
+            "- high_low(number: whole number): Says whether the secret number is higher.",
+        ),
+        (add, False, "- math.add(a: number, b?: number): Adds two numbers."),
+        (made({"type": "object"}), False, "- made(): Does much."),
+        (
+            made(Much),
+            True,
+            "- made(node: {value: whole number, children: list}, anything: anything, "
+            'pattern: text, choice?: "a" or "b", maybe?: whole number or null, '
+            "counts?: object, yes?: true or false): Does much.",
+        ),
+    ],
+)
+def test_a_tool_in_a_few_words(one: StructuredTool, briefly: bool, words: str) -> None:
+    assert described(one, briefly=briefly) == words
+
+
+def test_what_an_argument_means_is_told_in_one_line() -> None:
+    assert "value: whole number (What it weighs.)" in described(made(Much))
+
+
+TALK: list[BaseMessage] = [
+    SystemMessage("You guess."),
+    HumanMessage("Guess.", name="Bob"),
+    AIMessage(
+        "Let me see.",
+        name="Ann",
+        tool_calls=[
+            {"name": "high_low", "args": {"number": 50}, "id": "c1"},
+            {"name": "gone.tool", "args": {"text": "ü"}, "id": "c2"},
+        ],
+    ),
+    ToolMessage("higher", tool_call_id="c1"),
+    ToolMessage("There is none.", tool_call_id="c2", status="error"),
+    AIMessage("", tool_calls=[], invalid_tool_calls=[], name="Ann"),
+]
+
+
+def flat(messages: list[BaseMessage]) -> list[tuple[str, str]]:
+    return [(message.type, str(message.text)) for message in messages]
+
+
+def test_calls_and_results_stand_in_the_prompt_as_ordinary_text() -> None:
+    made_ = told([*TALK[:5], HumanMessage("Go on.")], (), "none")
+    assert flat(made_) == [
+        ("system", "You guess."),
+        ("human", "Guess."),
+        (
+            "ai",
+            'Let me see.\n{"tool": "high_low", "arguments": {"number": 50}}\n'
+            '{"tool": "gone.tool", "arguments": {"text": "ü"}}',
+        ),
+        (
+            "human",
+            "Result of high_low: higher\n\nResult of gone.tool: There is none.\n\nGo on.",
+        ),
+    ]
+    assert made_[2].name == "Ann"
+
+
+def test_a_broken_call_stands_there_as_it_was_written() -> None:
+    broken = {"name": "add", "args": "{a", "id": "c", "error": None}
+    prompt = [AIMessage("", invalid_tool_calls=[broken]), ToolMessage("Bad.", tool_call_id="c")]
+    assert flat(told(prompt, (), "auto")) == [("ai", "{a"), ("human", "Result of add: Bad.")]
+
+
+def test_the_tools_stand_in_the_system_prompt_whatever_the_choice() -> None:
+    prompts = [told(TALK, [high_low], choice) for choice in ("auto", "required", "high_low")]
+    assert prompts[0] == prompts[1] == prompts[2]
+    system = prompts[0][0]
+    assert isinstance(system, SystemMessage)
+    assert str(system.text).startswith("You guess.\n\nTools:\n- high_low(")
+    without = told(TALK, [high_low], "none")
+    # All but the last stays the same, so that it is read from a cache.
+    assert without[: len(prompts[0])] == prompts[0]
+    assert flat(without[len(prompts[0]) :]) == [("human", NO_CALL)]
+
+
+def test_without_a_system_prompt_there_is_one_of_the_tools() -> None:
+    made_ = told([HumanMessage("Guess.")], [high_low], "none")
+    assert [message.type for message in made_] == ["system", "human"]
+    assert str(made_[1].text) == f"Guess.\n\n{NO_CALL}"
+
+
+MESSAGES = st.lists(
+    st.sampled_from(
+        [
+            HumanMessage("Hi"),
+            HumanMessage("Hi", name="Bob"),
+            AIMessage("Well."),
+            AIMessage("", tool_calls=[{"name": "add", "args": {"a": 1}, "id": "c"}]),
+            ToolMessage("1", tool_call_id="c"),
+        ]
+    ),
+    max_size=8,
+)
+
+
+@given(MESSAGES, st.sampled_from(["auto", "required", "none"]), st.booleans())
+def test_no_prompt_has_calls_results_or_two_turns_in_one_role(
+    messages: list[BaseMessage], choice: str, any_tools: bool
+) -> None:
+    made_ = told([SystemMessage("You add."), *messages], [add] if any_tools else [], choice)
+    kinds = [message.type for message in made_]
+    assert kinds[0] == "system"
+    assert set(kinds[1:]) <= {"human", "ai"}
+    assert all(one != two for one, two in pairwise(kinds))
+    assert not any(message.tool_calls for message in made_ if isinstance(message, AIMessage))
+    assert all(message.text for message in made_)
+
+
+# What the model answers
+
+
+def read(text: str, finish: str = "stop") -> AIMessage:
+    answer = AIMessage(text, response_metadata={"finish_reason": finish})
+    return read_answer(answer, [high_low, add])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"reply": "Hello \\"you\\".\\nBye."}', 'Hello "you".\nBye.'),
+        ('{"reply": ""}', ""),
+        ('```json\n{"reply": "Hi"}\n```', "Hi"),
+        # Of servers that do not hold to a schema:
+        ("Hello.", "Hello."),
+        ("", ""),
+        ("42", "42"),
+        ('{"answer": 42}', '{"answer": 42}'),
+        ('{"tool": 7}', '{"tool": 7}'),
+        ("{not JSON}", "{not JSON}"),
+        # Cut off:
+        ('{"reply": "Once upon a ti', "Once upon a ti"),
+        ('{"reply": "', ""),
+        ('{"re', ""),
+        ('{\n  "', ""),
+    ],
+)
+def test_words_are_words(text: str, said: str) -> None:
+    answer = read(text, "length")
+    assert answer.content == said
+    assert not answer.tool_calls
+    assert not answer.invalid_tool_calls
+    assert answer.response_metadata["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('{"tool": "math.add", "arguments": {"a": 1}}', {"a": 1}),
+        ('{\n"tool":"math.add","arguments":{}}', {}),
+        ('{"tool": "math.add"}', {}),
+        ('```\n{"tool": "math.add", "arguments": {"a": 1}}\n```', {"a": 1}),
+    ],
+)
+def test_a_call_is_a_call(text: str, arguments: dict[str, Any]) -> None:
+    answer = read(text)
+    assert answer.content == ""
+    assert [(call["name"], call["args"]) for call in answer.tool_calls] == [("math.add", arguments)]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "why"),
+    [
+        ('{"tool": "math.add", "arguments": {"a": 1', "math.add", "cut off"),
+        ('{"tool": "math.add", "argum', "math.add", "cut off"),
+        ('{"tool": "math.a', "math.add", "cut off"),
+        ('{"tool": "math.add", "arguments": [1]}', "math.add", "must be a JSON object"),
+        ('{"tool": "math.add", "arguments": {"a": 1e999}}', "math.add", "not finite"),
+        ('{"tool": "gone", "arguments": 1}', "gone", "must be a JSON object"),
+    ],
+)
+def test_half_a_call_is_a_broken_one(text: str, name: str, why: str) -> None:
+    answer = read(text, "length")
+    assert answer.content == ""
+    assert answer.tool_calls == []
+    [broken] = answer.invalid_tool_calls
+    assert broken["name"] == name
+    assert why in str(broken["error"])
+
+
+@given(st.text(max_size=40) | st.text('{}":,tolreapy \\', max_size=40))
+def test_any_answer_is_read(text: str) -> None:
+    read(text)
+    read('{"tool": "math.add", "arguments": {"a": ' + text)
+    read('{"reply": "' + text)
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5))
+def test_a_call_written_into_a_prompt_is_read_as_the_same_call(value: object) -> None:
+    call = {"name": "x", "args": {"v": value}, "id": "c"}
+    [written] = told([AIMessage("", tool_calls=[call])], (), "auto")
+    again = read_answer(AIMessage(str(written.text)), [])
+    found = [made["args"] for made in again.tool_calls]
+    assert found == [call["args"]] or len(again.invalid_tool_calls) == 1
