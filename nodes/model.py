@@ -26,7 +26,8 @@ from duologue.graphs.formats import Marks
 from duologue.graphs.log import Kind
 from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
-from duologue.nodes.clients import UNREADABLE, ChatModel, broke_off, failures, refusals
+from duologue.nodes.chat_model import ChatModel
+from duologue.nodes.clients import UNREADABLE, broke_off, failures, refusals
 from duologue.nodes.grammar import grammar
 from duologue.nodes.tool_calls import normalised, unread
 from duologue.nodes.tool_names import renamed, wire_names, with_called

@@ -23,6 +23,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_partial_json
 
 from duologue.graphs.fences import unfenced
+from duologue.nodes.slim_schema import closed_object, slim_arguments
 from duologue.nodes.tool_calls import CUT_OFF, read_call, split
 
 TOOL, ARGUMENTS, REPLY = "tool", "arguments", "reply"
@@ -37,22 +38,6 @@ write {{"reply": your words}}."""
 NO_CALL = "Answer in plain words now; no tool can be called."
 RESULT = "Result of {name}: {text}"
 
-_KEPT = frozenset(
-    {
-        "type",
-        "enum",
-        "const",
-        "required",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-    }
-)
-"""What of a schema is sent as it is. Servers make a grammar of it, and refuse what they can't, such
-as most patterns; what is left out is checked when the tool is run."""
-
-_ANYTHING = ["string", "number", "boolean", "object", "array", "null"]
 _TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false"}
 _DEEPEST = 3
 
@@ -76,11 +61,16 @@ def answer_schema(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
     """Give the JSON schema of such an answer, for the same arguments as `response_format`."""
     offered = [tool for tool in tools if choice in ("auto", "required", tool.name)]
     options = [
-        _object({TOOL: {"const": tool.name}, ARGUMENTS: _slim_object(_function(tool))})
+        closed_object(
+            {
+                TOOL: {"const": tool.name},
+                ARGUMENTS: slim_arguments(_function(tool).get("parameters") or {}),
+            }
+        )
         for tool in offered
     ]
     if choice == "auto":
-        options.append(_object({REPLY: {"type": "string"}}))
+        options.append(closed_object({REPLY: {"type": "string"}}))
     # OpenAI wants an object at the root.
     return options[0] if len(options) == 1 else {"type": "object", "anyOf": options}
 
@@ -230,47 +220,6 @@ def _merged(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         name = message.name if last.name == message.name else None
         merged[-1] = kind(f"{last.text}\n\n{message.text}", name=name)
     return merged
-
-
-def _object(properties: Mapping[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
-    needed = list(properties) if required is None else list(required)
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": needed,
-        "additionalProperties": False,
-    }
-
-
-def _slim_object(function: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments, an object even where it has none."""
-    parameters = function.get("parameters") or {}
-    slim = _slim(parameters)
-    if "properties" not in slim and not slim.get("additionalProperties"):
-        return _object({})
-    return {**slim, "type": "object"}
-
-
-def _slim(schema: object) -> dict[str, Any]:
-    """A schema without what servers can't make a grammar of."""
-    if not isinstance(schema, dict):
-        return {"type": _ANYTHING}
-    slim = {key: value for key, value in schema.items() if key in _KEPT}
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        if isinstance(schema.get(key), list):
-            slim[key] = [_slim(each) for each in schema[key]]
-    if isinstance(schema.get("items"), dict):
-        slim["items"] = _slim(schema["items"])
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        slim["properties"] = {name: _slim(each) for name, each in properties.items()}
-    more = schema.get("additionalProperties")
-    if isinstance(more, dict):
-        slim["additionalProperties"] = _slim(more)
-    elif more is not None or properties is not None:
-        slim["additionalProperties"] = bool(more)
-    # Also where it refers to another schema: LangChain has put in place those it could.
-    return slim or {"type": _ANYTHING}
 
 
 def _type(schema: Mapping[str, Any], depth: int = 0, *, briefly: bool) -> str:

@@ -42,8 +42,9 @@ FREE = {
         "not": {"not": {"type": "null"}},
         "id": {"type": "string", "format": "uuid"},
         "any": {},
+        "unknown": {"type": "foo"},
     },
-    "required": ["not", "missing"],
+    "required": ["not", "unknown", "missing"],
     "additionalProperties": True,
 }
 
@@ -102,6 +103,6 @@ async def test_with_auto_it_calls_or_speaks_and_shows_no_json() -> None:
 async def test_its_server_takes_the_schemas_of_odd_tools(odd: StructuredTool) -> None:
     # A few tokens: what counts is that the server makes a grammar of it.
     answer = await ask(HumanMessage("Go."), tools=[odd, high_low], choice=odd.name, max_tokens=12)
-    names = [call["name"] for call in answer.tool_calls]
+    names: list[str | None] = [call["name"] for call in answer.tool_calls]
     names += [call["name"] for call in answer.invalid_tool_calls]
     assert names == [odd.name]

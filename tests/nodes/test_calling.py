@@ -21,7 +21,7 @@ from duologue.graphs import ModelError, SpecError, load_conversation, stream
 from duologue.graphs.events import MessageSaid, Token
 from duologue.graphs.formats import Marks
 from duologue.graphs.log import Kind
-from duologue.nodes.clients import ChatModel
+from duologue.nodes.chat_model import ChatModel
 from duologue.nodes.model import Model
 from duologue.nodes.script import Line, Reply, ScriptedToolCall
 from duologue.nodes.script_http import Connection, Request

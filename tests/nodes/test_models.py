@@ -37,7 +37,7 @@ from duologue.graphs.events import Ended, MessageSaid, Notice, ReplyRejected, To
 from duologue.graphs.log import Kind
 from duologue.graphs.settings import Settings
 from duologue.nodes import embedded
-from duologue.nodes.clients import ChatModel
+from duologue.nodes.chat_model import ChatModel
 from duologue.nodes.model import Model
 from duologue.nodes.models import Models
 from duologue.nodes.script_http import Connection, Gone, Request

@@ -160,6 +160,25 @@ def test_a_tool_without_arguments_takes_an_empty_object(schema: dict[str, Any]) 
     assert found["additionalProperties"] is False
 
 
+@pytest.mark.parametrize(
+    ("schema", "slim"),
+    [
+        ({"type": "foo"}, None),
+        ({"not": {"type": "null"}}, None),
+        ({"type": ["integer", "null"]}, {"type": ["integer", "null"]}),
+        ({"minItems": 1, "maxItems": 3, "uniqueItems": True}, {"minItems": 1, "maxItems": 3}),
+        ({"type": "array", "maxItems": 10_000}, {"type": "array"}),
+        ({"type": "string", "format": "uuid", "default": "x"}, {"type": "string"}),
+    ],
+)
+def test_what_is_sent_of_an_argument(schema: object, slim: object) -> None:
+    """None: anything."""
+    given = {"type": "object", "properties": {"a": schema}}
+    found = answer_schema([made(given)], "required")["properties"]["arguments"]["properties"]["a"]
+    anything = {"type": ["string", "number", "boolean", "object", "array", "null"]}
+    assert found == (slim or anything)
+
+
 def test_a_property_may_be_called_like_a_keyword() -> None:
     schema = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": "x"}}}
     found = answer_schema([made(schema)], "required")["properties"]["arguments"]
