@@ -7,7 +7,6 @@ take 1 to 64 letters, digits, ``_`` and ``-``. The log knows registered names on
 import hashlib
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -28,7 +27,7 @@ def wire_names(names: Iterable[str]) -> Names:
     """Map the names of a speaker's tools to names that providers accept.
 
     A name that is accepted stays as it is. Another one depends on nothing but itself, unless two
-    would come out the same: then a digest tells them apart, whatever their order.
+    would come out the same: then a digest tells one from the other, whatever their order.
 
     Args:
         names: Registered names.
@@ -95,11 +94,9 @@ def _added(known: Names, names: Iterable[str]) -> Names:
     mapped = dict(known)
     taken = set(known.values())
     wished = {name: _plain(name) for name in new}
-    # Two that differ in signs only both get a digest, or their names would depend on their order.
-    times = Counter(wished[name] for name in new if not _is_accepted(name))
     for name in sorted(new, key=lambda name: (not _is_accepted(name), name)):
         wire = wished[name]
-        if not _is_accepted(name) and (times[wire] > 1 or len(wire) > _LONGEST):
+        if len(wire) > _LONGEST:
             wire = _told_apart(name, wire, _SIGNS)
         signs = _SIGNS
         while wire in taken:
