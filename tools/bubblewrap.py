@@ -1,0 +1,145 @@
+"""How an interpreter is started with bubblewrap: full Python and a shell, apart from the machine.
+
+It sees the system's programs, Python with its packages, and two empty folders; no network, no
+other process, nothing of the environment. The limits of a call are kept in `tools/workers.py`.
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from duologue.graphs.sandbox import Sandbox
+from duologue.tools.workers import LIMITS, Launch, StartError
+
+FILES_MIB: Final = 64
+"""MiB that the files in each of ``/work`` and ``/tmp`` may take."""
+
+NOBODY: Final = 65534
+"""Who code runs as where the library runs as root, which no limit binds."""
+
+_SYSTEM = (
+    *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share"),
+    *("local/bin", "local/sbin", "local/lib", "local/lib64", "local/share"),
+)
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/work",
+    "TMPDIR": "/tmp",  # noqa: S108  its own
+    "LANG": "C.UTF-8",
+    # As many threads as there are cores would not fit into the limits.
+    "OMP_NUM_THREADS": "2",
+    "OPENBLAS_NUM_THREADS": "2",
+}
+
+
+def launch(sandbox: Sandbox) -> Launch:
+    """Say how to start an interpreter. Blocks.
+
+    Raises:
+        StartError: What it takes is not installed; says what.
+    """
+    if sys.platform != "linux":
+        raise StartError("it exists on Linux only")
+    return Launch(
+        command=_command(),
+        worker="sandbox_worker",
+        environment={},
+        limits={**LIMITS, "AS": sandbox.memory_mib << 20},
+        packages=[inside for _, inside in _packages()],
+        shell="/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
+    )
+
+
+def _command() -> list[str]:
+    bwrap = _program("bwrap")
+    python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    base = os.path.realpath(sys.base_prefix)
+    shown = [*_packages()]
+    if not base.startswith("/usr/"):
+        shown.append((base, base))
+    outer: list[str] = []
+    if os.geteuid() == 0:
+        outer, shown = _as_nobody(bwrap, shown)
+    return [*outer, bwrap, *_inner(shown), "--", python, "-I", "-B", "-u", "-X", "utf8"]
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin:/bin")
+    if found is None:
+        package = "bubblewrap" if name == "bwrap" else "util-linux"
+        raise StartError(f"{name} is not installed: install the package {package}")
+    return found
+
+
+def _packages() -> list[tuple[str, str]]:
+    """The folders of installed packages, outside and inside."""
+    paths = sysconfig.get_paths()
+    known = {os.path.realpath(paths[name]): None for name in ("purelib", "platlib")}
+    return [
+        (path, f"/packages/{number}")
+        for number, path in enumerate(known)
+        if Path(path).is_dir() and not path.startswith("/usr/")
+    ]
+
+
+def _as_nobody(bwrap: str, shown: list[tuple[str, str]]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Become nobody first; what nobody may not reach is put where it can be reached."""
+    become = [
+        *(_program("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+    ]
+    hidden = [number for number, (path, _) in enumerate(shown) if not _open_to_all(path)]
+    if not hidden:
+        return become, shown
+    reached = list(shown)
+    moved: list[str] = []
+    for number in hidden:
+        path, inside = shown[number]
+        reached[number] = (f"/mnt/{number}", inside)
+        moved += ["--ro-bind", path, f"/mnt/{number}"]
+    around = ["--dev-bind", "/", "/", "--tmpfs", "/mnt", *moved, "--die-with-parent", "--"]
+    return [bwrap, *around, *become], reached
+
+
+def _open_to_all(path: str) -> bool:
+    return all(part.stat().st_mode & 0o005 == 0o005 for part in [Path(path)]) and all(
+        part.stat().st_mode & 0o001 for part in Path(path).parents
+    )
+
+
+def _inner(shown: list[tuple[str, str]]) -> list[str]:
+    files = str(FILES_MIB << 20)
+    arguments = [
+        *("--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--disable-userns"),
+        *("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"),
+        *("--hostname", "sandbox"),
+    ]
+    for name, value in _ENVIRONMENT.items():
+        arguments += ["--setenv", name, value]
+    arguments += _system()
+    for outside, inside in shown:
+        arguments += ["--ro-bind", outside, inside]
+    return [
+        *arguments,
+        *("--proc", "/proc", "--dev", "/dev", "--size", files, "--tmpfs", "/dev/shm"),  # noqa: S108
+        *("--size", files, "--tmpfs", "/tmp", "--size", files, "--tmpfs", "/work"),  # noqa: S108
+        # These have no limit of their own, and would be memory without one.
+        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"),
+    ]
+
+
+def _system() -> Iterator[str]:
+    for name in _SYSTEM:
+        # Not all of /usr: a container may keep the project in /usr/src.
+        yield from ("--ro-bind-try", f"/usr/{name}", f"/usr/{name}")
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        path = Path("/") / name
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), str(path))
+        else:
+            yield from ("--ro-bind-try", str(path), str(path))
+    for path in (Path("/etc/alternatives"), Path("/nix/store")):
+        yield from ("--ro-bind-try", str(path), str(path))

@@ -1,0 +1,107 @@
+"""Which interpreters are kept: one for each session, few at once, the longest idle goes first."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from duologue.tools.workers import Launch, Worker
+
+MOST: Final = 8
+"""How many interpreters there are at once; a call waits while all of them are busy."""
+
+
+class Workers:
+    """The interpreters of this process. To be used on one event loop alone."""
+
+    def __init__(self) -> None:
+        self._idle: OrderedDict[str, Worker] = OrderedDict()
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._room = asyncio.Semaphore(MOST)
+        self._number = 0
+
+    @asynccontextmanager
+    async def kept(
+        self, key: str, launch: Callable[[], Awaitable[Launch]]
+    ) -> AsyncIterator[tuple[Worker, bool]]:
+        """Have the interpreter of a key to oneself.
+
+        Args:
+            key: The key.
+            launch: Says how to start one when there is none.
+
+        Yields:
+            The interpreter, and whether it was started now.
+
+        Raises:
+            StartError: None can be started.
+        """
+        async with self.lock(key), self._room:
+            worker = self._idle.pop(key, None)
+            is_new = worker is None
+            if worker is None:
+                await self._make_room()
+                worker = await Worker.start(await launch())
+            try:
+                yield worker, is_new
+            finally:
+                await self._put_back(key, worker)
+
+    @asynccontextmanager
+    async def any(
+        self, kind: str, launch: Callable[[], Awaitable[Launch]]
+    ) -> AsyncIterator[Worker]:
+        """Have any interpreter of a kind that keeps nothing of a session."""
+        async with self._room:
+            key = next((key for key in self._idle if key.startswith(f"any {kind} ")), None)
+            if key is None:
+                await self._make_room()
+                self._number += 1
+                key = f"any {kind} {self._number}"
+                worker = await Worker.start(await launch())
+            else:
+                worker = self._idle.pop(key)
+            try:
+                yield worker
+            finally:
+                await self._put_back(key, worker)
+
+    @asynccontextmanager
+    async def once(self, launch: Launch) -> AsyncIterator[Worker]:
+        """Have an interpreter that is ended afterwards."""
+        worker = await Worker.start(launch)
+        try:
+            yield worker
+        finally:
+            await worker.close()
+
+    async def close(self, key: str) -> None:
+        """End the interpreter of a key, after the call that it may be at."""
+        async with self.lock(key):
+            worker = self._idle.pop(key, None)
+            if worker is not None:
+                await worker.close()
+
+    async def _make_room(self) -> None:
+        # Those that are busy hold a place each, this one included.
+        while len(self._idle) > max(0, self._room._value):
+            _, oldest = self._idle.popitem(last=False)
+            await oldest.close()
+
+    async def _put_back(self, key: str, worker: Worker) -> None:
+        if worker.alive:
+            self._idle[key] = worker
+
+    @asynccontextmanager
+    async def lock(self, name: str) -> AsyncIterator[None]:
+        """Be alone under a name."""
+        lock, users = self._locks.get(name, (asyncio.Lock(), 0))
+        self._locks[name] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(name)
+            if users > 1:
+                self._locks[name] = (lock, users - 1)

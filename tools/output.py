@@ -1,0 +1,51 @@
+"""What code writes, kept within a limit: its beginning and its end."""
+
+
+class Output:
+    """Takes bytes, keeps the first and the last of them, and counts the others.
+
+    Args:
+        kib: KiB that are kept.
+    """
+
+    def __init__(self, kib: int) -> None:
+        self._kib = kib
+        self._first = kib * 512
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.size = 0
+        """How many bytes there were."""
+
+    def add(self, data: bytes) -> None:
+        """Take what was written next."""
+        self.size += len(data)
+        room = self._first - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._first:
+            del self._tail[: -self._first]
+
+    def text(self) -> str:
+        """Give what is kept, and say where and how much was left out.
+
+        Bytes that are no UTF-8 are replaced; no character is cut in two.
+        """
+        if self.size <= 2 * self._first:
+            return (self._head + self._tail).decode(errors="replace")
+        head = _up_to_whole(self._head)
+        tail = bytes(self._tail[-self._first :])
+        while tail and tail[0] & 0xC0 == 0x80 and len(tail) > self._first - 3:
+            tail = tail[1:]
+        left_out = self.size - len(head) - len(tail)
+        said = f"[{left_out} bytes of output were left out here: at most {self._kib} KiB are kept]"
+        return f"{head.decode(errors='replace')}\n{said}\n{tail.decode(errors='replace')}"
+
+
+def _up_to_whole(data: bytearray) -> bytes:
+    """Cut off the beginning of a character whose end is missing."""
+    for length in range(1, min(4, len(data) + 1)):
+        byte = data[-length]
+        if byte & 0xC0 != 0x80:
+            needs = 1 if byte < 0xC0 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return bytes(data[:-length] if needs > length else data)
+    return bytes(data)

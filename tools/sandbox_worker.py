@@ -1,0 +1,148 @@
+"""The process inside the sandbox that keeps the interpreter. Its text is run there, by `-c`.
+
+It shares its memory with code that nobody trusts: whatever it says outside is data. It uses the
+standard library alone, and runs on any Python from 3.9 on. Who starts it is `tools/workers.py`.
+"""
+
+import ast
+import io
+import json
+import linecache
+import os
+import signal
+import subprocess
+import sys
+import traceback
+import types
+from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
+    import resource
+
+
+def _limit(order: dict[str, Any]) -> None:
+    for name, value in order["limits"].items():
+        number = getattr(resource, f"RLIMIT_{name}", None)
+        if number is not None:
+            resource.setrlimit(number, (value, value))
+
+
+def _channels() -> tuple[int, int]:
+    """Take stdin and stdout for the talk with outside; give the code an empty and a shared one."""
+    orders, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(1, 2)
+    return orders, answers
+
+
+def _read(orders: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = os.read(orders, size - len(data))
+        if not part:
+            os._exit(0)
+        data += part
+    return data
+
+
+def _order(orders: int) -> dict[str, Any]:
+    order: dict[str, Any] = json.loads(_read(orders, int.from_bytes(_read(orders, 4), "big")))
+    return order
+
+
+def _write(answers: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(answers, data) :]
+
+
+def _python(code: str, names: dict[str, Any], number: int) -> int:
+    file = f"<python {number}>"
+    # So that tracebacks can show lines of it.
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    try:
+        tree = ast.parse(code, file)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        parts = [compile(tree, file, "exec", dont_inherit=True)]
+        if last is not None:
+            # Shows its value, as the prompt does.
+            parts.append(compile(ast.Interactive([last]), file, "single", dont_inherit=True))
+    except BaseException as error:
+        traceback.print_exception(type(error), error, None)
+        return 1
+    try:
+        for part in parts:
+            exec(part, names)  # noqa: S102  it is what this process is for
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)  # noqa: T201
+        return 1
+    except BaseException as error:
+        # The first frame is this one.
+        trace = error.__traceback__.tb_next if error.__traceback__ else None
+        traceback.print_exception(type(error), error, trace)
+        return 1
+    return 0
+
+
+def _shell(code: str, shell: str) -> int:
+    ended = subprocess.run([shell, "-c", code], check=False).returncode  # noqa: S603
+    return ended if ended >= 0 else 128 - ended
+
+
+def _streams() -> None:
+    """Give the code its three streams anew: what ran before may have closed them."""
+    sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        # Unbuffered: both share one pipe, and their order counts.
+        raw: Any = io.FileIO(number, "w", closefd=False)
+        stream = io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
+        setattr(sys, name, stream)
+
+
+def _die_with(orders: int) -> None:
+    """On the bare host: end, with all of this group, when the other side is gone."""
+    signal.signal(signal.SIGIO, lambda *_: os.killpg(0, signal.SIGKILL))
+    fcntl.fcntl(orders, fcntl.F_SETOWN, os.getpid())
+
+
+def _watch(orders: int, on: bool) -> None:
+    flags = fcntl.fcntl(orders, fcntl.F_GETFL)
+    fcntl.fcntl(orders, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
+
+
+def main() -> None:
+    """Answer orders until there are no more."""
+    settings = json.loads(sys.argv[1])
+    orders, answers = _channels()
+    _limit(settings)
+    sys.path[:] = [path for path in sys.path if path] + settings["packages"]
+    sys.argv[:] = [""]
+    own = types.ModuleType("__main__")
+    sys.modules["__main__"] = own
+    if settings["group"]:
+        _die_with(orders)
+    _write(answers, b"ready\n")
+    number = 0
+    while True:
+        order = _order(orders)
+        number += 1
+        mark = order["mark"].encode()
+        _streams()
+        if settings["group"]:
+            _watch(orders, True)
+        _write(answers, mark + b"<")
+        if order["language"] == "python":
+            code = _python(order["code"], own.__dict__, number)
+        else:
+            code = _shell(order["code"], settings["shell"])
+        if settings["group"]:
+            _watch(orders, False)
+        _write(answers, mark + b">%d 0\n" % code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""Kept interpreters, seen from outside: one process each, asked one thing after another.
+
+Whatever comes from such a process is data: code that runs in it can write into every channel it
+has, and so forge its own output and exit code, but nothing else. What starts it, and what keeps it
+from the rest of the machine, is in `tools/bubblewrap.py` and `tools/host.py`.
+"""
+
+import asyncio
+import json
+import re
+import secrets
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Final
+
+from duologue.graphs.sandbox import Sandbox
+from duologue.tools.output import Output
+from duologue.tools.processes import family, kill, memory, send
+
+START_SECONDS: Final = 15
+"""Seconds an interpreter may take to start, which is not counted as the code's time."""
+
+MOST_OUTPUT: Final = 128 << 20
+"""Bytes of output after which a call is ended: more is only written to be thrown away."""
+
+MOST_MEMORY: Final = 1 << 20
+"""Bytes that an interpreter may write down of its variables."""
+
+LIMITS: Final = {"CORE": 0, "FSIZE": 16 << 20, "NOFILE": 256, "NPROC": 64}
+"""What each process in a sandbox may use: bytes of a file, open files, processes beside it."""
+
+_END = re.compile(rb"(\d{1,3}) (\d{1,8})\n")
+_READ = 1 << 18
+_PATIENCE = 0.05
+_SWEEPS = 100
+
+
+class StartError(Exception):
+    """An interpreter did not start. Says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How an interpreter is started."""
+
+    command: Sequence[str]
+    """A Python and its arguments; the worker's own follow."""
+    worker: str
+    """The module of `duologue.tools` whose text is run there."""
+    environment: Mapping[str, str]
+    """Its whole environment."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Limits of each process, by their names in `resource` without ``RLIMIT_``."""
+    packages: Sequence[str] = ()
+    """Folders of packages that Python code may import beside the standard library."""
+    shell: str = "/bin/sh"
+    """The shell."""
+    folder: str | None = None
+    """A folder of its own to start in, removed at its end."""
+    group: bool = False
+    """Whether it leads a process group on the bare host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call ended."""
+
+    exit_code: int
+    """0 well, 1 by an exception, 124 out of time, 137 killed, or the shell's own."""
+    note: str = ""
+    """What to say of it below the output."""
+    memory: bytes = b""
+    """What the interpreter wrote down of its variables."""
+
+
+class _BrokenError(Exception):
+    """The process ended, or what it says makes no sense."""
+
+
+def _text(module: str) -> str:
+    return files("duologue.tools").joinpath(f"{module}.py").read_text("utf-8")
+
+
+class Worker:
+    """A process that keeps an interpreter. To be used by one task at a time.
+
+    Attributes:
+        alive: Whether it can be asked.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        process: asyncio.subprocess.Process,
+        launch: Launch,
+    ) -> None:
+        self._transport = transport
+        self._process = process
+        self._launch = launch
+        self._trusted: set[int] = set()
+        self.alive = True
+
+    @classmethod
+    async def start(cls, launch: Launch) -> "Worker":
+        """Start one.
+
+        Raises:
+            StartError: It can't be started; says why.
+        """
+        settings = {
+            "limits": dict(launch.limits),
+            "packages": list(launch.packages),
+            "shell": launch.shell,
+            "group": launch.group,
+        }
+        text = await asyncio.to_thread(_text, launch.worker)
+        try:
+            loop = asyncio.get_running_loop()
+            # As create_subprocess_exec does it, which does not give the transport.
+            transport, protocol = await loop.subprocess_exec(
+                lambda: asyncio.subprocess.SubprocessStreamProtocol(_READ, loop),
+                *launch.command,
+                "-c",
+                text,
+                json.dumps(settings),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=dict(launch.environment),
+                cwd=launch.folder,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartError(str(error)) from error
+        worker = cls(transport, asyncio.subprocess.Process(transport, protocol, loop), launch)
+        try:
+            await worker._ready()
+        except BaseException:
+            await worker.close()
+            raise
+        return worker
+
+    async def _ready(self) -> None:
+        said = b""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not said.endswith(b"ready\n") and len(said) < 4096:
+                    part = await self._out.read(4096)
+                    if not part:
+                        break
+                    said += part
+        except TimeoutError:
+            raise StartError(f"it did not start within {START_SECONDS} s") from None
+        if said != b"ready\n":
+            shown = " ".join(said.decode(errors="replace").split())
+            raise StartError(shown[-300:] or "it ended without a word")
+        # Nothing of the code has run yet: what is there now is ours.
+        self._trusted = await asyncio.to_thread(family, self._process.pid)
+
+    @property
+    def _out(self) -> asyncio.StreamReader:
+        assert self._process.stdout is not None  # noqa: S101  it is a pipe
+        return self._process.stdout
+
+    async def ask(self, sandbox: Sandbox, order: Mapping[str, Any], output: Output) -> Ended:
+        """Run code to its end, or to that of its time. Cancelled, it kills the process.
+
+        Args:
+            sandbox: What the call may use.
+            order: The ``code``, its ``language``, and what else the worker wants to know.
+            output: Takes what it writes.
+
+        Returns:
+            How it ended. Whether the process lives on is in `alive`.
+        """
+        work: asyncio.Task[Ended] | None = None
+        watch: asyncio.Task[None] | None = None
+        try:
+            work = asyncio.create_task(self._talk(order, output))
+            watch = asyncio.create_task(self._watch(sandbox.memory_mib << 20))
+            await asyncio.wait(
+                {work, watch}, timeout=sandbox.seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            ended = await self._ended(work, watch, sandbox, output)
+            if self.alive and not await self._sweep():
+                await self.close()
+            return ended
+        except BaseException:
+            await self.close()
+            raise
+        finally:
+            for task in (work, watch):
+                if task is not None:
+                    task.cancel()
+
+    async def _ended(
+        self,
+        work: "asyncio.Task[Ended]",
+        watch: "asyncio.Task[None]",
+        sandbox: Sandbox,
+        output: Output,
+    ) -> Ended:
+        if work.done():
+            try:
+                return work.result()
+            except (_BrokenError, OSError):
+                code = await self.close()
+                if output.size > MOST_OUTPUT:
+                    return Ended(137, f"ended: more than {MOST_OUTPUT >> 20} MiB of output")
+                return Ended(code, f"the interpreter broke off with exit code {code}")
+        await self.close()
+        if watch.done():
+            return Ended(137, f"ended: it used more than {sandbox.memory_mib} MiB of memory")
+        return Ended(124, f"ended: it ran longer than {sandbox.seconds:g} s")
+
+    async def _talk(self, order: Mapping[str, Any], output: Output) -> Ended:
+        mark = secrets.token_hex(16).encode()
+        data = json.dumps({"mark": mark.decode(), **order}).encode()
+        await asyncio.to_thread(send, self._trusted, signal.SIGCONT)
+        assert self._process.stdin is not None  # noqa: S101  it is a pipe
+        self._process.stdin.write(len(data).to_bytes(4, "big") + data)
+        await self._process.stdin.drain()
+        # What stands before the mark was written after the last call had ended.
+        rest = await self._until(mark + b"<", b"", None)
+        rest = await self._until(mark + b">", rest, output)
+        while b"\n" not in rest and len(rest) < 16:
+            rest += await self._more()
+        found = _END.match(rest)
+        if found is None or int(found[2]) > MOST_MEMORY:
+            raise _BrokenError
+        memory = rest[found.end() :]
+        while len(memory) < int(found[2]):
+            memory += await self._more()
+        return Ended(int(found[1]) & 0xFF, memory=memory[: int(found[2])])
+
+    async def _until(self, mark: bytes, data: bytes, output: Output | None) -> bytes:
+        """Read up to a mark; give what came after it."""
+        dropped = 0
+        while (at := data.find(mark)) < 0:
+            # The end of it may be the beginning of the mark.
+            sure = max(0, len(data) - len(mark) + 1)
+            dropped += sure
+            if output is not None:
+                output.add(data[:sure])
+            if dropped > MOST_OUTPUT:
+                raise _BrokenError
+            data = data[sure:]
+            try:
+                data += await self._more()
+            except _BrokenError:
+                if output is not None:
+                    output.add(data)
+                raise
+        if output is not None:
+            output.add(data[:at])
+        return data[at + len(mark) :]
+
+    async def _more(self) -> bytes:
+        part = await self._out.read(_READ)
+        if not part:
+            raise _BrokenError
+        return part
+
+    async def _watch(self, limit: int) -> None:
+        """Return when all its processes together hold more memory than that."""
+        while True:
+            await asyncio.sleep(_PATIENCE)
+            pids = await asyncio.to_thread(family, self._process.pid)
+            if await asyncio.to_thread(memory, pids | {self._process.pid}, limit) > limit:
+                return
+
+    async def _sweep(self) -> bool:
+        """Kill what the call left behind, and hold the interpreter itself until the next one.
+
+        Returns:
+            Whether nothing is left but the interpreter.
+        """
+        for _ in range(_SWEEPS):
+            if await asyncio.to_thread(self._sweep_once):
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    def _sweep_once(self) -> bool:
+        # Its threads must not run on either; a stopped process starts no others.
+        if not self._launch.group:
+            send(self._trusted, signal.SIGSTOP)
+        others = family(self._process.pid) - self._trusted
+        send(others, signal.SIGKILL)
+        return not others
+
+    async def close(self) -> int:
+        """Kill it with all it started.
+
+        Returns:
+            Its exit code, 128 and more for a signal.
+        """
+        if self.alive:
+            self.alive = False
+            if self._out.at_eof():
+                # It has ended by itself; its exit code is about to be known.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await self._process.wait()
+            await asyncio.to_thread(kill, self._process.pid, group=True)
+        # Its pipes too: what is left in them, nobody reads, and nothing ends before they do.
+        self._transport.close()
+        code = await self._process.wait()
+        if self._launch.folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._launch.folder, ignore_errors=True)
+        return code if code >= 0 else 128 - code
