@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from duologue.graphs.sandbox import Sandbox
+from duologue.tools.seccomp import program
 from duologue.tools.workers import LIMITS, Launch, StartError
 
 FILES_MIB: Final = 64
@@ -25,6 +26,20 @@ _SYSTEM = (
     *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share"),
     *("local/bin", "local/sbin", "local/lib", "local/lib64", "local/share"),
 )
+_MOVE: Final = """
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+count=$1; shift
+mount -t tmpfs -o mode=755 none /mnt
+place=0
+while [ $place -lt $count ]; do
+  mkdir /mnt/$place
+  mount --bind "$1" /mnt/$place
+  shift; place=$((place + 1))
+done
+exec "$@"
+"""
+"""Puts folders where everyone can reach them, in a view of the file system of its own."""
+
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/work",
@@ -44,8 +59,10 @@ def launch(sandbox: Sandbox) -> Launch:
     """
     if sys.platform != "linux":
         raise StartError("it exists on Linux only")
+    filter_ = program()
     return Launch(
-        command=_command(),
+        command=_command(["--seccomp", "{filter}"] if filter_ else []),
+        filter=filter_,
         worker="sandbox_worker",
         environment={},
         limits={**LIMITS, "AS": sandbox.memory_mib << 20},
@@ -54,7 +71,7 @@ def launch(sandbox: Sandbox) -> Launch:
     )
 
 
-def _command() -> list[str]:
+def _command(more: list[str]) -> list[str]:
     bwrap = _program("bwrap")
     python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     base = os.path.realpath(sys.base_prefix)
@@ -64,7 +81,7 @@ def _command() -> list[str]:
     outer: list[str] = []
     if os.geteuid() == 0:
         outer, shown = _as_nobody(bwrap, shown)
-    return [*outer, bwrap, *_inner(shown), "--", python, "-I", "-B", "-u", "-X", "utf8"]
+    return [*outer, bwrap, *_inner(shown), *more, "--", python, "-I", "-B", "-u", "-X", "utf8"]
 
 
 def _program(name: str) -> str:
@@ -95,19 +112,17 @@ def _as_nobody(bwrap: str, shown: list[tuple[str, str]]) -> tuple[list[str], lis
     if not hidden:
         return become, shown
     reached = list(shown)
-    moved: list[str] = []
-    for number in hidden:
-        path, inside = shown[number]
-        reached[number] = (f"/mnt/{number}", inside)
-        moved += ["--ro-bind", path, f"/mnt/{number}"]
-    around = ["--dev-bind", "/", "/", "--tmpfs", "/mnt", *moved, "--die-with-parent", "--"]
-    return [bwrap, *around, *become], reached
+    for place, number in enumerate(hidden):
+        reached[number] = (f"/mnt/{place}", shown[number][1])
+    moved = [shown[number][0] for number in hidden]
+    # Not by a second bwrap around it: that one may not kill what belongs to nobody when it dies.
+    around = [_program("unshare"), "--mount", _program("sh"), "-euc", _MOVE, "sh"]
+    return [*around, str(len(moved)), *moved, *become], reached
 
 
 def _open_to_all(path: str) -> bool:
-    return all(part.stat().st_mode & 0o005 == 0o005 for part in [Path(path)]) and all(
-        part.stat().st_mode & 0o001 for part in Path(path).parents
-    )
+    own, *above = (part.stat().st_mode for part in (Path(path), *Path(path).parents))
+    return own & 0o005 == 0o005 and all(mode & 0o001 for mode in above)
 
 
 def _inner(shown: list[tuple[str, str]]) -> list[str]:

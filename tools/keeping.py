@@ -19,6 +19,7 @@ class Workers:
         self._idle: OrderedDict[str, Worker] = OrderedDict()
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._room = asyncio.Semaphore(MOST)
+        self._busy = 0
         self._number = 0
 
     @asynccontextmanager
@@ -38,15 +39,9 @@ class Workers:
             StartError: None can be started.
         """
         async with self.lock(key), self._room:
-            worker = self._idle.pop(key, None)
-            is_new = worker is None
-            if worker is None:
-                await self._make_room()
-                worker = await Worker.start(await launch())
-            try:
+            is_new = key not in self._idle
+            async with self._taken(key, launch) as worker:
                 yield worker, is_new
-            finally:
-                await self._put_back(key, worker)
 
     @asynccontextmanager
     async def any(
@@ -56,16 +51,28 @@ class Workers:
         async with self._room:
             key = next((key for key in self._idle if key.startswith(f"any {kind} ")), None)
             if key is None:
-                await self._make_room()
                 self._number += 1
                 key = f"any {kind} {self._number}"
-                worker = await Worker.start(await launch())
-            else:
-                worker = self._idle.pop(key)
-            try:
+            async with self._taken(key, launch) as worker:
                 yield worker
-            finally:
-                await self._put_back(key, worker)
+
+    @asynccontextmanager
+    async def _taken(
+        self, key: str, launch: Callable[[], Awaitable[Launch]]
+    ) -> AsyncIterator[Worker]:
+        worker = self._idle.pop(key, None)
+        self._busy += 1
+        try:
+            if worker is None:
+                while self._idle and len(self._idle) + self._busy > MOST:
+                    _, oldest = self._idle.popitem(last=False)
+                    await oldest.close()
+                worker = await Worker.start(await launch())
+            yield worker
+        finally:
+            self._busy -= 1
+            if worker is not None and worker.alive:
+                self._idle[key] = worker
 
     @asynccontextmanager
     async def once(self, launch: Launch) -> AsyncIterator[Worker]:
@@ -82,16 +89,6 @@ class Workers:
             worker = self._idle.pop(key, None)
             if worker is not None:
                 await worker.close()
-
-    async def _make_room(self) -> None:
-        # Those that are busy hold a place each, this one included.
-        while len(self._idle) > max(0, self._room._value):
-            _, oldest = self._idle.popitem(last=False)
-            await oldest.close()
-
-    async def _put_back(self, key: str, worker: Worker) -> None:
-        if worker.alive:
-            self._idle[key] = worker
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncIterator[None]:

@@ -25,4 +25,6 @@ def launch() -> Launch:
         worker="monty_worker",
         environment={name: os.environ[name] for name in named if name in os.environ},
         group=True,
+        own_mib=128,
+        grace=3,
     )

@@ -97,11 +97,12 @@ class Call:
             )
         except monty.MontyCrashedError as error:
             self._say("stderr", f"[the interpreter broke off: {error}]\n")
-            return 137, False
+            return 124 if error.timed_out else 137, False
         except (monty.MontyRuntimeError, monty.MontySyntaxError) as error:
             said = error.display("type-msg")
             self._say("stderr", _traceback(error, source))
             if any(f": {stopped}" in said for stopped in _STOPPED):
+                self._say("stderr", f"[ended: it ran longer than {self._order['seconds']:g} s]\n")
                 return 124, False
             if _is_missing(said):
                 self._say("stderr", f"[{HINT}]\n")

@@ -29,6 +29,9 @@ ANEW = (
 )
 """What a call's output begins with when what was kept before is not there any more."""
 
+AS_BEFORE = "[the variables are as they were before this call]\n"
+"""What a call that was cut short in Monty says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -126,26 +129,37 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
 
 
 async def _run_monty(sandbox: Sandbox, code: str, kept: Kept, output: Output) -> Ran:
-    order: dict[str, Any] = {
-        "code": code,
-        "memory": kept.memory,
-        "seconds": sandbox.seconds,
-        "memory_mib": sandbox.memory_mib,
-        "dump": MOST_MEMORY,
-    }
-    async with _workers().any("monty", lambda: asyncio.to_thread(monty.launch)) as worker:
+    order = _monty_order(sandbox, code, kept.memory)
+    async with _workers().lock(kept.key), _workers().any("monty", _launch_monty) as worker:
         ended = await worker.ask(sandbox, order, output)
     anew = ANEW if kept.started and not kept.memory else ""
+    cut_short = ended.note or ended.exit_code in (124, 137)
     memory = base64.b64encode(ended.memory).decode() if ended.memory else kept.memory
     after = kept.model_copy(update={"memory": memory, "started": True})
-    return Ran(ended.exit_code, anew + _said(output, ended), after, "monty")
+    said = _said(output, ended)
+    return Ran(ended.exit_code, anew + said + (AS_BEFORE if cut_short else ""), after, "monty")
 
 
 def _said(output: Output, ended: Ended) -> str:
     said = output.text()
     if not ended.note:
         return said
-    return f"{said}{'' if not said or said.endswith(chr(10)) else chr(10)}[{ended.note}]\n"
+    between = "" if not said or said.endswith("\n") else "\n"
+    return f"{said}{between}[{ended.note}]\n"
+
+
+def _monty_order(sandbox: Sandbox, code: str, memory: str | None) -> dict[str, Any]:
+    return {
+        "code": code,
+        "memory": memory,
+        "seconds": sandbox.seconds,
+        "memory_mib": sandbox.memory_mib,
+        "dump": MOST_MEMORY,
+    }
+
+
+async def _launch_monty() -> Launch:
+    return await asyncio.to_thread(monty.launch)
 
 
 async def _launch(level: Level, sandbox: Sandbox) -> Launch:
@@ -189,16 +203,17 @@ async def _problem(level: Level) -> str | None:
 
 async def _try(level: Level) -> str | None:
     sandbox = Sandbox(level=level, seconds=20)
-    order: dict[str, Any] = {"language": "shell", "code": "echo $((6*7)) | cat; ls /work"}
-    if level == "monty":
-        order = {"code": "6*7", "memory": None, "seconds": 20, "memory_mib": 64, "dump": 1 << 20}
     output = Output(1)
     try:
-        launch = await (
-            asyncio.to_thread(monty.launch) if level == "monty" else _launch(level, sandbox)
-        )
-        async with _workers().once(launch) as worker:
-            ended = await worker.ask(sandbox, order, output)
+        if level == "monty":
+            order = _monty_order(sandbox, "6*7", None)
+            async with _workers().any("monty", _launch_monty) as worker:
+                ended = await worker.ask(sandbox, order, output)
+        else:
+            # A shell that starts another process, since a limit may leave room for none.
+            order = {"language": "shell", "code": "echo $((6*7)) | cat"}
+            async with _workers().once(await _launch(level, sandbox)) as worker:
+                ended = await worker.ask(sandbox, order, output)
     except StartError as error:
         return str(error)
     if (ended.exit_code, output.text()) == (0, "42\n"):

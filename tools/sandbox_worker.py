@@ -9,6 +9,7 @@ import io
 import json
 import linecache
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from typing import Any
 if sys.platform != "win32":
     import fcntl
     import resource
+
+
+_SUBREAPER = 36
 
 
 def _limit(order: dict[str, Any]) -> None:
@@ -38,18 +42,22 @@ def _channels() -> tuple[int, int]:
     return orders, answers
 
 
-def _read(orders: int, size: int) -> bytes:
+def _read(orders: int, size: int, folder: "str | None") -> bytes:
     data = b""
     while len(data) < size:
         part = os.read(orders, size - len(data))
         if not part:
+            # The other side is gone, and with it who would remove the folder.
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
             os._exit(0)
         data += part
     return data
 
 
-def _order(orders: int) -> dict[str, Any]:
-    order: dict[str, Any] = json.loads(_read(orders, int.from_bytes(_read(orders, 4), "big")))
+def _order(orders: int, folder: "str | None") -> dict[str, Any]:
+    size = int.from_bytes(_read(orders, 4, folder), "big")
+    order: dict[str, Any] = json.loads(_read(orders, size, folder))
     return order
 
 
@@ -105,6 +113,11 @@ def _streams() -> None:
 
 def _die_with(orders: int) -> None:
     """On the bare host: end, with all of this group, when the other side is gone."""
+    if sys.platform == "linux":
+        # What loses its parent becomes a child of this process, and so can be found.
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGIO, lambda *_: os.killpg(0, signal.SIGKILL))
     fcntl.fcntl(orders, fcntl.F_SETOWN, os.getpid())
 
@@ -128,7 +141,7 @@ def main() -> None:
     _write(answers, b"ready\n")
     number = 0
     while True:
-        order = _order(orders)
+        order = _order(orders, settings["folder"])
         number += 1
         mark = order["mark"].encode()
         _streams()

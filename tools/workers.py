@@ -7,6 +7,7 @@ from the rest of the machine, is in `tools/bubblewrap.py` and `tools/host.py`.
 
 import asyncio
 import json
+import os
 import re
 import secrets
 import shutil
@@ -63,6 +64,12 @@ class Launch:
     """A folder of its own to start in, removed at its end."""
     group: bool = False
     """Whether it leads a process group on the bare host."""
+    filter: bytes | None = None
+    """What it reads from a file descriptor, whose number replaces ``{filter}`` in the command."""
+    own_mib: int = 0
+    """MiB of memory that it takes besides the code's."""
+    grace: float = 0
+    """Seconds that it is left to notice itself that the time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,16 @@ class Ended:
 
 class _BrokenError(Exception):
     """The process ended, or what it says makes no sense."""
+
+
+def _filled(data: bytes | None) -> int | None:
+    """Give the reading end of a pipe that holds these bytes."""
+    if data is None:
+        return None
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    return reading
 
 
 def _text(module: str) -> str:
@@ -116,14 +133,17 @@ class Worker:
             "packages": list(launch.packages),
             "shell": launch.shell,
             "group": launch.group,
+            "folder": launch.folder,
         }
         text = await asyncio.to_thread(_text, launch.worker)
+        filled = await asyncio.to_thread(_filled, launch.filter)
+        command = [part.replace("{filter}", str(filled)) for part in launch.command]
         try:
             loop = asyncio.get_running_loop()
             # As create_subprocess_exec does it, which does not give the transport.
             transport, protocol = await loop.subprocess_exec(
                 lambda: asyncio.subprocess.SubprocessStreamProtocol(_READ, loop),
-                *launch.command,
+                *command,
                 "-c",
                 text,
                 json.dumps(settings),
@@ -133,9 +153,13 @@ class Worker:
                 env=dict(launch.environment),
                 cwd=launch.folder,
                 start_new_session=True,
+                pass_fds=() if filled is None else (filled,),
             )
         except OSError as error:
             raise StartError(str(error)) from error
+        finally:
+            if filled is not None:
+                os.close(filled)
         worker = cls(transport, asyncio.subprocess.Process(transport, protocol, loop), launch)
         try:
             await worker._ready()
@@ -181,9 +205,12 @@ class Worker:
         watch: asyncio.Task[None] | None = None
         try:
             work = asyncio.create_task(self._talk(order, output))
-            watch = asyncio.create_task(self._watch(sandbox.memory_mib << 20))
+            limit = sandbox.memory_mib + self._launch.own_mib
+            watch = asyncio.create_task(self._watch(limit << 20))
             await asyncio.wait(
-                {work, watch}, timeout=sandbox.seconds, return_when=asyncio.FIRST_COMPLETED
+                {work, watch},
+                timeout=sandbox.seconds + self._launch.grace,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             ended = await self._ended(work, watch, sandbox, output)
             if self.alive and not await self._sweep():

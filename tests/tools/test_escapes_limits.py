@@ -1,0 +1,278 @@
+"""The escape list, what a call may use, such as time and memory, and what it leaves behind."""
+
+import asyncio
+import secrets
+
+import pytest
+
+from duologue.graphs.sandbox import Level
+from sandboxes import (
+    Session,
+    are_gone,
+    family,
+    is_running,
+    need,
+    program,
+    wait_until,
+)
+
+LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
+FULL: tuple[Level, ...] = ("host", "bubblewrap")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True: pass",
+        "import time\ntime.sleep(600)",
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+    ],
+    ids=["loop", "sleep", "stubborn"],
+)
+async def test_time_is_limited(level: Level, code: str) -> None:
+    await need(level)
+    session = Session(level, seconds=1)
+    await session("x = 1")
+
+    ran = await session(f"print('begins')\n{code}")
+
+    assert ran.exit_code == 124
+    assert "begins\n" in ran.output
+    assert "[ended: it ran longer than 1 s]" in ran.output
+    # What Monty kept is as it was; a process is gone with what it had.
+    after = await session("x")
+    await session.close()
+    assert after.output.startswith("1\n" if level == "monty" else "[the interpreter was started")
+
+
+@pytest.mark.parametrize("level", FULL)
+async def test_time_of_a_shell_and_all_it_started_is_limited(level: Level) -> None:
+    await need(level)
+    word = f"600.{secrets.randbelow(10**9)}"
+    session = Session(level, seconds=1)
+
+    running = asyncio.create_task(
+        session(f"echo begins; (setsid sleep {word} &) ; sleep {word} & sleep {word}", "shell")
+    )
+    await asyncio.to_thread(wait_until, "it begins", lambda: is_running(word))
+    ran = await running
+
+    assert (ran.exit_code, ran.output.splitlines()[0]) == (124, "begins")
+    await asyncio.to_thread(wait_until, "it is gone", lambda: not is_running(word))
+
+
+@pytest.mark.parametrize("level", FULL)
+@pytest.mark.parametrize(
+    "start",
+    [
+        "sleep {word} & sleep 0.3",
+        "nohup sleep {word} >/dev/null 2>&1 & sleep 0.3",
+        "(sleep {word} &) ; sleep 0.3",
+        "(setsid sleep {word} &) ; sleep 0.3",
+    ],
+    ids=["background", "nohup", "orphan", "session"],
+)
+async def test_no_daemon_is_left_behind(level: Level, start: str) -> None:
+    await need(level)
+    word = f"600.{secrets.randbelow(10**9)}"
+    session = Session(level)
+
+    running = asyncio.create_task(session(start.format(word=word), "shell"))
+    await asyncio.to_thread(wait_until, "it begins", lambda: is_running(word))
+    ran = await running
+
+    assert (ran.exit_code, ran.output) == (0, "")
+    assert not is_running(word)
+    assert (await session("1 + 1")).output == "2\n"
+    await session.close()
+
+
+async def test_threads_rest_between_calls() -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap")
+    counts = """
+import threading, time
+n = 0
+def count():
+    global n
+    while True:
+        n += 1
+        time.sleep(0.02)
+threading.Thread(target=count, daemon=True).start()
+time.sleep(0.3)
+"""
+    before = int((await session(f"{counts}print(n)")).output)
+    await asyncio.sleep(2)
+    after = int((await session("print(n)")).output)
+    await session.close()
+
+    assert before > 3
+    assert after - before < 50
+
+
+@pytest.mark.parametrize("level", FULL)
+async def test_processes_are_few(level: Level) -> None:
+    """A fork bomb, one that can be counted: on the bare host it gets all it asks for."""
+    await need(level)
+    session = Session(level)
+
+    ran = await session(
+        "import os, time\nn = 0\ntry:\n    for _ in range(150):\n"
+        "        if os.fork() == 0:\n            time.sleep(600)\n        n += 1\n"
+        "except BlockingIOError:\n    pass\nprint(n)"
+    )
+    again = await session("1 + 1")
+    await session.close()
+
+    count = int(ran.output)
+    assert count == 150 if level == "host" else 20 < count < 64
+    assert again.output == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [
+        ("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", "python"),
+        ("bomb() { bomb | bomb & }; bomb; sleep 600", "shell"),
+    ],
+    ids=["python", "shell"],
+)
+async def test_a_fork_bomb_ends_with_its_time(code: str, language: str) -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap", seconds=1)
+
+    ran = await session(code, "shell" if language == "shell" else "python")
+
+    assert ran.exit_code in (124, 137)
+    assert (await session("1 + 1")).output.endswith("2\n")
+    await session.close()
+
+
+@pytest.mark.parametrize("level", ["bubblewrap", "monty"])
+@pytest.mark.parametrize(("mib", "is_had"), [(64, False), (512, True)])
+async def test_memory_is_limited(level: Level, mib: int, is_had: bool) -> None:
+    await need(level)
+    session = Session(level, memory_mib=mib)
+
+    ran = await session("x = 'a' * (100 << 20)\nx = len(x)\nprint(x)")
+
+    await session.close()
+    assert ("MemoryError" in ran.output) is not is_had
+    assert (ran.output == f"{100 << 20}\n") is is_had
+
+
+@pytest.mark.parametrize("level", FULL)
+@pytest.mark.parametrize(("mib", "code"), [(100, 137), (2000, 0)])
+async def test_memory_of_all_processes_together_is_limited(
+    level: Level, mib: int, code: int
+) -> None:
+    await need(level)
+    session = Session(level, memory_mib=mib)
+
+    ran = await session(
+        "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n"
+        "        held = b'x' * (60 << 20)\n        time.sleep(2)\n        os._exit(0)\n"
+        "for _ in range(5): os.wait()"
+    )
+
+    await session.close()
+    assert ran.exit_code == code, ran.output
+    assert ("more than 100 MiB of memory" in ran.output) is (code == 137)
+
+
+async def test_memory_in_files_is_limited() -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap")
+
+    ran = await session(
+        """
+import os
+total = 0
+for place in ("/work", "/tmp", "/dev/shm", "/dev", "/", "/packages", "/usr", "/run"):
+    for number in range(40):
+        try:
+            with open(f"{place}/f{number}", "wb") as file:
+                while True:
+                    total += file.write(bytes(1 << 20))
+        except OSError:
+            pass
+print(total >> 20)
+"""
+    )
+    hidden = await session("import os\nos.memfd_create('x')")
+
+    await session.close()
+    assert 100 < int(ran.output) <= 3 * 64
+    assert "PermissionError" in hidden.output
+
+
+async def test_memory_without_a_process_can_be_had_on_the_bare_host() -> None:
+    session = Session("host")
+    assert (await session("import os\nos.memfd_create('x') > 0")).output == "True\n"
+    await session.close()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_100_mb_of_output_are_cut(level: Level) -> None:
+    await need(level)
+    session = Session(level, output_kib=2)
+
+    ran = await session("for _ in range(1000): print('x' * 99_999)\nprint('end')")
+
+    again = await session("1 + 1")
+    await session.close()
+    left_out = 100_000_004 - 2048
+    assert ran.exit_code == 0
+    assert ran.output == (
+        f"{'x' * 1024}\n[{left_out} bytes of output were left out here: at most 2 KiB are kept]\n"
+        f"{'x' * 1019}\nend\n"
+    )
+    assert again.output == "2\n"
+
+
+@pytest.mark.parametrize("level", FULL)
+async def test_endless_output_is_ended(level: Level) -> None:
+    await need(level)
+    session = Session(level, output_kib=1)
+
+    ran = await session("yes", "shell")
+
+    await session.close()
+    assert ran.exit_code == 137
+    assert ran.output.endswith("[ended: more than 128 MiB of output]\n")
+    assert len(ran.output) < 1200
+
+
+async def levels() -> list[Level]:
+    """Those that work here, at least two."""
+    await need("bubblewrap")
+    return list(LEVELS)
+
+
+async def test_nothing_outlives_a_killed_program() -> None:
+    busy = "x = 1\nprint(x)", "while True: x += 1"
+    with program(*[(level, busy) for level in await levels()]) as process:
+        assert process.stdout is not None
+        for _ in range(2 * len(LEVELS)):
+            assert await asyncio.to_thread(process.stdout.readline) == "runs\n"
+        await asyncio.sleep(0.5)
+        children = await asyncio.to_thread(family, process.pid)
+        process.kill()
+
+    assert len(children) >= 2 * len(LEVELS)
+    await asyncio.to_thread(wait_until, "they are gone", lambda: are_gone(children))
+
+
+async def test_nothing_outlives_a_program_that_ends() -> None:
+    with program(*[(level, ("x = 1", "x", "input()")) for level in await levels()]) as process:
+        assert process.stdout is not None
+        said = await asyncio.to_thread(process.stdout.readline)
+        children: set[int] = set()
+        while said == "runs\n":
+            children |= await asyncio.to_thread(family, process.pid)
+            said = await asyncio.to_thread(process.stdout.readline)
+        assert (said, await asyncio.to_thread(process.wait)) == ("", 0)
+
+    assert len(children) >= 2 * len(LEVELS)
+    await asyncio.to_thread(wait_until, "they are gone", lambda: are_gone(children))

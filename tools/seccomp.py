@@ -1,0 +1,100 @@
+"""Calls to the kernel that no code in the sandbox may make, as a filter for bubblewrap.
+
+They are those that hold memory which belongs to no process, that reach into other processes, or
+that only a system's own tools need. Everything else that keeps code apart is bubblewrap's.
+"""
+
+import platform
+import struct
+from typing import Final
+
+_EPERM, _ENOSYS = 1, 38
+
+_EVERYWHERE = {
+    "io_uring_setup": 425,
+    "io_uring_enter": 426,
+    "io_uring_register": 427,
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "fspick": 433,
+    "mount_setattr": 442,
+    "memfd_secret": 447,
+}
+_X86_64 = {
+    "shmget": 29,
+    "semget": 64,
+    "msgget": 68,
+    "ptrace": 101,
+    "pivot_root": 155,
+    "mount": 165,
+    "umount2": 166,
+    "kexec_load": 246,
+    "add_key": 248,
+    "request_key": 249,
+    "keyctl": 250,
+    "unshare": 272,
+    "perf_event_open": 298,
+    "open_by_handle_at": 304,
+    "setns": 308,
+    "process_vm_readv": 310,
+    "process_vm_writev": 311,
+    "memfd_create": 319,
+    "bpf": 321,
+    "userfaultfd": 323,
+}
+_AARCH64 = {
+    "umount2": 39,
+    "mount": 40,
+    "pivot_root": 41,
+    "unshare": 97,
+    "kexec_load": 104,
+    "ptrace": 117,
+    "msgget": 186,
+    "semget": 190,
+    "shmget": 194,
+    "add_key": 217,
+    "request_key": 218,
+    "keyctl": 219,
+    "perf_event_open": 241,
+    "open_by_handle_at": 265,
+    "setns": 268,
+    "process_vm_readv": 270,
+    "process_vm_writev": 271,
+    "memfd_create": 279,
+    "bpf": 280,
+    "userfaultfd": 282,
+}
+_MACHINES: Final = {
+    # The kernel's name of the machine, and the first number of its other calls (x32).
+    "x86_64": (0xC000003E, 0x40000000, _X86_64),
+    "aarch64": (0xC00000B7, None, _AARCH64),
+}
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
+
+
+def program(machine: str | None = None) -> bytes | None:
+    """Give the filter, as the kernel reads it.
+
+    Args:
+        machine: Of which kind of machine. None: this one.
+
+    Returns:
+        The filter; None for a kind of machine whose calls are not known here.
+    """
+    known = _MACHINES.get(machine or platform.machine())
+    if known is None:
+        return None
+    architecture, others, calls = known
+    # A call of another architecture has other numbers: there is none.
+    steps = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _ERROR | _ENOSYS)]
+    steps.append((_LOAD, 0, 0, 0))
+    if others is not None:
+        steps += [(_AT_LEAST, 0, 1, others), (_RETURN, 0, 0, _ERROR | _ENOSYS)]
+    for number in sorted({*_EVERYWHERE.values(), *calls.values()}):
+        steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERROR | _EPERM)]
+    steps.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
