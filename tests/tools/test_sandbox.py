@@ -1,0 +1,502 @@
+"""Running code: what comes back, what is kept between calls, and what a level refuses."""
+
+import asyncio
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from duologue.graphs.errors import SpecError
+from duologue.graphs.sandbox import Kept, Language, Level, Sandbox
+from duologue.tools import sandbox as module
+from duologue.tools.output import Output
+from duologue.tools.sandbox import Ran, check, level_for, run
+from sandboxes import Session, is_running, need, wait_until
+
+LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
+FULL: tuple[Level, ...] = ("host", "bubblewrap")
+
+
+async def once(level: Level, code: str, language: Language = "python") -> Ran:
+    await need(level)
+    session = Session(level)
+    ran = await session(code, language)
+    await session.close()
+    return ran
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("1 + 1", "2\n"),
+        ("x = 1", ""),
+        ("None", ""),
+        ("print('a'); 'b'", "a\n'b'\n"),
+        ("x = 3\nx * 2  # six", "6\n"),
+        ("(\n  'a' +\n  'b'\n)", "'ab'\n"),
+        ("print('ä→🙂')\n'ä→🙂'", "ä→🙂\n'ä→🙂'\n"),
+        ("x = 'ä'; x * 2", "'ää'\n"),
+        ("print('no newline', end='')", "no newline"),
+        (
+            "import sys\nfor i in range(2):\n    print(i)\n    print(-i, file=sys.stderr)",
+            "0\n0\n1\n-1\n",
+        ),
+        ("", ""),
+        ("# nothing", ""),
+        ("def f(x):\n    return x + 1\nf(1)", "2\n"),
+        ("[i * i for i in range(4)]", "[0, 1, 4, 9]\n"),
+        ("for i in range(2):\n    i", ""),
+    ],
+)
+async def test_output_and_the_last_value_are_shown(level: Level, code: str, output: str) -> None:
+    ran = await once(level, code)
+    assert (ran.exit_code, ran.level) == (0, level)
+    assert ran.output == output
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_an_exception_gives_a_traceback_of_the_code_alone(level: Level) -> None:
+    ran = await once(level, "def f(x):\n    return 1 / x\n\nprint('before')\nf(0)")
+
+    assert ran.exit_code == 1
+    lines = [line for line in ran.output.splitlines() if not set(line) <= set(" ~^")]
+    assert [line.split("<python")[0] for line in lines] == [
+        "before",
+        "Traceback (most recent call last):",
+        '  File "',
+        "    f(0)",
+        '  File "',
+        "    return 1 / x",
+        "ZeroDivisionError: division by zero",
+    ]
+    assert "line 5, in <module>" in lines[2]
+    assert "line 2, in f" in lines[4]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_syntax_error_is_said(level: Level) -> None:
+    ran = await once(level, "print('never')\nx = = 1")
+    assert ran.exit_code == 1
+    assert "SyntaxError" in ran.output
+    assert "line 2" in ran.output
+    assert "never\n" not in ran.output.replace("print('never')", "")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_deep_recursion_is_an_exception(level: Level) -> None:
+    ran = await once(level, "def f(): return f()\nf()")
+    assert ran.exit_code == 1
+    assert "RecursionError" in ran.output
+    assert len(ran.output) < 3000
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_variables_are_kept_after_an_exception_too(level: Level) -> None:
+    await need(level)
+    session = Session(level)
+    await session("x = 20\ndef double(n): return 2 * n")
+    assert (await session("x += 1\n1 / 0")).exit_code == 1
+    assert (await session("double(x)")).output == "42\n"
+    await session.close()
+
+
+@pytest.mark.parametrize("level", FULL)
+@pytest.mark.parametrize(
+    ("code", "exit_code", "output"),
+    [
+        ("input('? ')", 1, "EOFError"),
+        ("import sys; sys.exit(3)", 3, ""),
+        ("import sys; sys.exit()", 0, ""),
+        ("raise SystemExit('that is all')", 1, "that is all\n"),
+        ("exit()", 0, ""),
+        ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
+    ],
+)
+async def test_ends_of_the_code_leave_the_interpreter(
+    level: Level, code: str, exit_code: int, output: str
+) -> None:
+    await need(level)
+    session = Session(level)
+    await session("x = 1")
+
+    ran = await session(code)
+
+    assert ran.exit_code == exit_code
+    assert output in ran.output
+    assert (await session("x")).output == "1\n"
+    assert "EOFError" in (await session("input()")).output
+    await session.close()
+
+
+@pytest.mark.parametrize("level", FULL)
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        ("import os; os._exit(5)", 5),
+        ("import os; os._exit(0)", 0),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 139),
+        ("import os; os.closerange(0, 99)", 1),
+    ],
+    ids=["exit", "exit well", "crash", "close"],
+)
+async def test_an_interpreter_that_broke_off_is_started_anew(
+    level: Level, code: str, exit_code: int
+) -> None:
+    await need(level)
+    session = Session(level)
+    await session("x = 1")
+
+    ran = await session(f"print('last words')\n{code}")
+
+    assert ran.exit_code == exit_code
+    assert ran.output.startswith("last words\n")
+    assert f"[the interpreter broke off with exit code {exit_code}]" in ran.output
+    after = await session("print('x' in globals())")
+    assert after.output == module.ANEW + "False\n"
+    assert (await session("2")).output == "2\n"
+    await session.close()
+
+
+FIND = """
+import sys
+frame = sys._getframe()
+while "mark" not in frame.f_locals:
+    frame = frame.f_back
+mark, answers = frame.f_locals["mark"], frame.f_locals["answers"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("forgery", "exit_code", "output"),
+    [
+        ("import time\nos.write(answers, b'mine' + mark + b'>7 0\\n')\ntime.sleep(60)", 7, "mine"),
+        ("os.write(answers, mark + b'>7 0\\n' * 99999)", 7, ""),
+        ("os.write(answers, mark + b'>7 99999999\\n')", 137, "broke off"),
+        ("os.write(answers, mark + b'>x')\nos._exit(3)", 3, "broke off"),
+        ("os.write(answers, mark + b'>' + b'9' * 99)", 137, "broke off"),
+        ("os.write(answers, mark + b'<' + mark + b'<')", 0, ""),
+        ("os.write(answers, mark[:-1])", 0, ""),
+        ("[os.write(n, b'junk') for n in range(3, 9) if n != answers]", 1, "Bad file"),
+        ("os.read(frame.f_locals['orders'], 0)", 0, ""),
+    ],
+)
+async def test_a_forged_answer_is_the_own_answer_and_no_more(
+    forgery: str, exit_code: int, output: str
+) -> None:
+    """What code says is data: nothing outside waits, breaks or believes more than an exit code."""
+    await need("bubblewrap")
+    session, other = Session("bubblewrap", seconds=2), Session("bubblewrap")
+    await other("x = 'theirs'")
+
+    ran = await session(f"import os\n{FIND}\n_ = None\n{forgery}\nNone")
+
+    assert ran.exit_code == exit_code, ran
+    assert output in ran.output
+    # What said that it was done and is not costs the next call its time.
+    after = await session("1 + 1")
+    assert after.exit_code in (0, 124)
+    assert (await session("3")).output.removeprefix(module.ANEW) == "3\n"
+    assert (await other("x")).output == "'theirs'\n"
+    await session.close()
+    await other.close()
+
+
+async def test_orders_that_the_code_has_stolen_cost_their_time_alone() -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap", seconds=1)
+    await session(
+        f"import os, threading\n{FIND}\norders = frame.f_locals['orders']\n"
+        "def steal():\n    while True: os.read(orders, 99999)\n"
+        "threading.Thread(target=steal, daemon=True).start()"
+    )
+    stolen = await session("1 + 1")
+    assert stolen.exit_code in (0, 124, 1)
+    assert (await session("1 + 1")).output.removeprefix(module.ANEW) == "2\n"
+    await session.close()
+
+
+@pytest.mark.parametrize("level", FULL)
+@pytest.mark.parametrize(
+    ("code", "exit_code", "output"),
+    [
+        ("echo out; echo err >&2; echo out", 0, "out\nerr\nout\n"),
+        ("exit 3", 3, ""),
+        ("kill -9 $$", 137, ""),
+        ("cat", 0, ""),
+        ("printf '\\377a'", 0, "\ufffda"),
+        ("nonsense-command 2>/dev/null", 127, ""),
+    ],
+)
+async def test_a_shell_gives_its_output_and_exit_code(
+    level: Level, code: str, exit_code: int, output: str
+) -> None:
+    ran = await once(level, code, "shell")
+    assert (ran.exit_code, ran.output) == (exit_code, output)
+
+
+async def test_shell_and_python_share_the_folder_work() -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap")
+    assert (await session("pwd; echo $HOME; echo 7 > n", "shell")).output == "/work\n/work\n"
+    assert (await session("int(open('n').read())")).output == "7\n"
+    await session("open('n', 'w').write('8')")
+    assert (await session("cat /work/n", "shell")).output == "8"
+    await session.close()
+
+
+@pytest.mark.parametrize("level", FULL)
+async def test_installed_packages_can_be_imported(level: Level) -> None:
+    assert (await once(level, "import pydantic\npydantic.__name__")).output == "'pydantic'\n"
+
+
+async def test_the_host_has_a_folder_of_its_own_that_is_gone_afterwards() -> None:
+    session = Session("host")
+    folder = Path((await session("import os\nprint(os.getcwd())")).output.strip())
+    assert (await session("pwd", "shell")).output == f"{folder}\n"
+    assert await asyncio.to_thread(folder.is_dir)
+    await session.close()
+    assert not await asyncio.to_thread(folder.exists)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_keys_run_side_by_side_and_one_key_one_after_another(level: Level) -> None:
+    await need(level)
+    # Sessions meet halfway: each waits for what the other does meanwhile.
+    first, second = Session(level), Session(level)
+    await asyncio.gather(first("x = 'first'"), second("x = 'second'"))
+    found = await asyncio.gather(first("x"), second("x"))
+    assert [ran.output for ran in found] == ["'first'\n", "'second'\n"]
+    if level != "monty":
+        await first("x = []")
+        await asyncio.gather(
+            *[first(f"x.append({n})\nimport time\ntime.sleep(.02)\nx.append({n})") for n in (1, 2)]
+        )
+        assert (await first("x")).output in ("[1, 1, 2, 2]\n", "[2, 2, 1, 1]\n")
+    await first.close()
+    await second.close()
+
+
+async def test_many_sessions_take_turns_and_few_are_kept() -> None:
+    await need("bubblewrap")
+    sessions = [Session("bubblewrap") for _ in range(10)]
+    found = await asyncio.gather(*[each("x = 1\nx") for each in sessions])
+    assert {ran.output for ran in found} == {"1\n"}
+    for each in sessions:
+        await each("x = 2")
+
+    again = [(await each("'x' in globals()")).output for each in reversed(sessions)]
+
+    assert again[:8] == ["True\n"] * 8
+    assert again[8:] == [f"{module.ANEW}False\n"] * 2
+    for each in sessions:
+        await each.close()
+
+
+@pytest.mark.parametrize("level", FULL)
+async def test_a_cancelled_call_is_killed(level: Level) -> None:
+    await need(level)
+    word = f"600.{secrets.randbelow(10**9)}"
+    session = Session(level)
+    running = asyncio.create_task(session(f"sleep {word}", "shell"))
+    await asyncio.to_thread(wait_until, "it begins", lambda: is_running(word))
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert not await asyncio.to_thread(is_running, word)
+    assert (await session("1")).output == "1\n"
+    await session.close()
+
+
+async def test_a_cancelled_call_in_monty_leaves_what_was() -> None:
+    session = Session("monty")
+    await session("x = 1")
+    running = asyncio.create_task(session("x = 2\nwhile True: pass"))
+    await asyncio.sleep(0.3)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await session("x")).output == "1\n"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_calls_come_from_any_event_loop(level: Level) -> None:
+    asyncio.run(need(level))
+    session = Session(level)
+    asyncio.run(session("x = 1"))
+    assert asyncio.run(session("x")).output == "1\n"
+    asyncio.run(session.close())
+
+
+async def test_what_was_closed_is_started_anew() -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap")
+    await session("x = 1")
+    await session.close()
+    assert (await session("1")).output == f"{module.ANEW}1\n"
+    await session.close()
+
+
+RESUMES = """
+import asyncio, sys
+from duologue.graphs.sandbox import Kept, Sandbox
+from duologue.tools.sandbox import run
+kept = Kept.model_validate_json(sys.stdin.read())
+ran = asyncio.run(run(Sandbox(level=sys.argv[1]), "python", "double(x)", kept))
+print(ran.output, end="")
+"""
+
+
+@pytest.mark.parametrize("level", ["monty", "bubblewrap"])
+async def test_another_process_goes_on(level: Level) -> None:
+    await need(level)
+    session = Session(level)
+    await session("x = 21\ndef double(n): return 2 * n")
+
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", RESUMES, level],
+        input=session.kept.model_dump_json(),
+        capture_output=True,
+        text=True,
+    )
+
+    await session.close()
+    assert done.returncode == 0, done.stderr
+    if level == "monty":
+        assert done.stdout == "42\n"
+    else:
+        assert done.stdout.startswith(f"{module.ANEW}Traceback")
+
+
+async def test_variables_too_large_to_keep_leave_the_former_ones() -> None:
+    session = Session("monty")
+    await session("x = 1")
+    ran = await session("x = 'a' * 3_000_000\nlen(x)")
+    assert ran.exit_code == 0
+    assert ran.output.startswith("3000000\n[the variables take 2")
+    assert "as they were before this call" in ran.output
+    assert (await session("x")).output == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("class A: pass\nclass B(A): pass", "class inheritance"),
+        ("def f():\n    yield 1", "yield"),
+        ("import numpy", "numpy"),
+        ("import subprocess", "subprocess"),
+        ("from collections import abc, nothing", "nothing"),
+        ("x = 1\ndel x", "del"),
+        ("input()", "input"),
+        ("open('notes.txt').read()", "notes.txt"),
+        ("import os\nos.environ", "environ"),
+        ("import sys\nsys.exit()", "exit"),
+    ],
+)
+async def test_what_monty_does_not_know_is_said_clearly(code: str, named: str) -> None:
+    ran = await once("monty", code)
+    assert ran.exit_code == 1
+    assert named in ran.output.split("[This interpreter")[0]
+    assert "knows a subset of Python: functions" in ran.output
+    assert "Write it another way.]" in ran.output
+
+
+async def test_an_ordinary_mistake_in_monty_gets_no_lecture() -> None:
+    for code in ("1 / 0", "nothing", "[].nothing", "x = ("):
+        assert "subset" not in (await once("monty", code)).output
+
+
+@pytest.mark.parametrize(
+    ("size", "left_out"),
+    [(0, None), (1024, None), (1025, 1), (2048, 1024), (10**6, 10**6 - 1024)],
+)
+def test_output_is_cut_at_its_exact_size(size: int, left_out: int | None) -> None:
+    output = Output(1)
+    data = b"a" * (size // 2) + b"z" * (size - size // 2)
+    for start in range(0, size, 700):
+        output.add(data[start : start + 700])
+
+    said = f"[{left_out} bytes of output were left out here: at most 1 KiB are kept]"
+    whole = data.decode()
+    cut = f"{whole[:512]}\n{said}\n{whole[-512:]}"
+    assert output.text() == (whole if left_out is None else cut)
+
+
+@pytest.mark.parametrize("character", ["ä", "→", "🙂"])
+@pytest.mark.parametrize("shift", range(5))
+def test_no_character_is_cut_in_two(character: str, shift: int) -> None:
+    output = Output(1)
+    data = ("x" * shift + character * 2000).encode()
+    output.add(data)
+    text = output.text()
+    head, said, tail = text.split("\n")
+    assert "\ufffd" not in text
+    assert int(said[1:].split()[0]) == len(data) - len(head.encode()) - len(tail.encode())
+    assert set(tail) == {character}
+
+
+async def test_code_that_is_too_long_is_not_run() -> None:
+    ran = await once("monty", f"print(1)\n# {'x' * 102_400}")
+    assert ran.exit_code == 126
+    assert "more than the 100 that may be" in ran.output
+
+
+@pytest.mark.parametrize(
+    "field", [{"seconds": 0}, {"seconds": float("inf")}, {"seconds": float("nan")}, {"level": "vm"},
+              {"memory_mib": 0}, {"output_kib": 0}, {"output_kib": 10**9}, {"files": 1}],
+)  # fmt: skip
+def test_limits_without_sense_are_refused(field: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Sandbox.model_validate(field)
+
+
+async def test_monty_has_no_shell() -> None:
+    with pytest.raises(SpecError, match=r"code\.level: 'monty' has no shell: set the level to"):
+        await check(Sandbox(level="monty"), ["python", "shell"], "code.level")
+
+
+@pytest.fixture
+def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A bwrap that always fails stands first."""
+    # Everyone must reach it, which the tests' own folder does not allow.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        broken = Path(folder) / "bwrap"
+        broken.write_text("#!/bin/sh\necho 'no namespaces for you' >&2; exit 1\n")
+        broken.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        known: dict[Level, str | None] = {}
+        monkeypatch.setattr(module, "_problems", lambda: known)
+        yield
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+async def test_without_bubblewrap_python_runs_in_monty_and_a_shell_nowhere() -> None:
+    auto = Sandbox()
+    assert await level_for(auto, "python") == "monty"
+    assert (await run(auto, "python", "1 + 1", Kept(key="k"))).level == "monty"
+    with pytest.raises(SpecError, match=r"level: bubblewrap doesn't work .*no namespaces"):
+        await check(auto, ["shell"])
+    with pytest.raises(SpecError, match="a shell runs in bubblewrap or not at all"):
+        await run(auto, "shell", "echo", Kept(key="k"))
+    with pytest.raises(SpecError, match=r"to 'monty' for Python alone, or, .* to 'host'"):
+        await check(Sandbox(level="bubblewrap"), ["python"])
+
+
+async def test_auto_takes_bubblewrap_where_it_works() -> None:
+    await need("bubblewrap")
+    assert await level_for(Sandbox(), "python") == "bubblewrap"
+    assert await level_for(Sandbox(), "shell") == "bubblewrap"
+
+
+def test_what_is_kept_is_plain_data() -> None:
+    kept = Kept(key="k", memory="AAAA", started=True)
+    assert Kept.model_validate_json(kept.model_dump_json()) == kept
