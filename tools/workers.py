@@ -36,6 +36,8 @@ LIMITS: Final = {"CORE": 0, "FSIZE": 16 << 20, "NOFILE": 256, "NPROC": 64}
 
 _END = re.compile(rb"(\d{1,3}) (\d{1,8})\n")
 _READ = 1 << 18
+# Elsewhere only Monty runs, and its process alone is ended.
+_HAS_SIGNALS = os.name == "posix"
 _PATIENCE = 0.05
 _SWEEPS = 100
 
@@ -247,7 +249,8 @@ class Worker:
     async def _talk(self, order: Mapping[str, Any], output: Output) -> Ended:
         mark = secrets.token_hex(16).encode()
         data = json.dumps({"mark": mark.decode(), **order}).encode()
-        await asyncio.to_thread(send, self._trusted, signal.SIGCONT)
+        if _HAS_SIGNALS:
+            await asyncio.to_thread(send, self._trusted, signal.SIGCONT)
         assert self._process.stdin is not None  # noqa: S101  it is a pipe
         self._process.stdin.write(len(data).to_bytes(4, "big") + data)
         await self._process.stdin.drain()
@@ -307,7 +310,7 @@ class Worker:
             Whether nothing is left but the interpreter.
         """
         for _ in range(_SWEEPS):
-            if await asyncio.to_thread(self._sweep_once):
+            if not _HAS_SIGNALS or await asyncio.to_thread(self._sweep_once):
                 return True
             await asyncio.sleep(0.01)
         return False
@@ -333,7 +336,8 @@ class Worker:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(1):
                         await self._process.wait()
-            await asyncio.to_thread(kill, self._process.pid, group=True)
+            if _HAS_SIGNALS:
+                await asyncio.to_thread(kill, self._process.pid, group=True)
         # Its pipes too: what is left in them, nobody reads, and nothing ends before they do.
         self._transport.close()
         code = await self._process.wait()
