@@ -2,6 +2,7 @@
 
 from duologue.graphs.blogger import Blogger, blogger
 from duologue.graphs.build import build_graph
+from duologue.graphs.coder import Coder, coder
 from duologue.graphs.context import KeepAll, LastMessages, RunningSummary, TokenBudget
 from duologue.graphs.converse import aconverse, aresume, astream, converse, resume, stream
 from duologue.graphs.end_chat import decide
@@ -18,6 +19,7 @@ from duologue.graphs.ends import (
     MaxMessages,
     MaxSeconds,
     MaxTokens,
+    NoCode,
     Predicate,
     StopRequested,
 )
@@ -59,9 +61,10 @@ from duologue.graphs.memory import (
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.position import Position
 from duologue.graphs.replay import areplay, replay
-from duologue.graphs.replies import FunctionReply, ModelReply, TextReply
+from duologue.graphs.replies import CodeReply, FunctionReply, ModelReply, TextReply
 from duologue.graphs.result import Result
 from duologue.graphs.role_play import RolePlay, role_play
+from duologue.graphs.sandbox import Sandbox
 from duologue.graphs.sessions import (
     adelete_session,
     aget_session,
@@ -90,6 +93,8 @@ __all__ = [
     "Cause",
     "CauseKind",
     "Code",
+    "CodeReply",
+    "Coder",
     "ContextTooLongError",
     "Conversation",
     "DoneToken",
@@ -116,6 +121,7 @@ __all__ = [
     "ModelError",
     "ModelReply",
     "Moderator",
+    "NoCode",
     "Opening",
     "Outcome",
     "Position",
@@ -127,6 +133,7 @@ __all__ = [
     "RolePlay",
     "RoundRobin",
     "RunningSummary",
+    "Sandbox",
     "Schema",
     "SeparateJudge",
     "SessionError",
@@ -157,6 +164,7 @@ __all__ = [
     "astream",
     "blogger",
     "build_graph",
+    "coder",
     "converse",
     "copy_session",
     "decide",

@@ -48,6 +48,7 @@ def build_graph(
     models: Models | Mapping[str, BaseChatModel] | None = None,
     stop_requested: StopRequested | None = None,
     form: type[Form] | None = None,
+    allow_host: bool = False,
     **registered: Unpack[Registered],
 ) -> Graph:
     """Build the graph that runs any conversation.
@@ -58,6 +59,8 @@ def build_graph(
         models: LangChain chat models by the names that conversations use, or a `Models`.
         stop_requested: Tells, between turns, whether a session was asked to stop.
         form: A kind's short form, whose fields a run may be started with.
+        allow_host: Whether conversations may name ``host`` as their sandbox. Then whoever starts a
+            run can run programs on this machine.
         **registered: What conversations may name: tools, functions, hooks and so on; see
             `Registered`.
 
@@ -75,7 +78,7 @@ def build_graph(
     """
     check_options(registered, Registered)
     found = models if isinstance(models, Models) else Models(model, models or {})
-    resources = Resources(found, Registry(registered), stop_requested)
+    resources = Resources(found, Registry(registered), stop_requested, allow_host)
     return compiled(resources, checkpointer, form)
 
 

@@ -18,9 +18,9 @@ from duologue.graphs.outcome import outcome
 from duologue.graphs.position import Event, Position, Stage
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
+from duologue.graphs.usage import used_so_far
 from duologue.nodes import prompts
 from duologue.nodes.handover import lines_before
-from duologue.nodes.resources import used_so_far
 
 _PENDING: Final = {Event.CALLED: 1, Event.REJECTED: 1, Event.ANSWERED: 1, Event.ASKED: 2}
 """After these events the next node reads so many of the newest lines by their place."""
@@ -48,6 +48,8 @@ def forked(found: State, new: Conversation) -> State:
         "messages": list(found["messages"]),
         "usage": found.get("usage", {}),
     }
+    if found.get("interpreter"):
+        state["interpreter"] = found["interpreter"]
     if new.task != old.task:
         state["specified_task"] = new.task or ""
     if "position" in found:
@@ -193,10 +195,10 @@ def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) ->
 
 def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
     """Give the place in a log where `put_in` puts new lines."""
-    if position.event is Event.RAN:
+    if position.event in (Event.RAN, Event.GIVEN):
         # The calls, and behind them what each of the tools gave.
-        calls = (place for place, one in enumerate(log) if line(one).kind is Kind.TOOL_CALLS)
-        return max(calls)
+        called = (Kind.TOOL_CALLS, Kind.CODE)
+        return max(place for place, one in enumerate(log) if line(one).kind in called)
     return len(log) - _PENDING.get(position.event, 0)
 
 

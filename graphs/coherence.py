@@ -18,6 +18,7 @@ from duologue.graphs.ends import (
     MaxCalls,
     MaxCost,
     MaxMessages,
+    NoCode,
     leaves,
     lone,
 )
@@ -98,13 +99,15 @@ def _check_name(conversation: "Conversation", field: str, name: str | None) -> N
 
 
 def _check_end(conversation: "Conversation", path: str, end: Leaf) -> None:
-    if isinstance(end, DoneToken | EndingTool):
+    if isinstance(end, DoneToken | EndingTool | NoCode):
         _check_name(conversation, f"{path}.by", end.by)
     if isinstance(end, EndingTool):
         who = conversation.speakers if end.by is None else (conversation.speaker(end.by),)
         if not any(end.tool in speaker.tools for speaker in who):
             lacks = "nobody has a tool" if end.by is None else f"{end.by} has no tool"
             raise ValueError(f"{path}.tool: {lacks} {end.tool!r}: name it among a speaker's tools")
+    if isinstance(end, NoCode) and not any(one.runs_code for one in conversation.speakers):
+        raise ValueError(f'{path}: nobody runs code: put "code" among a speaker\'s replies')
     if isinstance(end, MaxCost) and not any(
         price.input or price.output for price in conversation.prices.values()
     ):

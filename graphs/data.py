@@ -16,6 +16,9 @@ from pydantic import (
 MOST: Final = 1_000_000
 """The largest cap: more than any conversation has, and a number that any store can keep."""
 
+NAME_LENGTH: Final = 80
+"""The longest name, in characters."""
+
 MARK_LENGTH: Final = 200
 """The longest mark, in characters."""
 
@@ -31,7 +34,9 @@ Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
 
 Name = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=80, strip_whitespace=True, pattern=r"^[^\r\n]+$"),
+    StringConstraints(
+        min_length=1, max_length=NAME_LENGTH, strip_whitespace=True, pattern=r"^[^\r\n]+$"
+    ),
 ]
 """A name on one line, up to 80 characters."""
 
@@ -67,6 +72,18 @@ class Kinded(Data):
 def by_kind(given: Any) -> Any:  # noqa: ANN401
     """Read what comes in several kinds: a kind alone, as a word, needs no table."""
     return {"kind": given} if isinstance(given, str) else given
+
+
+def all_different(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Make sure that no name stands in a list twice.
+
+    Raises:
+        ValueError: One does; names it.
+    """
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ValueError(f"{name!r} stands there twice")
+    return names
 
 
 def listing(names: Iterable[str]) -> str:

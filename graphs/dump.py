@@ -18,16 +18,16 @@ from duologue.graphs.log import message_id
 from duologue.graphs.migrations import Migration, migrated, restored, restored_position, upgraded
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.position import Position
+from duologue.graphs.sandbox import Kept, new_key
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
-from duologue.graphs.usage import Usage
+from duologue.graphs.usage import Usage, used_so_far
 from duologue.graphs.validation import validated
-from duologue.nodes.resources import used_so_far
 
-DUMP_VERSION: Final = 1
+DUMP_VERSION: Final = 2
 """The version of the dumps this release writes. Specs inside have a version of their own."""
 
-MIGRATIONS: dict[int, Migration] = {}
+MIGRATIONS: dict[int, Migration] = {1: dict}
 """For each older version the function that makes a dump of the next one out of it."""
 
 
@@ -53,6 +53,8 @@ class Step(Data):
     """The task that the speakers are given from there on. None: as before."""
     spec: Spec | None = None
     """The spec from there on. None: as before; before the first one, the session's."""
+    interpreter: Kept | None = None
+    """What is kept of the interpreter that runs its code. None: as before."""
     outcome: Outcome | None = None
     """Why it ended. None: it goes on."""
 
@@ -67,7 +69,7 @@ class SessionDump(Data):
 
     format: Literal["duologue.session"]
     """What it is."""
-    version: Literal[1]
+    version: Literal[2]
     """The version of its shape."""
     session: str
     """The id of the session that was dumped."""
@@ -104,7 +106,7 @@ class MemoryDump(Data):
 
     format: Literal["duologue.memory"]
     """What it is."""
-    version: Literal[1]
+    version: Literal[2]
     """The version of its shape."""
     session: str
     """The id of the session that it is of."""
@@ -190,12 +192,14 @@ def steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step,
     """
     steps: list[Step] = []
     spec, stored, task = conversation, conversation.stored(), ""
+    kept: dict[str, Any] = {}
     for state in states:
         before = spec
         if state["spec"] != stored:
             stored = state["spec"]
             spec = restored(stored)
         given, ended = state.get("specified_task", ""), state.get("outcome")
+        keeps = state.get("interpreter") or kept
         steps.append(
             Step(
                 messages=tuple(dumped(message) for message in state["messages"]),
@@ -203,10 +207,11 @@ def steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step,
                 usage=used_so_far(state),
                 specified_task=None if given == task else given,
                 spec=None if spec == before else spec,
+                interpreter=None if keeps == kept else Kept.model_validate(keeps).without_key(),
                 outcome=Outcome.model_validate(ended) if ended else None,
             )
         )
-        task = given
+        task, kept = given, keeps
     return tuple(steps)
 
 
@@ -222,6 +227,8 @@ def states_of(dump: SessionDump) -> list[State]:
     states: list[State] = []
     spec: Conversation | None = None
     ended = False
+    # The session that was dumped may still have an interpreter at work.
+    key = new_key()
     for step in dump.steps:
         messages = [message_of(one, one.id, one.line) for one in step.messages]
         state: State = {"messages": messages, "usage": {}}
@@ -233,6 +240,8 @@ def states_of(dump: SessionDump) -> list[State]:
             state["position"] = step.position.model_dump(mode="json", exclude_defaults=True)
         if step.specified_task is not None:
             state["specified_task"] = step.specified_task
+        if step.interpreter is not None:
+            state["interpreter"] = step.interpreter.under(key)
         if step.outcome is not None or ended:
             state["outcome"] = step.outcome.model_dump(mode="json") if step.outcome else {}
         ended = step.outcome is not None

@@ -58,7 +58,7 @@ def decide(conversation: Conversation, position: Position) -> Decision:
     match position.event:
         case Event.CALLED | Event.RAN:
             return Decision(node=Node.TOOL_EXECUTOR, speaker=speaker, stage=position.stage)
-        case Event.SUMMARISED | Event.REJECTED | Event.ANSWERED | Event.RETURNED:
+        case Event.SUMMARISED | Event.REJECTED | Event.ANSWERED | Event.RETURNED | Event.GIVEN:
             return _speak(conversation, speaker, position.stage)
         case Event.ASKED:
             return Decision(node=Node.COMPLETION_JUDGE, speaker=speaker, stage=position.stage)
@@ -74,7 +74,7 @@ def _is_over(conversation: Conversation, position: Position, held: list[Held]) -
         return False
     strongest = held[0].strength
     match position.event:
-        case Event.ANSWERED | Event.RAN:
+        case Event.ANSWERED | Event.RAN | Event.GIVEN:
             # What is answered already is said, and heard, before anything ends.
             return False
         case Event.STARTED | Event.SUMMARISED | Event.REJECTED | Event.ASKED:
@@ -85,10 +85,30 @@ def _is_over(conversation: Conversation, position: Position, held: list[Held]) -
             # A call made over and over is not run once more.
             loops = any(Reason.SAME_TOOL_CALLS in one.reasons for one in held)
             return strongest is Strength.HARD or (loops and position.stage is not Stage.LAST_WORDS)
-    if strongest <= Strength.SAID:
+    if strongest is Strength.HARD:
         return True
+    if strongest is Strength.SAID:
+        if not code_waits(conversation, position):
+            return True
+        # What stands beside the word that ends it is run first, but for what else ends it.
+        held = [one for one in held if one.strength > Strength.SAID]
+        if not held:
+            return False
     # Promised last words are spoken whatever else holds, and a verdict may change the reason.
     return not position.owed and not must_judge(conversation, position)
+
+
+def code_waits(conversation: Conversation, position: Position) -> bool:
+    """Whether who speaks next runs code that stands in the newest message (AutoGen)."""
+    writer = position.facts.code_by
+    if writer is None or writer != position.speaker or position.event not in _TURN_ENDS:
+        return False
+    following = _next_turn(conversation, position).speaker
+    return following != writer and conversation.speaker(following).runs_code
+
+
+_TURN_ENDS = (Event.SPOKEN, Event.CHECKED, Event.JUDGED, Event.CHOSEN)
+"""After these events a turn is over, or about to be."""
 
 
 def must_check(conversation: Conversation, position: Position) -> bool:
@@ -184,14 +204,17 @@ def spoke(conversation: Conversation, position: Position) -> Position:
     )
 
 
-def paused(conversation: Conversation, position: Position, event: Event) -> Position:
+def paused(
+    conversation: Conversation, position: Position, event: Event, *, succeeded: bool = False
+) -> Position:
     """Give the position after something within the turn of the speaker whose turn it is.
 
     Args:
         conversation: The spec.
         position: Where it was.
-        event: `Event.SUMMARISED`, `Event.REJECTED`, `Event.ANSWERED`, `Event.CALLED`, `Event.RAN`
-            or `Event.RETURNED`.
+        event: `Event.SUMMARISED`, `Event.REJECTED`, `Event.ANSWERED`, `Event.CALLED`, `Event.RAN`,
+            `Event.RETURNED` or `Event.GIVEN`.
+        succeeded: Whether one of the calls has succeeded, whose tools have answered now.
 
     Returns:
         The new position, with the facts of the old one.
@@ -202,7 +225,7 @@ def paused(conversation: Conversation, position: Position, event: Event) -> Posi
             "event": event,
             "stage": turn.stage,
             "speaker": turn.speaker,
-            "tool_rounds": position.tool_rounds + (event is Event.RETURNED),
+            "tool_rounds": position.tool_rounds + succeeded,
             "asked_again": position.asked_again or event is Event.REJECTED,
         }
     )
@@ -286,5 +309,5 @@ def max_steps(conversation: Conversation) -> int:
         The bound, in LangGraph's steps.
     """
     tools = 1 + 2  # the run, and the hooks behind the call and behind the results
-    per_turn = conversation.max_tool_rounds * tools + 2
+    per_turn = conversation.most_tool_rounds * tools + 2
     return conversation.most_calls + conversation.most_messages * per_turn

@@ -82,6 +82,15 @@ class EndingTool(_End):
     """The speaker who may end it so. None: any that has the tool."""
 
 
+class NoCode(_End):
+    """A speaker has written no code, though what it writes is run (Lagent's coder)."""
+
+    kind: Literal["no_code"] = "no_code"
+    """Which end it is."""
+    by: Name
+    """The speaker whose message it is. It holds after that message alone."""
+
+
 class MaxMessages(_End):
     """So many messages were said. Promised last words are spoken all the same."""
 
@@ -171,6 +180,7 @@ Leaf: TypeAlias = (
     DoneToken
     | Predicate
     | EndingTool
+    | NoCode
     | MaxMessages
     | MaxCalls
     | MaxTokens

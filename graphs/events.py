@@ -86,6 +86,24 @@ class ToolCalled(Data):
     arguments: dict[str, Any]
 
 
+class CodeBlock(Data):
+    """Code that is run."""
+
+    language: str
+    """``python`` or ``shell``; what it is labelled with, where it is neither."""
+    code: str
+
+
+class CodeStarted(Data):
+    """A speaker runs the code that it has heard. What came of it is its next message."""
+
+    event: Literal["code"] = "code"
+    id: str
+    speaker: str
+    blocks: tuple[CodeBlock, ...]
+    """The blocks, in order; those behind one that fails are not run."""
+
+
 class ToolAnswered(Data):
     """A tool's answer."""
 
@@ -155,6 +173,7 @@ Event = (
     | MessageSaid
     | ReplyRejected
     | ToolCalled
+    | CodeStarted
     | ToolAnswered
     | VerdictGiven
     | SpeakerChosen
@@ -209,14 +228,8 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
             )
         case Kind.SPECIFIED_TASK:
             yield TaskSpecified(text=message.text)
-        case Kind.TOOL_CALLS if isinstance(message, AIMessage):
-            for call in message.tool_calls:
-                yield ToolCalled(
-                    speaker=speaker,
-                    call_id=call["id"] or "",
-                    name=call["name"],
-                    arguments=call["args"],
-                )
+        case Kind.CODE | Kind.TOOL_CALLS if isinstance(message, AIMessage):
+            yield from _started(message, about.kind, speaker)
         case Kind.TOOL_RESULT if isinstance(message, ToolMessage):
             yield ToolAnswered(
                 speaker=speaker,
@@ -232,3 +245,21 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
             yield SpeakerChosen(id=str(message.id), speaker=about.to or "", problem=about.problem)
         case _:
             return
+
+
+def _started(message: AIMessage, kind: Kind, speaker: str) -> Iterator[Event]:
+    """Give the events of code, or of tools, that run now."""
+    if kind is Kind.CODE:
+        blocks = (
+            CodeBlock(language=call["name"], code=call["args"]["code"])
+            for call in message.tool_calls
+        )
+        yield CodeStarted(id=str(message.id), speaker=speaker, blocks=tuple(blocks))
+        return
+    for call in message.tool_calls:
+        yield ToolCalled(
+            speaker=speaker,
+            call_id=call["id"] or "",
+            name=call["name"],
+            arguments=call["args"],
+        )

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from markdown_it import MarkdownIt
 
 from duologue.graphs.dump_lines import dumped
-from duologue.graphs.log import Kind, Line, line
+from duologue.graphs.log import Kind, Line, Source, line
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.remembering import memory
 from duologue.graphs.result import Result
@@ -26,7 +26,9 @@ _CONVERSATION = "The conversation"
 _TASK = "The task"
 """Whose rewriting was rejected."""
 
-_ASIDE = (Kind.SPECIFIED_TASK, Kind.ANSWER, Kind.HEARD, Kind.SUMMARY, Kind.REMEMBERED)
+_ASIDE = (
+    *(Kind.SPECIFIED_TASK, Kind.ANSWER, Kind.CODE, Kind.HEARD, Kind.SUMMARY, Kind.REMEMBERED),
+)
 _TOLD = (Kind.INSTRUCTION, Kind.SHIFT, Kind.QUESTION)
 """What only those read who see a session as one of its speakers."""
 
@@ -57,7 +59,7 @@ def _object(message: BaseMessage) -> dict[str, Any]:
 
 _OF_A_LINE = (
     *("kind", "speaker", "parsed", "audience", "to", "stage"),
-    *("flaw", "problem", "verdict", "source", "instead_of", "arguments"),
+    *("flaw", "problem", "verdict", "source", "instead_of", "failure", "arguments"),
 )
 
 
@@ -95,6 +97,7 @@ def _end(outcome: Outcome | None) -> Iterator[str]:
     yield f"**{_plain(outcome.sentence())}**"
     if outcome.because[1:]:
         yield f"Also: {_plain('; '.join(outcome.because[1:]))}."
+    yield from map(_plain, outcome.warnings)
 
 
 def _message(
@@ -132,7 +135,8 @@ def _speech(message: BaseMessage, about: Line) -> Iterator[str]:
         yield "*Heard by nobody else*"
     if message.text.strip() or about.kind is not Kind.TOOL_CALLS:
         yield _quoted(message.text)
-    if about.parsed is not None:
+    # What code gave stands in the text already.
+    if about.parsed is not None and about.source is not Source.CODE:
         yield _fenced(json.dumps(about.parsed, ensure_ascii=False, indent=2), "json")
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from duologue.graphs.code import code_blocks
 from duologue.graphs.ends import DoneToken, EndingTool, leaves
-from duologue.graphs.log import Flaw, Kind, Line, Source, line
+from duologue.graphs.log import Failure, Flaw, Kind, Line, Source, line
 from duologue.graphs.position import Facts
 from duologue.graphs.spec import Conversation
 from duologue.graphs.usage import Usage, total
@@ -41,10 +42,14 @@ def facts_of(conversation: Conversation, read: Read) -> Facts:
     """Find out what is true of a log that is read already; `observed` says more."""
     # Opening answers are heard by nobody, or only as what they are: nothing in them ends anything.
     heard = [(message, about) for message, about in read if about.counts]
+    errors = _errors(read)
     return Facts(
         messages=sum(about.kind is Kind.SPEECH for _, about in read),
         tokens_said=tuple(dict.fromkeys(_tokens_said(conversation, heard))),
         tools_called=tuple(dict.fromkeys(_tools_called(conversation, read))),
+        **_code(conversation, heard),
+        call_errors=errors.count(Failure.CALL),
+        tool_errors=errors.count(Failure.TOOL),
         blank_replies=_trailing(is_blank(message.text) for message, _ in reversed(heard)),
         same_replies=_same_replies(heard),
         farewells=_trailing(
@@ -103,6 +108,8 @@ def _trailing(found: Iterable[bool]) -> int:
 
 def _tokens_said(conversation: Conversation, heard: Read) -> Iterator[tuple[str, str]]:
     for message, about in heard:
+        if about.source in _DATA:
+            continue
         for token in done_tokens(conversation, about.speaker, message.text):
             yield token, about.speaker or ""
 
@@ -127,18 +134,44 @@ def _tools_called(conversation: Conversation, read: Read) -> Iterator[tuple[str,
                 yield name, about.speaker or ""
 
 
+def _code(conversation: Conversation, heard: Read) -> dict[str, str | None]:
+    """Who said the newest message, by whether code stands in it. Nobody where none is ever run."""
+    if not heard or not any(speaker.runs_code for speaker in conversation.speakers):
+        return {}
+    message, about = heard[-1]
+    writes = about.source not in _DATA and bool(code_blocks(message.text))
+    return {"code_by" if writes else "no_code_by": about.speaker}
+
+
+def _errors(read: Read) -> list[Failure | None]:
+    """How the calls of this turn ended, the newest first."""
+    found: list[Failure | None] = []
+    for _, about in reversed(read):
+        if about.kind is Kind.SPEECH:
+            break
+        if about.kind is Kind.TOOL_RESULT:
+            found.append(about.failure)
+    return found
+
+
+_DATA = (Source.CODE, Source.TOOL)
+"""What gives replies that nobody has thought: in them no word ends anything, and no code is run."""
+
+_NOBODYS = (Source.TEXT, *_DATA)
+"""What gives replies that a speaker does not choose: they may well be the same."""
+
+
 def _same_replies(heard: Read) -> int:
     if not heard:
         return 0
     latest, who = heard[-1]
     answered = [message.text for message, _ in heard]
-    if who.source is Source.TEXT:
-        # It was given that text to say.
+    if who.source in _NOBODYS:
         return 0
     return 1 + sum(
         is_same(message.text, latest.text) and _same_answered(answered, place)
         for place, (message, about) in enumerate(heard[:-1])
-        if about.speaker == who.speaker and about.source is not Source.TEXT
+        if about.speaker == who.speaker and about.source not in _NOBODYS
     )
 
 

@@ -17,6 +17,7 @@ from duologue.graphs.errors import SpecError
 from duologue.graphs.history import Step, copy_steps, find_step, write_state
 from duologue.graphs.migrations import restored
 from duologue.graphs.outcome import Outcome
+from duologue.graphs.sandbox import Kept, new_key
 from duologue.graphs.sessions import known_session, known_store, made_up_id, new_session
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
@@ -163,6 +164,10 @@ async def _write(
 ) -> None:
     """Store a new session; until the row is there, which goes last, nobody knows of it."""
     state = forked(step.state, conversation)
+    if state.get("interpreter"):
+        # The other session's may be at work still.
+        kept = Kept.model_validate(state["interpreter"])
+        state["interpreter"] = kept.under(new_key())
     ended = state.get("outcome")
     reason = Outcome.model_validate(ended).reason.value if ended else None
     async with new_session(store, session, conversation, reason):

@@ -20,6 +20,7 @@ from duologue.graphs.ends import (
     MaxMessages,
     MaxSeconds,
     MaxTokens,
+    NoCode,
     Predicate,
     StopRequested,
     leaves,
@@ -41,12 +42,18 @@ class Reason(StrEnum):
     """The time is over."""
     MAX_CALLS = "max_calls"
     """The model calls are used up."""
+    CALL_ERRORS = "call_errors"
+    """In one turn too many calls named no tool there is, or gave arguments that did not fit."""
+    TOOL_ERRORS = "tool_errors"
+    """In one turn too many calls of tools failed."""
     DONE_TOKEN = "done_token"  # noqa: S105
     """A speaker said the done token."""
     PREDICATE = "predicate"
     """A registered function said so."""
     ENDING_TOOL = "ending_tool"
     """A tool was called that ends it."""
+    NO_CODE = "no_code"
+    """A speaker whose code is run has written none."""
     COMPLETED = "completed"
     """The tasks are complete that the end-chat mode asks for."""
     UNREADABLE_VERDICTS = "unreadable_verdicts"
@@ -89,9 +96,12 @@ _STRENGTHS = {
     Reason.MAX_TOKENS: Strength.HARD,
     Reason.MAX_SECONDS: Strength.HARD,
     Reason.MAX_CALLS: Strength.HARD,
+    Reason.CALL_ERRORS: Strength.HARD,
+    Reason.TOOL_ERRORS: Strength.HARD,
     Reason.DONE_TOKEN: Strength.SAID,
     Reason.PREDICATE: Strength.SAID,
     Reason.ENDING_TOOL: Strength.SAID,
+    Reason.NO_CODE: Strength.SAID,
     Reason.COMPLETED: Strength.VERDICT,
     Reason.MAX_MESSAGES: Strength.CAP,
     Reason.MAX_ITERATIONS: Strength.CAP,
@@ -135,6 +145,7 @@ def _places(held: Held) -> list[int]:
 def _by_the_rules(conversation: Conversation, position: Position) -> Iterator[Reason]:
     if _completion_holds(conversation, position.completed):
         yield Reason.COMPLETED
+    yield from _errors(conversation, position.facts)
     yield from _guards(conversation, position.facts)
     if position.rounds(conversation) >= conversation.end_chat.max_iterations:
         yield Reason.MAX_ITERATIONS
@@ -148,6 +159,14 @@ def _completion_holds(conversation: Conversation, completed: tuple[str, ...]) ->
             return set(conversation.stoppers) <= set(completed)
         case _:
             return bool(completed)
+
+
+def _errors(conversation: Conversation, facts: Facts) -> Iterator[Reason]:
+    """What is counted per turn and kind."""
+    if facts.call_errors >= conversation.max_call_errors:
+        yield Reason.CALL_ERRORS
+    if facts.tool_errors >= conversation.max_tool_errors:
+        yield Reason.TOOL_ERRORS
 
 
 def _guards(conversation: Conversation, facts: Facts) -> Iterator[Reason]:
@@ -196,22 +215,17 @@ def _terms(end: End, facts: Facts) -> list[Held]:
 def _holds(end: Leaf, facts: Facts) -> Reason | None:
     """Give the reason that one end stands for, where it holds."""
     match end:
+        case MaxCost() | MaxTokens() | MaxSeconds() | MaxCalls() | MaxMessages():
+            reason = Reason(end.kind)
+            holds = getattr(facts, end.kind.removeprefix("max_")) >= end.limit
         case StopRequested():
             holds, reason = facts.stop_requested, Reason.STOP_REQUESTED
-        case MaxCost():
-            holds, reason = facts.cost >= end.limit, Reason.MAX_COST
-        case MaxTokens():
-            holds, reason = facts.tokens >= end.limit, Reason.MAX_TOKENS
-        case MaxSeconds():
-            holds, reason = facts.seconds >= end.limit, Reason.MAX_SECONDS
-        case MaxCalls():
-            holds, reason = facts.calls >= end.limit, Reason.MAX_CALLS
-        case MaxMessages():
-            holds, reason = facts.messages >= end.limit, Reason.MAX_MESSAGES
         case DoneToken():
             holds, reason = _by(end.token, end.by, facts.tokens_said), Reason.DONE_TOKEN
         case EndingTool():
             holds, reason = _by(end.tool, end.by, facts.tools_called), Reason.ENDING_TOOL
+        case NoCode():
+            holds, reason = facts.no_code_by == end.by, Reason.NO_CODE
         case Predicate():
             holds, reason = end.name in facts.predicates, Reason.PREDICATE
     return reason if holds else None

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
-from duologue.graphs.data import Data, Kinded, Name, Text, by_kind
+from duologue.graphs.data import Data, Kinded, Name, Text, all_different, by_kind
 
 VERDICT_TEMPERATURE = 0.3
 """What a verdict uses unless told otherwise (Yacana's yes/no question)."""
@@ -52,10 +52,7 @@ class SeparateJudge(Kinded):
     @field_validator("criteria")
     @classmethod
     def _criteria_differ(cls, criteria: tuple[str, ...]) -> tuple[str, ...]:
-        for place, criterion in enumerate(criteria):
-            if criterion in criteria[:place]:
-                raise ValueError(f"{criterion!r} stands there twice")
-        return criteria
+        return all_different(criteria)
 
 
 class Finding(StrEnum):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from duologue.graphs.blogger import Blogger
+from duologue.graphs.coder import Coder
 from duologue.graphs.group_solve import GroupSolve
 from duologue.graphs.role_play import RolePlay
 from duologue.graphs.spec import Form
@@ -11,5 +12,6 @@ KINDS: Mapping[str, type[Form]] = {
     "role_play": RolePlay,
     "group_solve": GroupSolve,
     "blogger": Blogger,
+    "coder": Coder,
 }
 """For each ``kind`` its short form."""

@@ -56,6 +56,8 @@ class Kind(StrEnum):
     """What was answered for a speaker, or by a tool, before hooks have seen it."""
     HEARD = "heard"
     """What a hook made of what a speaker has just heard; it stands in its place from then on."""
+    CODE = "code"
+    """The fenced code that a speaker runs, a call for each block. What it says of that follows."""
     SUMMARY = "summary"
     """What stands for the older part of a speaker's history in its prompts. It may be empty."""
     FORGOTTEN = "forgotten"
@@ -73,8 +75,21 @@ class Source(StrEnum):
     """A registered function."""
     TEXT = "text"
     """The speaker's fixed text."""
+    CODE = "code"
+    """The code that the speaker ran."""
+    TOOL = "tool"
+    """The tools that the speaker called."""
     HOOK = "hook"
     """A hook before the speaker."""
+
+
+class Failure(StrEnum):
+    """Whose fault it is that a call gave no result."""
+
+    CALL = "call"
+    """The call's: it names no tool there is, or its arguments are no JSON or do not fit."""
+    TOOL = "tool"
+    """The tool's: it raised, or took too long."""
 
 
 class Flaw(StrEnum):
@@ -118,6 +133,8 @@ class Line(Data):
     stands for everything before it."""
     instead_of: tuple[str, ...] = ()
     """The ids of the messages whose place it takes in the speaker's view."""
+    failure: Failure | None = None
+    """Whose fault it is, where it is what a failed call gave."""
     arguments: dict[str, JsonValue] | None = None
     """The arguments that a tool was called with, where a hook has changed them."""
 
@@ -198,8 +215,9 @@ def result(
     *,
     speaker: str,
     call_id: str,
-    failed: bool,
+    failure: Failure | None = None,
     arguments: dict[str, Any] | None = None,
+    parsed: JsonValue = None,
     final: bool = True,
 ) -> ToolMessage:
     """Make the message of a tool's answer, heard by the speaker who called it.
@@ -209,9 +227,11 @@ def result(
         text: The answer.
         speaker: Who called the tool.
         call_id: The id of the call.
-        failed: Whether the call failed.
+        failure: Whose fault it is, where the call failed.
         arguments: The arguments it was called with, where a hook has changed them.
-        final: Whether it is what the speaker gets; else hooks see it first.
+        parsed: What the answer says, as plain values.
+        final: Whether it is what the speaker is shown; else it is kept for the record, as what
+            hooks have not seen yet and what code gave.
 
     Returns:
         A tool message.
@@ -220,13 +240,15 @@ def result(
         kind=Kind.TOOL_RESULT if final else Kind.ANSWER,
         speaker=speaker,
         audience=(speaker,) if final else NOBODY,
+        failure=failure,
         arguments=arguments,
+        parsed=parsed,
     )
     return ToolMessage(
         storable(text),
         id=message_id(number),
         tool_call_id=call_id,
-        status="error" if failed else "success",
+        status="error" if failure else "success",
         additional_kwargs={KEY: about.model_dump(mode="json", exclude_defaults=True)},
     )
 

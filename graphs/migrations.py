@@ -41,12 +41,28 @@ def _with_kind_of_format(speaker: Any) -> Any:  # noqa: ANN401
     return speaker | {"format": {"kind": "lines"} | found} if isinstance(found, dict) else speaker
 
 
+def _tools_named_once(data: dict[str, Any]) -> dict[str, Any]:
+    """From 3 to 4: no tool may stand among a speaker's twice."""
+    speakers = data.get("speakers")
+    if not isinstance(speakers, list | tuple):
+        return data
+    return data | {"speakers": [_with_each_tool_once(speaker) for speaker in speakers]}
+
+
+def _with_each_tool_once(speaker: Any) -> Any:  # noqa: ANN401
+    found = speaker.get("tools") if isinstance(speaker, dict) else None
+    if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+        return speaker
+    return speaker | {"tools": list(dict.fromkeys(found))}
+
+
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """Makes data of the next version out of data of one."""
 
 MIGRATIONS: dict[int, Migration] = {
     1: _ends_of_their_own,
     2: _formats_of_many_kinds,
+    3: _tools_named_once,
 }
 """For each older version the function that makes a spec of the next one out of it."""
 

@@ -39,6 +39,8 @@ class Outcome(Data):
     """What was judged, oldest first."""
     usage: dict[str, Usage] = Field(default_factory=dict)
     """What was used, by model."""
+    warnings: tuple[str, ...] = ()
+    """What should be known of how it ran, such as code without a sandbox."""
 
     @property
     def reason(self) -> Reason:
@@ -106,6 +108,7 @@ def outcome(
         seconds=position.facts.seconds,
         verdicts=tuple(verdict for verdict in verdicts if verdict is not None),
         usage=usage,
+        warnings=conversation.sandbox.warnings,
     )
 
 
@@ -115,6 +118,9 @@ _BY_THE_LATEST = (
     Reason.FAREWELLS,
     Reason.SAME_TOOL_CALLS,
     Reason.UNREADABLE_VERDICTS,
+    Reason.CALL_ERRORS,
+    Reason.TOOL_ERRORS,
+    Reason.NO_CODE,
 )
 
 
@@ -124,9 +130,12 @@ _BECAUSE = {
     Reason.MAX_TOKENS: "the token cap was reached ({facts.tokens} tokens)",
     Reason.MAX_SECONDS: "the time is over ({facts.seconds:.1f} s)",
     Reason.MAX_CALLS: "the cap on model calls was reached ({facts.calls} calls)",
+    Reason.CALL_ERRORS: "{facts.call_errors} calls of tools by {by} in one turn could not be run",
+    Reason.TOOL_ERRORS: "{facts.tool_errors} calls of tools by {by} in one turn failed",
     Reason.DONE_TOKEN: "{said} said the done token",
     Reason.PREDICATE: "the predicate {predicates} says so",
     Reason.ENDING_TOOL: "{called} called the tool {tool}",
+    Reason.NO_CODE: "{by} wrote no more code",
     Reason.COMPLETED: "{completed}",
     Reason.UNREADABLE_VERDICTS: "{facts.unreadable_verdicts} verdicts in a row could not be read",
     Reason.ROLE_FLIPS: "{by} kept speaking another's part",

@@ -123,7 +123,7 @@ def _is_talk(message: BaseMessage, about: Line) -> bool:
 
 def _begin_of_rounds(read: Read) -> int:
     """The place of the first line of a speaker's in the rounds; the log's end before that."""
-    spoken = (Kind.SPEECH, Kind.TOOL_CALLS, Kind.DRAFT, Kind.ANSWER, Kind.REMEMBERED)
+    spoken = (*(Kind.SPEECH, Kind.TOOL_CALLS, Kind.DRAFT, Kind.ANSWER, Kind.CODE, Kind.REMEMBERED),)
     for place, (_, about) in enumerate(read):
         # A memory that was loaded holds whole conversations, rounds and all.
         loaded = about.kind is Kind.REMEMBERED

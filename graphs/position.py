@@ -40,6 +40,8 @@ class Event(StrEnum):
     """The tools have run; the speaker's hooks have not seen what they gave yet."""
     RETURNED = "returned"
     """The tools it called have answered."""
+    GIVEN = "given"
+    """What the tools or the code gave is what the speaker says; it has not said it yet."""
     CHECKED = "checked"
     """The predicates have said whether they hold."""
     ASKED = "asked"
@@ -71,6 +73,14 @@ class Facts(Data):
     """The predicates that held after the latest turn."""
     tools_called: tuple[tuple[str, str], ...] = ()
     """The tools that answered without an error, each with who called it."""
+    code_by: str | None = None
+    """Who said the newest message, where code that can be run stands in it."""
+    no_code_by: str | None = None
+    """Who said the newest message, where none stands in it."""
+    call_errors: NonNegativeInt = 0
+    """The calls of this turn that no tool could be run for."""
+    tool_errors: NonNegativeInt = 0
+    """The calls of this turn in which a tool failed."""
     blank_replies: NonNegativeInt = 0
     """The latest replies that were blank."""
     same_replies: NonNegativeInt = 0
@@ -107,7 +117,7 @@ class Position(Data):
     chosen: str | None = None
     """Who was chosen to speak next."""
     tool_rounds: NonNegativeInt = 0
-    """Rounds of tool calls in this turn."""
+    """Rounds of tool calls in this turn in which one succeeded."""
     asked_again: bool = False
     """Whether a reply of this turn was rejected already; it is asked for again once."""
     facts: Facts = Facts()

@@ -1,4 +1,7 @@
-"""Where a speaker's words come from, as data: functions, a model, a fixed text, tried in order."""
+"""Where a speaker's words come from, as data: functions, code that is run, a model, a fixed text.
+
+They are tried in order.
+"""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -15,6 +18,17 @@ class FunctionReply(Kinded):
     name: Name
     """The name it is registered by. It is called with the `Turn`, and gives the reply's text, or
     None to leave it to what comes next."""
+
+
+class CodeReply(Kinded):
+    """Code is run, and what came of it is the reply (AutoGen's code execution).
+
+    It runs the fenced code of the newest message that the speaker has heard, block by block, in the
+    conversation's sandbox; the first that fails is the last. It gives no reply where there is none.
+    """
+
+    kind: Literal["code"] = "code"
+    """What gives it."""
 
 
 class ModelReply(Kinded):
@@ -34,7 +48,7 @@ class TextReply(Kinded):
 
 
 AnyReply: TypeAlias = Annotated[
-    FunctionReply | ModelReply | TextReply,
+    FunctionReply | CodeReply | ModelReply | TextReply,
     Field(discriminator="kind"),
     BeforeValidator(by_kind),
 ]

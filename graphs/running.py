@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast
 
@@ -20,8 +21,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from duologue.graphs.build import Graph, compiled, reading
 from duologue.graphs.end_chat import max_steps
 from duologue.graphs.ends import EndChatMode
-from duologue.graphs.errors import SessionError
+from duologue.graphs.errors import SessionError, SpecError
 from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, events_of, replayed
+from duologue.graphs.history import config_of
 from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.load import load_conversation
 from duologue.graphs.migrations import restored
@@ -39,7 +41,7 @@ from duologue.graphs.store import (
 from duologue.nodes.models import Models
 from duologue.nodes.resources import Resources
 from duologue.nodes.task_specification import first_difference
-from duologue.tools.kinds import KINDS
+from duologue.tools import sandbox
 from duologue.tools.registry import Registered, Registry, check_options
 
 Source = Conversation | Mapping[str, Any] | str | Path
@@ -92,8 +94,10 @@ async def run_session(
         check_session_id(session)
     settings = await asyncio.to_thread(load_settings)
     models = Models(options.get("model"), options.get("models") or {}, settings)
-    registered = {kind: given for kind, given in options.items() if kind in KINDS}
+    kinds = Registered.__annotations__
+    registered = {kind: given for kind, given in options.items() if kind in kinds}
     registry = Registry(cast("Registered", registered))
+    resources = Resources(models, registry, allow_host=True)
     target = options.get("store")
     # A session that goes on is not in a file that a mistyped name would make.
     create = source is not None or not target
@@ -102,7 +106,7 @@ async def run_session(
             session = _new_id("session" if given is None else title_of(given))
         if reset and given is not None and await store.get(session) is not None:
             # What would end the new run at once must not cost the old one.
-            await asyncio.to_thread(registry.check, given)
+            await resources.check(given)
             await models.prepare(given, lambda text: None)
             await store.delete(session)
         # Nobody can ask while it is not run: what stands here was meant for an earlier run.
@@ -124,7 +128,7 @@ async def run_session(
                 yield finished
                 return
             await _forget_stop(store, before)
-            await asyncio.to_thread(registry.check, conversation)
+            await resources.check(conversation)
             async for event in _prepared(models, conversation):
                 yield event
             if row is None:
@@ -132,8 +136,9 @@ async def run_session(
                 await store.checkpointer.adelete_thread(session)
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
                 await store.add(session, title=title_of(conversation), spec=spec)
-            resources = Resources(models, registry, store.stop_requested)
-            graph = compiled(resources, store.checkpointer)
+            graph = compiled(
+                replace(resources, stop_requested=store.stop_requested), store.checkpointer
+            )
             async with aclosing(
                 _steps(graph, session, conversation, options, tokens=tokens)
             ) as steps:
@@ -193,6 +198,8 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
     """Find the models before anything is stored, and tell what takes a moment as it happens."""
     if _judge_is_idle(conversation):
         yield Notice(text=IDLE_JUDGE)
+    for warning in conversation.sandbox.warnings:
+        yield Notice(text=warning)
     notices: asyncio.Queue[str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
@@ -254,6 +261,11 @@ def _events(mode: str, found: Any) -> Iterator[Event]:  # noqa: ANN401
         # Whole messages that a node writes come without a purpose; a model's tokens have one.
         if metadata.get("purpose") == "speech" and chunk.text:
             yield Token(speaker=metadata["speaker"], text=chunk.text)
+    elif mode == "updates" and "__interrupt__" in found:
+        raise SpecError(
+            "a tool waits for an answer by interrupt(): run the conversation as a graph, where one "
+            "can be given"
+        )
     elif mode == "updates":
         for update in found.values():
             for message in (update or {}).get("messages", ()):
@@ -265,7 +277,15 @@ async def _finished(store: Store, session: str, conversation: Conversation, grap
     result = await read_session(session, conversation, graph)
     if result.outcome is not None:
         await store.finish(session, result.outcome.reason.value)
+        await _close_interpreter(graph, session)
     return result
+
+
+async def _close_interpreter(graph: Graph, session: str) -> None:
+    """End the interpreter of a session that has ended, with its files."""
+    state = (await graph.aget_state(config_of(session))).values
+    if state.get("interpreter"):
+        await sandbox.close(state["interpreter"]["key"])
 
 
 async def _stored(

@@ -1,5 +1,6 @@
 """Settings from the environment and a ``.env`` file. What a conversation says itself wins."""
 
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -21,7 +22,12 @@ EMBEDDED_CONTEXT = 8192
 """The context of a model on this machine, in tokens, unless set otherwise."""
 
 
-def _address(text: str) -> str:
+def address(text: str) -> str:
+    """Make sure that a text is the address of a server.
+
+    Raises:
+        ValueError: It is not.
+    """
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     try:
@@ -42,7 +48,7 @@ def _key(key: SecretStr) -> SecretStr:
 
 
 class Settings(BaseSettings):
-    """Where models and sessions are found.
+    """Where models, sessions and MCP servers are found.
 
     Each field is read from ``DUOLOGUE_`` and its name in capitals, in the environment or in a
     ``.env`` file of the working folder; the key and the address also from OpenAI's own names.
@@ -62,7 +68,7 @@ class Settings(BaseSettings):
         default=None, validation_alias=AliasChoices("DUOLOGUE_API_KEY", "OPENAI_API_KEY")
     )
     """The key of the model server."""
-    base_url: Annotated[str, AfterValidator(_address)] | None = Field(
+    base_url: Annotated[str, AfterValidator(address)] | None = Field(
         default=None,
         validation_alias=AliasChoices("DUOLOGUE_BASE_URL", "OPENAI_BASE_URL"),
     )
@@ -71,6 +77,8 @@ class Settings(BaseSettings):
     """The model for all that name none: a name, ``embedded`` or the path of a ``.gguf`` file."""
     store: str | None = None
     """Where sessions are kept: a path or an URL. None: one file in the user's data folder."""
+    mcp_servers: Path | None = None
+    """A JSON file with MCP servers: ``{"mcpServers": {name: {"command": …}}}``."""
     timeout: PositiveFloat = 120.0
     """How long a try of a model call waits for the server to go on, in seconds."""
     max_retries: NonNegativeInt = 4

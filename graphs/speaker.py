@@ -6,9 +6,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from duologue.graphs.context import Context, KeepAll
-from duologue.graphs.data import Data, Name, Temperature, Text
+from duologue.graphs.data import Data, Name, Temperature, Text, all_different
 from duologue.graphs.formats import Format, Marks, Schema
-from duologue.graphs.replies import AnyReply, ModelReply
+from duologue.graphs.replies import AnyReply, CodeReply, FunctionReply, ModelReply
 
 SPEAKER_TEMPERATURE = 0.2
 """What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
@@ -139,6 +139,15 @@ class Speaker(Data):
     """What its replies look like. One that does not fit is asked for once more."""
     tools: tuple[Name, ...] = ()
     """The tools it may call, by their registered names."""
+    tool_choice: Name = "auto"
+    """Whether it calls them: ``auto`` (the model chooses), ``none``, ``required`` (at least one),
+    or the name of one of them. A turn has to begin with it, until one call has succeeded."""
+    tool_calling: Literal["native", "schema"] | None = None
+    """How its model calls them: ``native`` as the endpoint has it, ``schema`` by an answer that is
+    held to a JSON schema, for endpoints without tool calls. None: as is known of the model."""
+    return_direct: bool = False
+    """Whether what its tools give is its message, which the others hear, as soon as all calls of a
+    round have succeeded (Yacana's tools in a chat). Else it answers after seeing what they gave."""
     model: Text | None = None
     """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path
     of a ``.gguf`` file. None: the conversation's default."""
@@ -161,23 +170,25 @@ class Speaker(Data):
             raise ValueError("the last one must be the assistant's: add how the speaker answers")
         return examples
 
-    @field_validator("hooks")
+    @field_validator("hooks", "tools")
     @classmethod
-    def _hooks_differ(cls, hooks: tuple[str, ...]) -> tuple[str, ...]:
-        for place, name in enumerate(hooks):
-            if name in hooks[:place]:
-                raise ValueError(f"{name!r} stands there twice")
-        return hooks
+    def _differ(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return all_different(names)
 
     @field_validator("replies")
     @classmethod
     def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
         for before in replies[:-1]:
-            if before.kind != "function":
+            if not isinstance(before, FunctionReply | CodeReply):
                 raise ValueError(
                     f"what stands behind {before.kind!r} is never reached: leave it out"
                 )
         return replies
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether its reply may be what came of running the code it has heard."""
+        return any(isinstance(reply, CodeReply) for reply in self.replies)
 
     @property
     def has_model(self) -> bool:
@@ -196,6 +207,21 @@ class Speaker(Data):
                 'format.form = "text"'
             )
         return tools
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _can_choose(cls, choice: str, info: ValidationInfo) -> str:
+        tools = info.data.get("tools")
+        if tools is None or choice in ("auto", "none"):
+            return choice
+        if choice == "required":
+            if not tools:
+                raise ValueError("there are no tools to call: name some in tools")
+        elif choice not in tools:
+            raise ValueError(
+                f"must be auto, none, required or one of the speaker's tools, not {choice!r}"
+            )
+        return choice
 
     @property
     def marks(self) -> Marks | None:

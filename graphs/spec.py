@@ -6,14 +6,14 @@ moment in `duologue.graphs.end_chat`.
 
 import json
 from abc import ABC, abstractmethod
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import tomli_w
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from duologue.graphs.coherence import check
 from duologue.graphs.context import RunningSummary
-from duologue.graphs.data import Cap, Data, Name, Text, listing
+from duologue.graphs.data import MOST, Cap, Data, Name, Text, listing
 from duologue.graphs.ends import (
     EndChat,
     EndChatMode,
@@ -31,10 +31,11 @@ from duologue.graphs.judging import (
     TurnOrder,
 )
 from duologue.graphs.replies import FunctionReply
+from duologue.graphs.sandbox import Sandbox
 from duologue.graphs.speaker import Generation, Speaker
 from duologue.graphs.usage import Price
 
-SPEC_VERSION: Final = 3
+SPEC_VERSION: Final = 4
 """The version of the spec this release writes; `duologue.graphs.migrations` reads older ones."""
 
 _A_PAIR = 2
@@ -80,7 +81,7 @@ class Conversation(Data):
             never hold, or a model has no price.
     """
 
-    version: Literal[3] = SPEC_VERSION
+    version: Literal[4] = SPEC_VERSION
     """The version of this spec's shape."""
     title: Text | None = None
     """What lists of sessions show. None: the task."""
@@ -104,7 +105,17 @@ class Conversation(Data):
     prices: dict[Text, Price] = Field(default_factory=dict)
     """What the models charge, by their names. Where there is one, every model must be in it."""
     max_tool_rounds: Cap = 5
-    """How many rounds of tool calls one turn may have before the speaker must answer."""
+    """How many rounds of tool calls one turn may have before the speaker must answer (LazyLLM).
+    Rounds in which no call succeeds do not count."""
+    max_call_errors: Cap = 5
+    """At how many calls that no tool can be run for, in one turn, the conversation ends: unknown
+    tools, and arguments that are no JSON or do not fit (Yacana)."""
+    max_tool_errors: Cap = 5
+    """At how many calls in which a tool fails, in one turn, it ends."""
+    tool_timeout: Annotated[float, Field(gt=0, le=MOST)] = 60
+    """How long one call of a tool may take, in seconds. A tool's ``metadata["timeout"]`` wins."""
+    sandbox: Sandbox = Sandbox()
+    """Where code runs that speakers write."""
     seed: int | None = None
     """Asks models that can for the same conversation again, wherever a speaker names none."""
 
@@ -228,7 +239,15 @@ class Conversation(Data):
         speaks next.
         """
         sums_up = any(map(self.sums_up, self.speakers))
-        return 2 + self.most_messages * (sums_up + self.max_tool_rounds + 2 + 2 + 1)
+        return 2 + self.most_messages * (sums_up + self.most_tool_rounds + 2 + 2 + 1)
+
+    @property
+    def most_tool_rounds(self) -> int:
+        """The most rounds of tool calls that one turn can have, those without success included.
+
+        One without success has an error at least, and the last of either kind ends it.
+        """
+        return self.max_tool_rounds + (self.max_call_errors - 1) + (self.max_tool_errors - 1)
 
     def stored(self) -> dict[str, Any]:
         """Give what sessions store, as plain values.

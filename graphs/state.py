@@ -49,5 +49,8 @@ class State(Input, Output, total=False):
     """The conversation that this session runs, complete and checked."""
     position: dict[str, Any]
     """Where it is: a `Position`, as a dict. Missing until the task stands."""
+    interpreter: Kept
+    """What is kept of the interpreter that runs its code: a `duologue.graphs.sandbox.Kept`, as a
+    dict. Missing until code has run."""
     usage: dict[str, Any]
     """What was used: for each model a `Usage`, as a dict."""

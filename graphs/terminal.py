@@ -15,6 +15,7 @@ from rich.text import Text
 from duologue.graphs.cli_exit import Again
 from duologue.graphs.cli_text import Flow, clean, one_line
 from duologue.graphs.events import (
+    CodeStarted,
     Ended,
     Event,
     HistoryShortened,
@@ -232,6 +233,8 @@ class Transcript:
         used = event.total
         self._rule()
         prose(self._out, event.sentence(), "bold")
+        for warning in event.warnings:
+            prose(self._out, warning, "yellow")
         if event.because[1:]:
             prose(self._out, f"Also: {'; '.join(event.because[1:])}.")
         calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
@@ -251,9 +254,17 @@ class Transcript:
 
 
 def _remark(
-    event: ToolCalled | ToolAnswered | VerdictGiven | SpeakerChosen | HistoryShortened,
+    event: ToolCalled
+    | CodeStarted
+    | ToolAnswered
+    | VerdictGiven
+    | SpeakerChosen
+    | HistoryShortened,
 ) -> str:
     match event:
+        case CodeStarted():
+            count = len(event.blocks)
+            return f"{event.speaker} runs {'the code' if count == 1 else f'{count} blocks of code'}"
         case ToolCalled():
             arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
             return f"{event.speaker} calls {event.name}({arguments})"

@@ -1,6 +1,7 @@
 """What model calls use, and what that costs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from langchain_core.messages import AIMessage
 from pydantic import Field, NonNegativeInt
@@ -93,3 +94,13 @@ def total(parts: Iterable[Usage]) -> Usage:
         estimated_calls=sum(part.estimated_calls for part in found),
         cost=sum(part.cost for part in found),
     )
+
+
+def used_so_far(state: Mapping[str, Any]) -> dict[str, Usage]:
+    """Read what a session has used from its state."""
+    return {label: Usage.model_validate(part) for label, part in state.get("usage", {}).items()}
+
+
+def dumped(usage: Mapping[str, Usage]) -> dict[str, Any]:
+    """Write usage as plain values."""
+    return {label: part.model_dump(mode="json") for label, part in usage.items()}

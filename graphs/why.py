@@ -12,11 +12,11 @@ from langchain_core.messages import BaseMessage
 from pydantic import NonNegativeInt
 
 from duologue.graphs.data import Data
-from duologue.graphs.ends import EndingTool, leaves
+from duologue.graphs.ends import EndingTool, NoCode, leaves
 from duologue.graphs.facts import facts_of, read_log
 from duologue.graphs.holding import Reason
 from duologue.graphs.judging import Verdict
-from duologue.graphs.log import Flaw, Kind, Line
+from duologue.graphs.log import Failure, Flaw, Kind, Line, line
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.position import Facts
 from duologue.graphs.spec import Conversation
@@ -117,10 +117,22 @@ def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Itera
         facts = facts_of(conversation, read[:place])
         yield from _new_ends(conversation, message, before, facts)
         for reason, count in _counted(about, facts):
-            limit = getattr(conversation.end_chat.guards, reason.value)
+            limit = _limit(conversation, reason)
             if limit:
                 yield _count(message, about, reason, count, limit)
         before = facts
+
+
+def _limit(conversation: Conversation, reason: Reason) -> int:
+    """At how many a guard, or a cap on errors, ends it."""
+    match reason:
+        case Reason.CALL_ERRORS:
+            return conversation.max_call_errors
+        case Reason.TOOL_ERRORS:
+            return conversation.max_tool_errors
+        case _:
+            limit: int = getattr(conversation.end_chat.guards, reason.value)
+            return limit
 
 
 def _matters(about: Line) -> bool:
@@ -147,7 +159,7 @@ def _told(message: BaseMessage, about: Line) -> Iterator[Cause]:
 def _new_ends(
     conversation: Conversation, message: BaseMessage, before: Facts, facts: Facts
 ) -> Iterator[Cause]:
-    """Done tokens said and ending tools called with this message, which some end waits for."""
+    """Done tokens said, ending tools called, and no code written: what some end waits for."""
     ends = [end for _, end in leaves(conversation.end_chat.when)]
     for token, who in facts.tokens_said:
         if (token, who) not in before.tokens_said:
@@ -158,6 +170,15 @@ def _new_ends(
                 text=f"{who}: said {token}",
                 reason=Reason.DONE_TOKEN,
             )
+    watched = {end.by for end in ends if isinstance(end, NoCode)}
+    if facts.no_code_by in watched and line(message).counts:
+        yield Cause(
+            kind=CauseKind.SAID,
+            message=str(message.id),
+            speaker=facts.no_code_by,
+            text=f"{facts.no_code_by}: wrote no code",
+            reason=Reason.NO_CODE,
+        )
     awaited = {(end.tool, end.by) for end in ends if isinstance(end, EndingTool)}
     for tool, who in facts.tools_called:
         if (tool, who) not in before.tools_called and {(tool, who), (tool, None)} & awaited:
@@ -183,6 +204,10 @@ def _counted(about: Line, facts: Facts) -> Iterator[tuple[Reason, int]]:
             yield Reason.ROLE_FLIPS, facts.role_flips[about.speaker or ""]
     elif about.kind is Kind.TOOL_CALLS and facts.same_tool_calls > 1:
         yield Reason.SAME_TOOL_CALLS, facts.same_tool_calls
+    elif about.failure is Failure.CALL:
+        yield Reason.CALL_ERRORS, facts.call_errors
+    elif about.failure is Failure.TOOL:
+        yield Reason.TOOL_ERRORS, facts.tool_errors
     elif about.verdict is not None and facts.unreadable_verdicts:
         yield Reason.UNREADABLE_VERDICTS, facts.unreadable_verdicts
 
@@ -194,6 +219,8 @@ _COUNTS = {
     Reason.ROLE_FLIPS: "another's part",
     Reason.SAME_TOOL_CALLS: "a tool called with equal arguments",
     Reason.UNREADABLE_VERDICTS: "unreadable verdict",
+    Reason.CALL_ERRORS: "a call of a tool that can't be run",
+    Reason.TOOL_ERRORS: "a tool that failed",
 }
 
 

@@ -19,7 +19,7 @@ from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
 from duologue.nodes.checks import Problem, find_problem
-from duologue.nodes.hooking import after_speaker
+from duologue.nodes.hooking import after_speaker, sees_replies
 from duologue.nodes.replying import Given, reply_of, turn_of
 from duologue.nodes.resources import Moment, Resources
 from duologue.nodes.summarising import summed_up
@@ -44,7 +44,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     speaker = _as_in(turn.stage, conversation.speaker(turn.speaker))
     if position.event is Event.ANSWERED:
         return await _past_hooks(moment, speaker)
-    if position.event not in (Event.SUMMARISED, Event.REJECTED, Event.RETURNED):
+    if position.event not in (Event.SUMMARISED, Event.REJECTED, Event.RETURNED, Event.GIVEN):
         left_out = await summed_up(moment, speaker)
         if left_out is not None:
             summary, usage = left_out
@@ -59,7 +59,11 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         audience=_audience(conversation, turn),
         stage=turn.stage,
         source=given.source,
+        parsed=given.parsed,
     )
+    if given.source is Source.CODE and _calls(given.message):
+        about = about.model_copy(update={"audience": NOBODY})
+        return await _answered(moment, speaker, given, about)
     may_call = position.tool_rounds < conversation.max_tool_rounds
     if may_call and _calls(given.message):
         return await _answered(moment, speaker, given, about)
@@ -128,11 +132,11 @@ async def _answered(moment: Moment, speaker: Speaker, given: Given, about: Line)
         }
     )
     sees = bool(message.text.strip()) or not _calls(message)
-    if sees and any(hook.after_speaker for _, hook in hooks):
+    if sees and sees_replies(hooks):
         about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
         waiting = paused(moment.conversation, moment.position, Event.ANSWERED)
         return await moment.step(
-            waiting, [*given.new, _line_of(number, message.text, message, about)], given.usage
+            waiting, [*given.new, _line_of(number, message, about)], given.usage
         )
     return await _said(moment, speaker, given._replace(message=message), about)
 
@@ -160,8 +164,9 @@ async def _said(moment: Moment, speaker: Speaker, given: Given, about: Line) -> 
     conversation, position = moment.conversation, moment.position
     number = len(moment.log) + len(given.new)
     if _calls(given.message):
-        called = about.model_copy(update={"kind": Kind.TOOL_CALLS})
-        lines = [*given.new, _line_of(number, given.message.text, given.message, called)]
+        kind = Kind.CODE if about.source is Source.CODE else Kind.TOOL_CALLS
+        called = about.model_copy(update={"kind": kind})
+        lines = [*given.new, _line_of(number, given.message, called)]
         return await moment.step(paused(conversation, position, Event.CALLED), lines, given.usage)
     schema = moment.resources.registry.schema_of(speaker)
     about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
@@ -183,10 +188,10 @@ def _read(
     return read | {"flaw": Flaw.FORM, "problem": found.problem}
 
 
-def _line_of(number: int, text: str, message: AIMessage, about: Line) -> AnyMessage:
+def _line_of(number: int, message: AIMessage, about: Line) -> AnyMessage:
     return said(
         number,
-        text,
+        message.text,
         about,
         tool_calls=message.tool_calls,
         invalid_tool_calls=message.invalid_tool_calls,

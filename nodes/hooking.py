@@ -18,13 +18,18 @@ from langchain_core.messages import (
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from duologue.graphs.errors import SpecError
+from duologue.tools.functions import call
 from duologue.tools.hooks import Hook, Turn
-from duologue.tools.registry import call
 
 _ARGUMENTS = TypeAdapter(dict[str, JsonValue])
 
 Hooks = Sequence[tuple[str, Hook]]
 """Hooks with their names, in order."""
+
+
+def sees_replies(hooks: Hooks) -> bool:
+    """Whether one of the hooks sees what is answered before it is said."""
+    return any(hook.after_speaker for _, hook in hooks)
 
 
 async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, AIMessage | None]:

@@ -128,7 +128,7 @@ class Model:
         """
         check_choice(tool_choice, tools)
         options = self._options(parameters)
-        by_schema = self._by_schema(tool_calling)
+        by_schema = self.by_schema(tool_calling)
         may_call = bool(tools) and tool_choice != "none"
         if self.is_embedded:
             talks = purpose is not Kind.SPECIFIED_TASK
@@ -156,6 +156,10 @@ class Model:
             answer = found
         if not isinstance(answer, AIMessage):
             raise ModelError(f"{self.label} answered with a {type(answer).__name__}, not a message")
+        if by_schema and tools:
+            # A call that it writes though it was told not to is nothing to say.
+            read = read_answer(answer, tools)
+            answer = read.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
         return _counted(normalised(answer, names), prompt)
 
     async def structured(
@@ -217,7 +221,12 @@ class Model:
         except ValidationError:
             return raw, None
 
-    def _by_schema(self, tool_calling: ToolCalling | None) -> bool:
+    def by_schema(self, tool_calling: ToolCalling | None) -> bool:
+        """Whether its calls of tools are answers that are held to a schema.
+
+        Args:
+            tool_calling: What the speaker says of that. None: it is known of the model.
+        """
         return self.is_local if tool_calling is None else tool_calling == "schema"
 
     def _prompt(
@@ -228,7 +237,7 @@ class Model:
         tool_calling: ToolCalling | None,
     ) -> list[BaseMessage]:
         """The prompt as it is sent: calls as text, or by names that are accepted."""
-        if self._by_schema(tool_calling):
+        if self.by_schema(tool_calling):
             return told(messages, tools, choice, briefly=self.is_embedded)
         return renamed(messages, with_called(wire_names(tool.name for tool in tools), messages))
 

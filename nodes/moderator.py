@@ -21,7 +21,7 @@ from duologue.nodes.model import Model
 from duologue.nodes.observing import observed
 from duologue.nodes.prompting import Asked
 from duologue.nodes.resources import Moment, heard
-from duologue.tools.registry import call
+from duologue.tools.functions import call
 
 UNREADABLE = "This names nobody who could speak next."
 """What is recorded of a choice that can't be read."""

@@ -5,23 +5,24 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from duologue.graphs.errors import SpecError
 from duologue.graphs.formats import Schema
 from duologue.graphs.log import Kind, Line, Source, said
 from duologue.graphs.position import Event
 from duologue.graphs.remembering import remembered
-from duologue.graphs.replies import FunctionReply, TextReply
+from duologue.graphs.replies import CodeReply, FunctionReply, TextReply
 from duologue.graphs.speaker import SPEAKER_TEMPERATURE, Speaker
 from duologue.graphs.usage import Usage
 from duologue.graphs.viewpoint import heard_since, newly_heard
-from duologue.nodes.hooking import before_speaker
+from duologue.nodes.hooking import before_speaker, sees_replies
 from duologue.nodes.model import Model
+from duologue.nodes.outputs import code_heard, given_by
 from duologue.nodes.prompting import asked_of, prompt_of, view_of
 from duologue.nodes.resources import Moment, session_id
+from duologue.tools.functions import call
 from duologue.tools.hooks import Turn
-from duologue.tools.registry import call
 
 
 class Given(NamedTuple):
@@ -35,6 +36,8 @@ class Given(NamedTuple):
     """New lines of the log in front of it."""
     usage: dict[str, Usage]
     """What was used so far."""
+    parsed: JsonValue = None
+    """What it says, as plain values, where what gave it knows."""
 
 
 async def reply_of(moment: Moment, speaker: Speaker) -> Given:
@@ -51,9 +54,19 @@ async def reply_of(moment: Moment, speaker: Speaker) -> Given:
         ModelError: The model did not answer; the session can be resumed.
         SpecError: A hook or function failed, or the price table lacks the model.
     """
-    if moment.position.event in (Event.REJECTED, Event.RETURNED):
-        # In the middle of a turn it is the model's.
-        return await _model(moment, speaker, [])
+    match moment.position.event:
+        case Event.GIVEN:
+            output = given_by(moment.log)
+            return Given(AIMessage(output.text), output.source, [], moment.usage, output.parsed)
+        case Event.REJECTED | Event.RETURNED:
+            # In the middle of a turn it is the model's.
+            return await _model(moment, speaker, [])
+        case _:
+            return await _first_of(moment, speaker)
+
+
+async def _first_of(moment: Moment, speaker: Speaker) -> Given:
+    """Get a turn's first reply."""
     new: list[AnyMessage] = []
     hooks = moment.resources.registry.hooks_of(speaker)
     if hooks:
@@ -70,6 +83,10 @@ async def reply_of(moment: Moment, speaker: Speaker) -> Given:
             text = await _function(moment, speaker, reply.name, new)
             if text is not None:
                 return Given(AIMessage(text), Source.FUNCTION, new, moment.usage)
+        elif isinstance(reply, CodeReply):
+            message = code_heard([*moment.log, *new], speaker.name)
+            if message is not None:
+                return Given(message, Source.CODE, new, moment.usage)
         else:
             return await _model(moment, speaker, new)
     return Given(AIMessage(""), Source.FUNCTION, new, moment.usage)
@@ -135,20 +152,30 @@ async def _text(
     parameters: dict[str, object],
 ) -> AIMessage:
     may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
+    # An endpoint that writes its calls as text goes on writing them unless it is told not to.
+    is_told = may_call or model.by_schema(speaker.tool_calling)
     return await model.answer(
         prompt,
         parameters,
         purpose=_purpose(moment, speaker),
         speaker=speaker.name,
         marks=speaker.marks,
-        tools=moment.resources.registry.tools_of(speaker) if may_call else (),
+        tools=moment.resources.registry.tools_of(speaker) if is_told else (),
+        tool_choice=_choice(moment, speaker) if may_call else "none",
+        tool_calling=speaker.tool_calling,
     )
+
+
+def _choice(moment: Moment, speaker: Speaker) -> str:
+    """What the speaker must call; once a call has succeeded, it may speak, too."""
+    choice = speaker.tool_choice
+    return choice if choice == "none" or moment.position.tool_rounds == 0 else "auto"
 
 
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:
     """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
     hooks = moment.resources.registry.hooks_of(speaker)
-    return Kind.ANSWER if any(hook.after_speaker for _, hook in hooks) else Kind.SPEECH
+    return Kind.ANSWER if sees_replies(hooks) else Kind.SPEECH
 
 
 async def _structured(
@@ -167,6 +194,7 @@ async def _structured(
         purpose=_purpose(moment, speaker),
         instead=f'speakers.{number}.format.form = "text"',
         speaker=speaker.name,
+        tool_calling=speaker.tool_calling,
     )
     text = str(answer.text)
     if not text and found is not None:

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config, get_stream_writer
 
 from duologue.graphs.end_chat import Decision, Node, decide
+from duologue.graphs.errors import SpecError
 from duologue.graphs.facts import observed, with_usage
 from duologue.graphs.log import is_said, line
 from duologue.graphs.migrations import restored, restored_position
@@ -18,11 +19,13 @@ from duologue.graphs.position import Event, Facts, Position
 from duologue.graphs.speaker import Generation
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
-from duologue.graphs.usage import Usage
+from duologue.graphs.usage import Usage, dumped, used_so_far
 from duologue.nodes.handover import lines_before
 from duologue.nodes.model import Model
 from duologue.nodes.models import Models
-from duologue.tools.registry import Registry, call
+from duologue.tools import sandbox
+from duologue.tools.functions import call
+from duologue.tools.registry import Registry
 
 StopRequested = Callable[[str], Awaitable[bool]]
 """Takes a session's id; whether somebody asked it to stop."""
@@ -38,16 +41,29 @@ class Resources:
     """Where tools and functions are found."""
     stop_requested: StopRequested | None = None
     """Tells, between turns, whether a session was asked to stop."""
+    allow_host: bool = False
+    """Whether a conversation may name ``host`` as its sandbox."""
 
     async def check(self, conversation: Conversation) -> None:
-        """Make sure that everything that a conversation names is registered.
+        """Make sure that a conversation can be run here: by what it names, and where code runs.
 
         Raises:
-            SpecError: Something is not; names the field, the name and the near ones.
+            SpecError: Something is not registered, an MCP server does not answer, or its sandbox
+                is not to be had; names the field, the name and the near ones.
         """
         if not self.registry.knows(conversation):
             # Looking it up imports packages, which must not hold up other coroutines.
             await asyncio.to_thread(self.registry.check, conversation)
+            await self.registry.connect(conversation)
+        languages = self.registry.languages_of(conversation)
+        if not languages:
+            return
+        if conversation.sandbox.level == "host" and not self.allow_host:
+            raise SpecError(
+                "sandbox.level: 'host' is not allowed here, since code would run unprotected: "
+                "choose another, or build the graph with allow_host=True"
+            )
+        await sandbox.check(conversation.sandbox, languages)
 
 
 @dataclass(frozen=True)
@@ -214,16 +230,6 @@ def heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Give what all heard in the rounds and as last words, oldest first, as functions see it."""
     read = ((message, line(message)) for message in log)
     return [message for message, about in read if about.is_aloud and is_said(message, about)]
-
-
-def used_so_far(state: State) -> dict[str, Usage]:
-    """Read what a session has used."""
-    return {label: Usage.model_validate(part) for label, part in state.get("usage", {}).items()}
-
-
-def dumped(usage: dict[str, Usage]) -> dict[str, Any]:
-    """Write usage as plain values."""
-    return {label: part.model_dump(mode="json") for label, part in usage.items()}
 
 
 def notify(text: str) -> None:

@@ -88,6 +88,7 @@ async def _structured(
             purpose=Kind.REFLECTION,
             instead='judge.form = "two_questions"',
             speaker=speaker.name,
+            tool_calling=speaker.tool_calling,
         )
 
     found = await asked_of(moment, speaker, model, ask)
@@ -169,6 +170,7 @@ async def _in_text(
             _parameters(moment, speaker, temperature),
             purpose=Kind.REFLECTION,
             speaker=speaker.name,
+            tool_calling=speaker.tool_calling,
         )
         return answer, None
 

@@ -18,10 +18,10 @@ from duologue.graphs.migrations import restored
 from duologue.graphs.position import Position
 from duologue.graphs.spec import TASK_TEMPERATURE, Conversation, Form, TaskSpecification
 from duologue.graphs.state import State
-from duologue.graphs.usage import Usage
+from duologue.graphs.usage import Usage, dumped, used_so_far
 from duologue.graphs.validation import validated
 from duologue.nodes import prompts
-from duologue.nodes.resources import Moment, Resources, dumped, used_so_far
+from duologue.nodes.resources import Moment, Resources
 
 
 async def task_specification(

@@ -27,7 +27,7 @@ from duologue.nodes import prompts
 from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.hooks import Turn as Given
-from onlooker import Rules, Spent, Table, Turn
+from onlooker import Came, Rules, Spent, Table, Turn
 
 ALONE = ("plain", "draft", "flip", "done")
 """What may be said before the rounds."""
@@ -71,6 +71,10 @@ class Cast:
     """The kind of a call that waits for these hooks, or for its tool."""
     failed: bool = False
     """Whether the call of a tool came to nothing."""
+    wrong: bool = False
+    """Whether that is the call's own fault."""
+    output: str = ""
+    """What the tool gave, or a hook in its place."""
     turn: str = "plain"
     """What the turn is that is under way."""
     calls: int = 0
@@ -257,7 +261,8 @@ class Cast:
     def _say(self, reply: str) -> None:
         name = self.table.speaking
         self.said.append(f"{name}: {reply}")
-        called = self.table.tool_rounds > 0
+        tally = self.table.tally
+        called = bool(self.table.tool_rounds or tally.call_errors or tally.tool_errors)
         self.turns.setdefault(name, []).append(Said(self.prompt, reply, called))
         self.prompt = None
         self.stop = self.stop or self.turn == "stop"
@@ -330,9 +335,11 @@ class Cast:
 
     def _calls(self) -> Reply:
         self.call = self.draw(("equal", "other", "bell"), "call")
-        self.failed = False
+        # Equal calls are of one name, with equal arguments.
+        self.wrong = self.call != "equal" and self.draw((False, False, True), "wrong")
+        self.failed = self.wrong
         self.words += 1
-        number = 0 if self.call == "equal" else self.words
+        number: Any = 0 if self.call == "equal" else self.words
         text = self.draw(("", "Let me see."), "beside")
         if text and BEHIND in self.speaker.hooks:
             self.waiting = text
@@ -340,12 +347,19 @@ class Cast:
         else:
             self._call()
         name = "bell" if self.call == "bell" else "book"
+        if self.wrong and self.call == "other":
+            name = "none"
+        elif self.wrong:
+            number = f"{number} times"
         called = ScriptedToolCall(name=name, args={"number": number}, id=f"c{self.words}")
         return Reply(text=text, tool_calls=(called,))
 
     def _call(self) -> None:
         assert self.call is not None
         self.table = self.table.after_call(self.rules, self.call, self.spent)
+        if self.wrong and not self.table.over and AROUND_TOOLS not in self.speaker.hooks:
+            # There is nothing to run.
+            self._ran("")
 
     def _before_tool(self, turn: Given, called: ToolCall) -> ToolCall | ToolMessage | None:
         """A hook before a tool: it changes its arguments, answers itself, or does nothing."""
@@ -353,10 +367,12 @@ class Cast:
         assert (turn.speaker, self.table.within) == (self.table.speaking, "call")
         does = self.draw(("nothing", "changes", "answers", "fails"), "before tool")
         if does in ("answers", "fails"):
-            self.failed = does == "fails"
-            self._ran()
+            self.failed, self.wrong = does == "fails", False
+            self._ran("Instead.")
             status: Any = "error" if self.failed else "success"
             return ToolMessage("Instead.", tool_call_id="any", status=status)
+        if self.wrong:
+            self._ran("")
         changed = ToolCall(name=called["name"], args={**called["args"], "note": "!"}, id="any")
         return changed if does == "changes" else None
 
@@ -364,13 +380,14 @@ class Cast:
         assert not self.table.over
         assert self.table.within == "call"
         self.failed = not self.draw((True, False), "works")
-        self._ran()
+        self._ran(found)
         if self.failed:
             raise ValueError("it does not work")
         return found
 
-    def _ran(self) -> None:
+    def _ran(self, output: str) -> None:
         self.alone += 1
+        self.output = output
         if AROUND_TOOLS in self.speaker.hooks:
             self.table = self.table.after_run(self.spent)
         else:
@@ -384,7 +401,9 @@ class Cast:
         self.alone += 1
         does = self.draw(("nothing", "mends", "breaks"), "after tool")
         if does != "nothing":
-            self.failed = does == "breaks"
+            # What is broken already stays whose fault it was.
+            self.wrong = self.wrong and does == "breaks"
+            self.failed, self.output = does == "breaks", "Changed."
         self._results()
         if does == "nothing":
             return None
@@ -396,4 +415,10 @@ class Cast:
         # Nothing ends by what is done before the rounds.
         counts = rang and self.table.part in ("rounds", "last_words")
         worked = frozenset({"bell"} if counts else ())
-        self.table = self.table.after_results(self.rules, worked, self.spent)
+        if self.speaker.return_direct and not self.failed:
+            self.table = self.table.after_output(worked, self.spent)
+            self.turn, self.alone = "plain", self.alone + 1
+            self._give(self.output)
+            return
+        came = Came(self.wrong, self.failed and not self.wrong, worked=not self.failed)
+        self.table = self.table.after_results(self.rules, worked, self.spent, came)

@@ -4,11 +4,13 @@ They are forked from a server that has imported the library and run nothing, sin
 longer than a whole scripted conversation. This file is also what such a process executes.
 """
 
+import asyncio
 import json
 import multiprocessing
 import os
 import runpy
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -77,7 +79,7 @@ def start(folder: Path, order: dict[str, Any]) -> Child:
         order: ``environment``, ``session``, ``store``, ``durability`` and either ``conversation``,
             or nothing of that to resume; ``die_at``: the number of the write to the store, from 0,
             instead of which it kills itself; ``tool``: whether it has the tool ``dig``. It has the
-            order ``backwards`` and the hook ``brackets``.
+            tools of `workers`, the order ``backwards`` and the hook ``brackets``.
     """
     return Child(folder, order)
 
@@ -101,6 +103,46 @@ def brackets() -> Any:  # noqa: ANN401
     )
 
 
+def workers() -> list[Any]:
+    """Tools that note each call in ``calls.txt`` and answer when a file named as they are is there.
+
+    The first two are async, the third runs in a thread.
+    """
+    from langchain_core.tools import tool
+    from langgraph.prebuilt import ToolRuntime
+
+    def note(name: str, runtime: ToolRuntime[Any, Any]) -> Path:
+        with Path("calls.txt").open("a") as calls:
+            calls.write(f"{name} {runtime.tool_call_id} {runtime.state['session']}\n")
+        return Path(name)
+
+    async def wait(name: str, runtime: ToolRuntime[Any, Any]) -> str:
+        file = note(name, runtime)
+        while not file.exists():  # noqa: ASYNC110  # another process makes it
+            await asyncio.sleep(0.01)
+        return f"{name} is done."
+
+    @tool
+    async def first(runtime: ToolRuntime[Any, Any]) -> str:
+        """Works."""
+        return await wait("first", runtime)
+
+    @tool
+    async def second(runtime: ToolRuntime[Any, Any]) -> str:
+        """Works."""
+        return await wait("second", runtime)
+
+    @tool
+    def third(runtime: ToolRuntime[Any, Any]) -> str:
+        """Works."""
+        file = note("third", runtime)
+        while not file.exists():
+            time.sleep(0.01)
+        return "third is done."
+
+    return [first, second, third]
+
+
 def _run(order: dict[str, Any]) -> dict[str, Any]:
     from langchain_core.tools import tool
 
@@ -115,7 +157,7 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
         _die_at(order["die_at"])
     options: dict[str, Any] = {
         "store": order["store"],
-        "tools": [dig] if order.get("tool") else [],
+        "tools": [*workers(), *([dig] if order.get("tool") else [])],
         "orders": {"backwards": backwards},
         "hooks": {"brackets": brackets()},
     }

@@ -60,7 +60,7 @@ def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> 
         places.append(run.write(text, Kind.TOOL_CALLS, name, tool_calls=calls, **about))
         for key in ids:
             found = draw(TEXTS)
-            run.log.append(result(len(run.log), found, speaker=name, call_id=key, failed=False))
+            run.log.append(result(len(run.log), found, speaker=name, call_id=key))
             places.append(len(run.log) - 1)
     run.asked(name)
     if draw(st.integers(0, 4)) == 0:

@@ -76,6 +76,7 @@ def _shape(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "replies": replies,
         "tools": ["bell", "book"] if may_call else [],
+        "return_direct": may_call and draw(st.sampled_from((False, False, True))),
         "hooks": draw(st.sampled_from(HOOKS)),
     }
 
@@ -181,6 +182,8 @@ def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
             },
             "judge": judge,
             "max_tool_rounds": draw(st.integers(1, 3)),
+            "max_call_errors": draw(st.sampled_from((5, 2, 1))),
+            "max_tool_errors": draw(st.sampled_from((5, 2, 1))),
         }
     )
     return with_contexts(draw, conversation) if shaped else conversation

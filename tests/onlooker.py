@@ -36,6 +36,10 @@ class Rules:
     """Whether it is chosen who speaks next."""
     when: End | None = None
     guards: dict[str, int] = field(default_factory=dict)
+    runners: tuple[str, ...] = ()
+    """Who runs the code it hears."""
+    errors: tuple[int, int] = (5, 5)
+    """At how many call errors and tool errors in one turn it ends."""
     known: dict[tuple[Tally, bool, bool], tuple[Held, ...]] = field(default_factory=dict)
     """What `held` found before."""
 
@@ -62,6 +66,12 @@ class Rules:
             chosen=not isinstance(conversation.turn_order, RoundRobin),
             when=end_chat.when,
             guards=end_chat.guards.model_dump(),
+            runners=tuple(
+                speaker.name
+                for speaker in speakers
+                if any(reply.kind == "code" for reply in speaker.replies)
+            ),
+            errors=(conversation.max_call_errors, conversation.max_tool_errors),
         )
 
     def around(self, first: str) -> tuple[str, ...]:
@@ -91,6 +101,11 @@ class Rules:
         if tally.stop and not names_a_stop(self.when):
             yield Held(HARD, ("stop_requested",))
         yield from held_of(self.when, tally)
+        # Y19: counted apart.
+        if tally.call_errors >= self.errors[0]:
+            yield Held(HARD, ("call_errors",))
+        if tally.tool_errors >= self.errors[1]:
+            yield Held(HARD, ("tool_errors",))
         counts = {
             "unreadable_verdicts": tally.unreadable,
             "role_flips": max((count for _, count in tally.flips), default=0),
@@ -104,6 +119,18 @@ class Rules:
                 yield Held(GUARD, (guard,))
 
 
+class Came(NamedTuple):
+    """What came of a round of calls."""
+
+    call_errors: int = 0
+    tool_errors: int = 0
+    worked: bool = True
+    """Whether one of them succeeded."""
+
+
+ALL_WORKED = Came()
+
+
 @dataclass(frozen=True)
 class Turn:
     """What a message brings with it."""
@@ -114,6 +141,8 @@ class Turn:
     """The done tokens that it says."""
     true: frozenset[str] = frozenset()
     """The predicates that hold after it."""
+    code: bool = False
+    """Whether code stands in it."""
     stop: bool = False
     """Whether somebody has asked meanwhile to stop."""
 
@@ -176,7 +205,7 @@ class Table(NamedTuple):
 
     def after_answer(self, spent: Spent = ()) -> "Table":
         """What follows an answer that hooks are still to see: it is said before anything ends."""
-        assert self.within not in ("answer", "call", "ran")
+        assert self.within not in ("answer", "call", "ran", "code", "code_ran")
         return self._within("answer", spent)
 
     def after_draft(self, rules: Rules, spent: Spent = ()) -> "Table":
@@ -194,18 +223,43 @@ class Table(NamedTuple):
 
     def after_run(self, spent: Spent = ()) -> "Table":
         """What follows a run of tools whose results hooks are still to see: nothing ends there."""
-        assert self.within == "call"
-        return self._within("ran", spent)
+        assert self.within in ("call", "code")
+        return self._within("ran" if self.within == "call" else "code_ran", spent)
 
     def after_results(
-        self, rules: Rules, tools: frozenset[str] = frozenset(), spent: Spent = ()
+        self,
+        rules: Rules,
+        tools: frozenset[str] = frozenset(),
+        spent: Spent = (),
+        came: Came = ALL_WORKED,
     ) -> "Table":
         """What follows the tools' answers; given are those that answered without an error."""
-        table = self._within("results", spent)
-        called = table.tally.called | {(table.speaking, tool) for tool in tools}
-        tally = table.tally._replace(called=called)
-        table = table._replace(tally=tally, tool_rounds=self.tool_rounds + 1)
-        return table._if_said(rules)
+        return self._answered("results", tools, spent, came)._if_said(rules)
+
+    def after_output(self, tools: frozenset[str] = frozenset(), spent: Spent = ()) -> "Table":
+        """What follows the answers of tools that are the message: it is said before an end."""
+        return self._answered("given", tools, spent, ALL_WORKED)
+
+    def after_code(self, rules: Rules, spent: Spent = ()) -> "Table":
+        """What follows it that the speaker is to run code, before it runs."""
+        assert self.within in (None, "summary")
+        return self._within("code", spent)._at_once(rules)
+
+    def after_code_run(self, spent: Spent = ()) -> "Table":
+        """What follows a run of code: what came of it is the message. It is no call of a tool."""
+        assert self.within in ("code", "code_ran")
+        return self._within("given", spent)
+
+    def _answered(self, what: str, tools: frozenset[str], spent: Spent, came: Came) -> "Table":
+        table = self._within(what, spent)
+        tally = table.tally
+        tally = tally._replace(
+            called=tally.called | {(table.speaking, tool) for tool in tools},
+            call_errors=tally.call_errors + came.call_errors,
+            tool_errors=tally.tool_errors + came.tool_errors,
+        )
+        # Z7: only a round in which a call succeeded is one.
+        return table._replace(tally=tally, tool_rounds=self.tool_rounds + came.worked)
 
     def after_turn(self, rules: Rules, turn: Turn, spent: Spent = ()) -> "Table":
         """What follows a message."""
@@ -216,8 +270,16 @@ class Table(NamedTuple):
         if part in ("rounds", "last_words"):
             said = tally.said | {(name, token) for token in turn.tokens}
             tally = tally.heard(name, turn.text)._replace(said=said, true=turn.true)
+            if rules.runners:
+                code = (name, None) if turn.code else (None, name)
+                tally = tally._replace(code=code[0], no_code=code[1])
         tally = tally._replace(
-            messages=tally.messages + 1, equal_calls=0, call=None, stop=tally.stop or turn.stop
+            messages=tally.messages + 1,
+            equal_calls=0,
+            call=None,
+            call_errors=0,
+            tool_errors=0,
+            stop=tally.stop or turn.stop,
         )
         asks = (
             part == "rounds"
@@ -309,8 +371,19 @@ class Table(NamedTuple):
         return table._replace(question="choice" if unknown and not table.over else None)
 
     def _over_by(self, rules: Rules, weakest: int) -> "Table":
-        held = self.held(rules)
-        return self._replace(over=True) if held and held[0].rung <= weakest else self
+        # A7: what is said beside code is as if unsaid until that is run; all else ends it.
+        void = SAID if self._code_waits(rules) else None
+        ends = any(one.rung <= weakest and one.rung != void for one in self.held(rules))
+        return self._replace(over=True) if ends else self
+
+    def _code_waits(self, rules: Rules) -> bool:
+        """Whether code of the turn that is over is run in the next, were there no caps."""
+        if self.within is not None or self.tally.code is None or self.tally.code != self.latest:
+            return False
+        known = self.agenda[0][1] if self.agenda else None
+        # Until it is chosen who speaks next, that is who stands next in order.
+        following = known or rules.around(self.latest)[1]
+        return following != self.latest and following in rules.runners
 
 
 def _spending(tally: Tally, spent: Spent) -> Tally:

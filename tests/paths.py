@@ -40,7 +40,7 @@ from duologue.graphs.ends import (
 from duologue.graphs.holding import Reason
 from duologue.graphs.position import Event, Facts, Position
 from duologue.graphs.spec import Conversation
-from onlooker import Rules, Spent, Table, Turn
+from onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from reckoning import Tally, reason_of
 
 _place = attrgetter(*(name for name in Position.model_fields if name != "facts"))
@@ -56,6 +56,12 @@ class Choices:
     """Whether replies may be rejected."""
     calls: tuple[str, ...] = ()
     """Which tools may be called: "equal" calls one by equal arguments, "other" by others."""
+    fails: tuple[Came, ...] = ()
+    """What may come of a round of calls, beside that all of them succeed."""
+    direct: bool = False
+    """Whether what tools give may be the speaker's message."""
+    code: bool = False
+    """Whether code may stand in messages; those who run it do so, or answer in another way."""
     stop: bool = False
     """Whether somebody may ask to stop."""
     unreadable: bool = False
@@ -90,6 +96,10 @@ def facts_of(tally: Tally) -> Facts:
         tokens_said=tuple((token, name) for name, token in sorted(tally.said)),
         predicates=tuple(sorted(tally.true)),
         tools_called=tuple((tool, name) for name, tool in sorted(tally.called)),
+        code_by=tally.code,
+        no_code_by=tally.no_code,
+        call_errors=tally.call_errors,
+        tool_errors=tally.tool_errors,
         blank_replies=tally.blanks,
         same_replies=tally.same,
         farewells=tally.farewells,
@@ -131,7 +141,9 @@ class Walk:
         tokens = _subsets([end.token for end in ends if isinstance(end, DoneToken)])
         true = _subsets([end.name for end in ends if isinstance(end, Predicate)])
         self.stops = (False, True) if self.choices.stop else (False,)
-        self.turns = [Turn(*one) for one in product(self.choices.texts, tokens, true, self.stops)]
+        code = (False, True) if self.choices.code else (False,)
+        may = product(self.choices.texts, tokens, true, code, self.stops)
+        self.turns = [Turn(*one) for one in may]
         self.walk()
 
     def walk(self) -> None:
@@ -187,7 +199,7 @@ class Walk:
             judge = self._judged if table.question == "verdict" else self._chosen
             return judge(position, table)
         agent = Node.USER_AGENT if table.speaking == self.rules.names[0] else Node.ASSISTANT_AGENT
-        with_tools = table.within in ("call", "ran")
+        with_tools = table.within in ("call", "ran", "code", "code_ran")
         node = Node.TOOL_EXECUTOR if with_tools else agent
         assert (decision.node, decision.speaker, decision.stage) == (
             node,
@@ -222,24 +234,37 @@ class Walk:
         return _behind(found, steps=1)
 
     def _called(self, position: Position, table: Table) -> Longest:
-        after = paused(self.conversation, position, Event.RETURNED)
         spendings = list(self._spendings(table.tally.spent))
-        call = table.tally.call
-        # A tool may fail, too.
-        worked: list[frozenset[str]] = [frozenset()]
-        if call in self.tools:
-            worked.append(frozenset({call}))
-        results = [
-            self._from(after, table.after_results(self.rules, tools, spent))
-            for tools in worked
-            for spent in spendings
-        ]
-        found = [_behind(results, steps=1 + (not self.choices.hooks))]
-        if self.choices.hooks and table.within == "call":
+        is_code = table.within in ("code", "code_ran")
+        answered = self._code_run if is_code else self._results
+        step = self._code_step if is_code else 1
+        steps = step + (not is_code and not self.choices.hooks)
+        found = [_behind(answered(position, table, spendings), steps=steps)]
+        if self.choices.hooks and table.within in ("call", "code"):
             after = paused(self.conversation, position, Event.RAN)
             ran = [self._from(after, table.after_run(spent)) for spent in spendings]
-            found.append(_behind(ran, steps=1))
+            found.append(_behind(ran, steps=step))
         return _behind(found)
+
+    def _code_run(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
+        after = paused(self.conversation, position, Event.GIVEN)
+        return [self._from(after, table.after_code_run(spent)) for spent in spendings]
+
+    def _results(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
+        """What may follow when the tools have answered."""
+        ended = frozenset(tool for tool in self.tools if tool == table.tally.call)
+        found = []
+        for came in (ALL_WORKED, *self.choices.fails):
+            after = paused(self.conversation, position, Event.RETURNED, succeeded=came.worked)
+            tools = ended if came.worked else frozenset()
+            found += [
+                self._from(after, table.after_results(self.rules, tools, spent, came))
+                for spent in spendings
+            ]
+        if self.choices.direct:
+            after = paused(self.conversation, position, Event.GIVEN, succeeded=True)
+            found += [self._from(after, table.after_output(ended, spent)) for spent in spendings]
+        return found
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
         """The position after a turn, and how many steps it takes to ask the predicates."""
@@ -262,14 +287,14 @@ class Walk:
             for turn in self.turns
         ]
         found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
-        has_answered = table.within == "answer"
+        has_answered = table.within in ("answer", "given")
         if self.choices.summaries and table.within is None:
             after = paused(self.conversation, position, Event.SUMMARISED)
             summaries = [
                 self._from(after, table.after_summary(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(summaries, steps=1))
-        if self.choices.hooks and not has_answered:
+        if self.choices.hooks and table.within != "answer":
             after = paused(self.conversation, position, Event.ANSWERED)
             answers = [self._from(after, table.after_answer(spent)) for spent in spendings]
             found.append(_behind(answers, steps=1))
@@ -280,7 +305,12 @@ class Walk:
                 self._from(after, table.after_draft(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(drafts, steps=1))
-        if self.choices.calls and table.tool_rounds < self.conversation.max_tool_rounds:
+        if self._may_run_code(table):
+            after = paused(self.conversation, position, Event.CALLED)
+            runs = [self._from(after, table.after_code(self.rules, spent)) for spent in spendings]
+            found.append(_behind(runs, steps=self._code_step))
+        may_call = table.tool_rounds < self.conversation.max_tool_rounds and table.within != "given"
+        if self.choices.calls and may_call:
             after = paused(self.conversation, position, Event.CALLED)
             called = [
                 self._from(after, table.after_call(self.rules, call, spent))
@@ -290,17 +320,31 @@ class Walk:
             found.append(_behind(called, steps=1 + (not self.choices.hooks)))
         return _behind(found)
 
+    def _may_run_code(self, table: Table) -> bool:
+        """Whether a turn that has just begun may be the running of code."""
+        heard = table.tally.code not in (None, table.speaking) and table.part != "private"
+        begins = table.within in (None, "summary")
+        return heard and begins and table.speaking in self.rules.runners
+
+    @property
+    def _code_step(self) -> int:
+        """A step of running code, where a round of tools, which takes more, is not counted."""
+        return 1 if self.choices.calls else 0
+
     def _unwalked(self) -> int:
         """The steps of a turn that are not walked, counted at their worst."""
         speakers = self.conversation.speakers
         sums_up = any(isinstance(speaker.context, RunningSummary) for speaker in speakers)
-        # A call, the hooks behind it, the run, and the hooks behind that.
-        tools = 4 * self.conversation.max_tool_rounds
+        # A call, the hooks behind it, the run, and the hooks behind that. In a round in which no
+        # call succeeds there is an error, and the last one of its kind ends the conversation.
+        rounds = 4 * self.conversation.max_tool_rounds
+        failing = 4 * sum(most - 1 for most in self.rules.errors)
         return (
             (sums_up and not self.choices.summaries)
             + (not self.choices.drafts)
             + (not self.choices.hooks)
-            + (0 if self.choices.calls else tools)
+            + (0 if self.choices.calls else rounds)
+            + (0 if self.choices.fails else failing)
         )
 
 

@@ -14,18 +14,23 @@ from duologue.graphs.ends import (
     End,
     EndingTool,
     Leaf,
-    MaxCalls,
-    MaxCost,
     MaxMessages,
-    MaxSeconds,
-    MaxTokens,
+    NoCode,
     Predicate,
     StopRequested,
 )
 
 LADDER = (
-    ("stop_requested", "max_cost", "max_tokens", "max_seconds", "max_calls"),
-    ("done_token", "predicate", "ending_tool"),
+    (
+        "stop_requested",
+        "max_cost",
+        "max_tokens",
+        "max_seconds",
+        "max_calls",
+        "call_errors",
+        "tool_errors",
+    ),
+    ("done_token", "predicate", "ending_tool", "no_code"),
     ("completed",),
     (
         "unreadable_verdicts",
@@ -76,6 +81,12 @@ class Tally(NamedTuple):
     equal_calls: int = 0
     call: str | None = None
     """The latest call of this turn."""
+    code: str | None = None
+    no_code: str | None = None
+    """Who said the newest message, by whether code stands in it; noted where code is run."""
+    call_errors: int = 0
+    tool_errors: int = 0
+    """How many calls of this turn could not be run, and in how many a tool failed."""
     unreadable: int = 0
 
     def heard(self, name: str, text: str) -> "Tally":
@@ -102,26 +113,8 @@ def _plus(counts: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str, in
 
 
 def reason_of(end: Leaf) -> str:
-    """Which reason an end is that is not made of others."""
-    match end:
-        case DoneToken():
-            return "done_token"
-        case Predicate():
-            return "predicate"
-        case EndingTool():
-            return "ending_tool"
-        case MaxMessages():
-            return "max_messages"
-        case MaxCalls():
-            return "max_calls"
-        case MaxTokens():
-            return "max_tokens"
-        case MaxCost():
-            return "max_cost"
-        case MaxSeconds():
-            return "max_seconds"
-        case StopRequested():
-            return "stop_requested"
+    """Which reason an end is that is not made of others: its kind is the reason's name."""
+    return end.kind
 
 
 @cache
@@ -144,6 +137,8 @@ def _leaf_holds(end: Leaf, tally: Tally) -> bool:
             return end.name in tally.true
         case StopRequested():
             return tally.stop
+        case NoCode():
+            return tally.no_code == end.by
         case MaxMessages():
             return tally.messages >= end.limit
         case _:

@@ -8,15 +8,8 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
 
 from duologue.tools.workers import Launch, StartError
-
-HOST_WARNING: Final = (
-    "Code of this conversation runs on this machine without a sandbox, with all the rights of "
-    "the user who started it."
-)
-"""What to show wherever a conversation uses the level ``host``."""
 
 
 def launch() -> Launch:

@@ -24,12 +24,14 @@ class Workers:
 
     @asynccontextmanager
     async def kept(
-        self, key: str, launch: Callable[[], Awaitable[Launch]]
+        self, key: str, runs: int, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[tuple[Worker, bool]]:
         """Have the interpreter of a key to oneself.
 
         Args:
             key: The key.
+            runs: How often code ran in it; one that another process has gone on without, or that
+                has run what was never recorded, is ended.
             launch: Says how to start one when there is none.
 
         Yields:
@@ -39,8 +41,12 @@ class Workers:
             StartError: None can be started.
         """
         async with self.lock(key), self._room:
+            known = self._idle.get(key)
+            if known is not None and known.runs != runs:
+                await self._idle.pop(key).close()
             is_new = key not in self._idle
             async with self._taken(key, launch) as worker:
+                worker.runs = runs + 1
                 yield worker, is_new
 
     @asynccontextmanager

@@ -3,13 +3,16 @@
 import inspect
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, get_args
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
+from duologue.graphs.data import NAME_LENGTH
 from duologue.graphs.errors import SpecError
+from duologue.graphs.sandbox import Language
 from duologue.tools.hooks import Hook
 
 KINDS: Final[Mapping[str, str]] = {
@@ -76,6 +79,12 @@ def _check_tool(tool: BaseTool, where: str) -> None:
     name = tool.name
     if not name.strip() or not name.isprintable():
         raise SpecError(f"{where}: {name!r} can't be a tool's name: give one that can be printed")
+    if name != name.strip() or len(name) > NAME_LENGTH:
+        raise SpecError(
+            f"{where}: {name!r} can't be a tool's name: give it one of up to {NAME_LENGTH} "
+            "characters without spaces around it"
+        )
+    _check_metadata(tool.metadata or {}, f"{where}: the tool {name!r}")
     if name in _TAKEN:
         raise SpecError(
             f"{where}: no tool can be called {name!r}, a choice of tools: give it another name"
@@ -99,6 +108,18 @@ def _check_tool(tool: BaseTool, where: str) -> None:
             f"{where}: the arguments of the tool {name!r} can't be written as a JSON schema "
             f"({fault}): give it an args_schema of plain types or pydantic models"
         )
+
+
+def _check_metadata(metadata: Mapping[str, Any], where: str) -> None:
+    languages, seconds = metadata.get("sandbox"), metadata.get("timeout")
+    if languages is not None and (
+        not isinstance(languages, list | tuple)
+        or any(language not in get_args(Language) for language in languages)
+    ):
+        known = " and ".join(repr(language) for language in get_args(Language))
+        raise SpecError(f'{where}: metadata["sandbox"] must be a list of {known}')
+    if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
+        raise SpecError(f'{where}: metadata["timeout"] must be a number of seconds above 0')
 
 
 def _check_function(function: Any, takes: tuple[str, ...], where: str) -> None:  # noqa: ANN401

@@ -4,14 +4,11 @@ What is not given in Python is looked up among the entry points of installed pac
 file can name it too.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from inspect import isawaitable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, cast
 
-from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 from typing_extensions import TypedDict, get_type_hints
@@ -22,59 +19,23 @@ from duologue.graphs.errors import SpecError
 from duologue.graphs.formats import Schema
 from duologue.graphs.judging import ByFunction
 from duologue.graphs.replies import FunctionReply
+from duologue.graphs.sandbox import Language
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.validation import did_you_mean
-from duologue.tools.hooks import Hook, Turn
+from duologue.tools.functions import OrderFunction, PredicateFunction, ReplyFunction
+from duologue.tools.hooks import Hook
 from duologue.tools.kinds import KINDS, check_kind
-
-T = TypeVar("T")
-
-PredicateFunction: TypeAlias = Callable[[Sequence[BaseMessage]], bool | Awaitable[bool]]
-"""Takes what all heard in the rounds and as last words, oldest first, each with ``name`` and
-``text``; True ends it."""
-
-OrderFunction: TypeAlias = Callable[[Sequence[BaseMessage], Sequence[str]], str | Awaitable[str]]
-"""Takes what all heard, oldest first, and the speakers' names; gives who speaks next."""
-
-ReplyFunction: TypeAlias = Callable[[Turn], str | Awaitable[str | None] | None]
-"""Takes the speaker's turn; gives its reply, or None to leave it to what stands behind it."""
-
-
-async def call(
-    what: str,
-    name: str,
-    function: Callable[..., T | Awaitable[T]],
-    *given: Any,  # noqa: ANN401
-    at: str | None = None,
-) -> T:
-    """Call a function of the user's own, sync or async.
-
-    Args:
-        what: What it is for, as an error says it.
-        name: The name it is registered by.
-        function: The function.
-        *given: Its arguments.
-        at: Which of several functions by that name it is.
-
-    Returns:
-        What it gives.
-
-    Raises:
-        SpecError: It failed; says how.
-    """
-    try:
-        answer = function(*given)
-        return await answer if isawaitable(answer) else answer
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            # It is the whole run that is cancelled.
-            raise
-        where = "" if at is None else f" in {at}"
-        raise SpecError(
-            f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}"
-        ) from error
+from duologue.tools.servers import (
+    McpServer,
+    Server,
+    configured_servers,
+    found_tools,
+    given_servers,
+    hint_of,
+    is_at,
+)
+from duologue.tools.state import languages_of
 
 
 class Registered(TypedDict, total=False):
@@ -92,6 +53,9 @@ class Registered(TypedDict, total=False):
     """Functions that may end conversations, by name."""
     orders: Mapping[str, OrderFunction]
     """Functions that say who speaks next, by name."""
+    mcp_servers: Mapping[str, McpServer]
+    """MCP servers, by name; a speaker names their tools as ``server.tool``. Beside them there are
+    those of the file that ``DUOLOGUE_MCP_SERVERS`` names. They need the ``mcp`` extra."""
 
 
 def check_options(options: Mapping[str, object], known: type) -> None:
@@ -117,7 +81,8 @@ class Registry:
         registered: What was given in Python; it wins over entry points.
 
     Raises:
-        SpecError: Two tools share a name, or something is not what it is registered as.
+        SpecError: Two tools share a name, something is not what it is registered as, or an MCP
+            server is described wrongly.
     """
 
     def __init__(self, registered: Registered | None = None) -> None:
@@ -133,6 +98,15 @@ class Registry:
             if tool.name in self._found["tools"]:
                 raise SpecError(f"tools: two tools are called {tool.name!r}")
             self._found["tools"][tool.name] = tool
+        self._given_servers = given_servers(given.get("mcp_servers"))
+
+    def languages_of(self, conversation: Conversation) -> set[Language]:
+        """Give the languages in which speakers run code for sure, by tools or as a reply."""
+        tools = [tool for speaker in conversation.speakers for tool in self.tools_of(speaker)]
+        by_tools = {language for tool in tools for language in languages_of(tool)}
+        runs_code = any(speaker.runs_code for speaker in conversation.speakers)
+        # A block of shell code among others is refused where it stands.
+        return by_tools | ({"python"} if runs_code else set())
 
     def tool(self, name: str) -> BaseTool | None:
         """Give the tool of this name, or None."""
@@ -175,13 +149,15 @@ class Registry:
         return all(name in self._found[kind] for _, kind, name in _named(conversation))
 
     def check(self, conversation: Conversation) -> None:
-        """Make sure that everything that a conversation names is here. May import packages.
+        """Make sure that everything that a conversation names is here, but for MCP servers' tools.
+
+        May import packages and read files. What MCP servers have is asked by `connect`.
 
         Raises:
             SpecError: Something is not; names the field, the name and the near ones.
         """
         for path, kind, name in _named(conversation):
-            if name in self._found[kind]:
+            if name in self._found[kind] or (kind == "tools" and is_at(self._servers, name)):
                 continue
             if name not in self._installed[kind]:
                 # What is installed and was found before is in both.
@@ -190,18 +166,42 @@ class Registry:
                 raise SpecError(f"{path}: there is no {KINDS[kind]} {name!r}{hint}")
             self._found[kind][name] = _loaded(kind, self._installed[kind][name], path)
 
+    async def connect(self, conversation: Conversation) -> None:
+        """Find the tools of MCP servers that a conversation names, after `check`.
+
+        Only these servers are asked, side by side.
+
+        Raises:
+            SpecError: One does not answer, or has no such tool; names the field, the server and
+                what to do, or the near names.
+        """
+        wanted = [
+            (path, name)
+            for path, kind, name in _named(conversation)
+            if kind == "tools" and name not in self._found[kind]
+        ]
+        self._found["tools"].update(await found_tools(self._servers, wanted))
+
     def _elsewhere(self, kind: str, name: str) -> str:
         for other, found in self._found.items():
             if name in found:
                 return f"; it is registered as a {KINDS[other]}"
+        about_servers = hint_of(self._servers, name) if kind == "tools" else None
+        if about_servers:
+            return about_servers
         return f"; register it, or install the package that offers it as duologue.{kind}"
 
     @cached_property
-    def _installed(self) -> dict[str, dict[str, EntryPoint]]:
-        return {
-            kind: {entry.name: entry for entry in entry_points(group=f"duologue.{kind}")}
-            for kind in KINDS
-        }
+    def _servers(self) -> dict[str, Server]:
+        return configured_servers() | self._given_servers
+
+    @cached_property
+    def _installed(self) -> dict[str, dict[str, list[EntryPoint]]]:
+        found: dict[str, dict[str, list[EntryPoint]]] = {kind: {} for kind in KINDS}
+        for kind, by_name in found.items():
+            for entry in entry_points(group=f"duologue.{kind}"):
+                by_name.setdefault(entry.name, []).append(entry)
+        return found
 
 
 def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
@@ -222,7 +222,14 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
         yield "turn_order.name", "orders", conversation.turn_order.name
 
 
-def _loaded(kind: str, entry: EntryPoint, path: str) -> Any:  # noqa: ANN401
+def _loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa: ANN401
+    entry, *others = entries
+    if any(other.value != entry.value for other in others):
+        offered = listing(sorted({one.value for one in entries}))
+        raise SpecError(
+            f"{path}: several packages offer a {KINDS[kind]} {entry.name!r}: {offered}; register "
+            "the one you mean"
+        )
     what = f"the {KINDS[kind]} {entry.name!r} of {entry.value}"
     try:
         found = entry.load()

@@ -9,19 +9,18 @@ import base64
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from duologue.graphs.errors import SpecError
 from duologue.graphs.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
 from duologue.tools import bubblewrap, host, monty
 from duologue.tools.apart import apart
-from duologue.tools.host import HOST_WARNING
 from duologue.tools.keeping import Workers
 from duologue.tools.output import Output
 from duologue.tools.workers import MOST_MEMORY, Ended, Launch, StartError
 
-__all__ = ["HOST_WARNING", "Ran", "check", "close", "level_for", "run"]
+__all__ = ["Ran", "check", "close", "level_for", "run"]
 
 ANEW = (
     "[the interpreter was started anew: variables and files of earlier calls are gone, so define "
@@ -119,12 +118,13 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
     try:
         if level == "monty":
             return await _run_monty(sandbox, code, kept, output)
-        async with _workers().kept(kept.key, lambda: _launch(level, sandbox)) as (worker, is_new):
+        start = partial(_launch, level, sandbox)
+        async with _workers().kept(kept.key, kept.runs, start) as (worker, is_new):
             ended = await worker.ask(sandbox, {"language": language, "code": code}, output)
     except StartError as error:
         return Ran(126, f"[not run: the sandbox could not be started ({error})]\n", kept, level)
     anew = ANEW if is_new and kept.started else ""
-    after = kept.model_copy(update={"memory": None, "started": True})
+    after = kept.model_copy(update={"memory": None, "started": True, "runs": kept.runs + 1})
     return Ran(ended.exit_code, anew + _said(output, ended), after, level)
 
 
@@ -135,7 +135,7 @@ async def _run_monty(sandbox: Sandbox, code: str, kept: Kept, output: Output) ->
     anew = ANEW if kept.started and not kept.memory else ""
     cut_short = ended.note or ended.exit_code in (124, 137)
     memory = base64.b64encode(ended.memory).decode() if ended.memory else kept.memory
-    after = kept.model_copy(update={"memory": memory, "started": True})
+    after = kept.model_copy(update={"memory": memory, "started": True, "runs": kept.runs + 1})
     said = _said(output, ended)
     return Ran(ended.exit_code, anew + said + (AS_BEFORE if cut_short else ""), after, "monty")
 

@@ -109,6 +109,7 @@ class Worker:
 
     Attributes:
         alive: Whether it can be asked.
+        runs: How often code ran in it.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Worker:
         self._launch = launch
         self._trusted: set[int] = set()
         self.alive = True
+        self.runs = 0
 
     @classmethod
     async def start(cls, launch: Launch) -> "Worker":

@@ -114,6 +114,7 @@ def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> N
         "seconds": None,
         "verdicts": [],
         "usage": None,
+        "warnings": [],
     }
     assert {event["event"] for event in events[1:-1]} == {"token", "rejected", "message"}
 

@@ -25,15 +25,18 @@ from duologue.graphs.ends import (
     MaxMessages,
     MaxSeconds,
     MaxTokens,
+    NoCode,
     Predicate,
     StopRequested,
     leaves,
 )
 from duologue.graphs.holding import Reason
 from duologue.graphs.judging import ByFunction, Moderator, SeparateJudge
+from duologue.graphs.replies import CodeReply, ModelReply
 from duologue.graphs.speaker import PrivateOpening, Speaker
 from duologue.graphs.spec import Conversation, Opening
 from duologue.graphs.usage import Price
+from onlooker import Came
 from paths import Choices, Walk, reachable_messages
 from reckoning import TEXTS
 
@@ -55,6 +58,8 @@ JUDGE = SeparateJudge(criteria=("They agree.",))
 SUMMED_UP = RunningSummary(limit=9_000)
 SHAPED: dict[str, Any] = {"hooks": True, "summaries": True}
 """What may stand around and before a speaker's replies."""
+BAD_CALL, BROKEN_TOOL = Came(1, 0, worked=False), Came(0, 1, worked=False)
+ERRORS = (BAD_CALL, BROKEN_TOOL)
 
 each_mode = pytest.mark.parametrize(
     "mode",
@@ -80,6 +85,7 @@ def spec(
     when: End | None = None,
     guards: Guards | None = None,
     context: Context | None = None,
+    runners: tuple[str, ...] = (),
     **others: Any,  # noqa: ANN401
 ) -> Conversation:
     secret = PrivateOpening(prompt="Choose a number.")
@@ -93,6 +99,7 @@ def spec(
                 private_opening=secret if name in private else None,
                 tools=("bell", "book"),
                 context=context or KeepAll(),
+                replies=(CodeReply(), ModelReply()) if name in runners else (ModelReply(),),
             )
             for name in NAMES[:count]
         ),
@@ -218,12 +225,71 @@ def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
         assert walk.longest.steps <= max_steps(conversation) - 2 - 2 * conversation.most_messages
 
 
-@pytest.mark.parametrize("context", [None, SUMMED_UP], ids=["all", "summary"])
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
-    rounds: int, context: Context | None
+@each_mode
+def test_errors_of_either_kind_end_a_turn_at_once_and_are_no_rounds(mode: EndChatMode) -> None:
+    """Y19, Z7: counted apart, in one turn; what succeeds beside them goes on, or is the message."""
+    beside = (Came(1, 1), Came(2, 0, worked=False))
+    for limits, rounds, answers in (((2, 2), 2, False), ((1, 2), 1, True), ((2, 1), 1, False)):
+        conversation = spec(
+            mode,
+            stoppers=NAMES[:1],
+            answers=answers,
+            when=BELL | CALLS | DONE,
+            guards=NO_GUARDS.model_copy(update={"same_tool_calls": 2}),
+            max_tool_rounds=rounds,
+            max_call_errors=limits[0],
+            max_tool_errors=limits[1],
+        )
+        happens: dict[str, Any] = {"fails": (*ERRORS, *beside), "direct": True, "hooks": True}
+        walk = walked(conversation, calls=("equal", "bell"), **happens)
+        assert walk.reasons >= {
+            Reason.CALL_ERRORS,
+            Reason.TOOL_ERRORS,
+            Reason.ENDING_TOOL,
+            Reason.MAX_ITERATIONS,
+        }
+        assert any(ends[:2] == ("max_calls", "call_errors") for ends in walk.ends)
+        # Both at once by one round, in which a call that would end it has succeeded.
+        both = ("call_errors", "tool_errors", "ending_tool")
+        assert any(ends[:3] == both for ends in walk.ends)
+
+
+CODE_ENDS: dict[str, End] = {
+    "L8-no-code": NoCode(by="Bob"),
+    "A7-token": DONE | CALLS,
+    "token-and-no-code": DONE & NoCode(by="Ann"),
+    "predicate-or-no-code": WON | NoCode(by="Bob"),
+    "token-and-messages": (DONE & MaxMessages(limit=2)) | MaxMessages(limit=3),
+}
+
+
+@pytest.mark.parametrize("order", [None, ByFunction(name="f")], ids=["in-turn", "chosen"])
+@pytest.mark.parametrize("when", CODE_ENDS.values(), ids=CODE_ENDS)
+@each_mode
+def test_code_beside_what_ends_it_is_run_first_and_lengthens_nothing(
+    mode: EndChatMode, when: End, order: ByFunction | None
 ) -> None:
-    """Points 1 and 2: `max_steps` is LangGraph's limit, so it may be neither too low nor loose."""
+    """A7, L8: where the next speaker runs it; caps, guards and verdicts wait for no code."""
+    others: dict[str, Any] = {} if order is None else {"turn_order": order}
+    one_of_three, both = (NAMES[2:3], 3, 1), (NAMES[:2], 2, 2)
+    for runners, count, cap in (one_of_three, both if order is None else (NAMES[:1], 2, 1)):
+        conversation = spec(
+            mode, cap, count, NAMES[1:2], when=when, runners=runners, context=SUMMED_UP, **others
+        )
+        walk = walked(conversation, code=True, **SHAPED)
+        said = {"done_token", "predicate", "no_code"}
+        assert said & {reason.value for reason in walk.reasons} or when is CODE_ENDS["A7-token"]
+
+
+@pytest.mark.parametrize("context", [None, SUMMED_UP], ids=["all", "summary"])
+@pytest.mark.parametrize(("rounds", "errors"), [(1, (1, 1)), (3, (1, 1)), (1, (2, 2))], ids=str)
+def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
+    rounds: int, errors: tuple[int, int], context: Context | None
+) -> None:
+    """Points 1 and 2: `max_steps` is LangGraph's limit, so it may be neither too low nor loose.
+
+    Z7, Y19: a turn has the rounds that succeed, and as many more as there may be errors.
+    """
     for count, cap in ((2, 1), (2, 2), (3, 1)):
         conversation = spec(
             EndChatMode.ALL_TASK_MUST_COMPLETE,
@@ -233,9 +299,12 @@ def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
             context=context,
             guards=NO_GUARDS,
             max_tool_rounds=rounds,
+            max_call_errors=errors[0],
+            max_tool_errors=errors[1],
             turn_order=ByFunction(name="f"),
         )
         happens: dict[str, Any] = {"drafts": True, "calls": ("other",), "halves": True}
+        happens |= {"fails": ERRORS}
         shaped = SHAPED | {"summaries": context is not None}
         walk = walked(conversation, **happens, **shaped)
         # Two more are the task specification's.
@@ -413,6 +482,16 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
         guards=guards,
         max_tool_rounds=1,
     )
+    with_code = spec(
+        mode,
+        when=NoCode(by="Ann") | BELL,
+        runners=NAMES[1:2],
+        guards=guards,
+        max_tool_rounds=1,
+        max_call_errors=1,
+        max_tool_errors=2,
+    )
+    errs: dict[str, Any] = {"calls": ("bell",), "fails": ERRORS, "direct": True}
     happens: dict[str, Any] = {
         "drafts": True,
         "calls": ("equal", "bell"),
@@ -423,5 +502,6 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
     }
     found = walked(one_round, texts=("plain", "blank", "flip"), **happens).reasons
     found |= walked(two_rounds, texts=("plain", "same", "farewell"), **happens).reasons
+    found |= walked(with_code, code=True, stop=True, hooks=True, **errs).reasons
     verdicts = {Reason.COMPLETED, Reason.UNREADABLE_VERDICTS}
     assert found == set(Reason) - (verdicts if mode is MODES[0] else set())

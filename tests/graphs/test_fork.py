@@ -194,12 +194,30 @@ def hooked() -> tuple[Conversation, list[Line]]:
     ]
 
 
+def coded() -> tuple[Conversation, list[Line]]:
+    """One whose code another runs, with a variable that is kept (A7)."""
+    conversation = Conversation.model_validate(
+        {
+            "task": "Compute",
+            "speakers": [
+                {"name": "Ann", "stops_chat": True},
+                {"name": "Ben", "replies": ["code", "model"]},
+            ],
+            "end_chat": {"mode": "end_chat_after_first_completion"},
+            "sandbox": {"level": "monty"},
+        }
+    )
+    first, second = (f"```python\n{code}\n```" for code in ("x = 20", "print(x + 1)"))
+    return conversation, [first, NO, second, NO, "So 21?", NO, "Yes.", "It is 21.", YES]
+
+
 TALKS: dict[str, tuple[Conversation, list[Line]]] = {
     "structured": (talk(), script()),
     "two_questions": (talk("two_questions"), script("two_questions")),
     "moderated": moderated(),
     "chosen": chosen(),
     "hooked": hooked(),
+    "coded": coded(),
 }
 
 FORKED_ELSEWHERE = {Kind.SUMMARY, Kind.FORGOTTEN, Kind.REMEMBERED}

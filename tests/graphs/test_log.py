@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from duologue.graphs.log import (
     KEY,
     NOBODY,
+    Failure,
     Kind,
     Line,
     append,
@@ -103,14 +104,16 @@ def test_only_turns_are_speeches() -> None:
         said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
         said(1, "x", Line(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY)),
         said(2, "Hello", Line(kind=Kind.SPEECH, speaker="Ann")),
-        result(3, "4", speaker="Ann", call_id="c", failed=False),
+        result(3, "4", speaker="Ann", call_id="c"),
     ]
     assert [message.text for message in speeches(log)] == ["Hello"]
 
 
 def test_a_tools_answer_is_heard_by_its_caller_only() -> None:
-    message = result(3, "no", speaker="Ann", call_id="c9", failed=True)
-    assert line(message) == Line(kind=Kind.TOOL_RESULT, speaker="Ann", audience=("Ann",))
+    message = result(3, "no", speaker="Ann", call_id="c9", failure=Failure.TOOL)
+    assert line(message) == Line(
+        kind=Kind.TOOL_RESULT, speaker="Ann", audience=("Ann",), failure=Failure.TOOL
+    )
     assert isinstance(message, ToolMessage)
     assert (message.tool_call_id, message.status, message.id) == ("c9", "error", "m0003")
     assert set(message.additional_kwargs) == {KEY}

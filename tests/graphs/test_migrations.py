@@ -74,7 +74,7 @@ def old_log() -> list[AnyMessage]:
     return [
         said(0, prompts.BEGIN, Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
         said(1, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),  # type: ignore[list-item]
-        result(2, "Monday: sun", speaker="Ann", call_id="a", failed=False),
+        result(2, "Monday: sun", speaker="Ann", call_id="a"),
         said(3, "Dig on Monday.", Line(kind=Kind.SPEECH, speaker="Ann")),
         said(4, prompts.WHAT_IS_LEFT, aside),
         said(5, "Beans.", answer),
@@ -173,7 +173,7 @@ async def test_the_spec_means_what_it_meant(store: str) -> None:
     spec = Conversation.model_validate(
         SPEC
         | {
-            "version": 3,
+            "version": SPEC_VERSION,
             "speakers": [
                 {"name": "Ann", "tools": ["weather"], "stops_chat": True},
                 {"name": "Ben", "format": {"kind": "lines", "lines": ["Solution:"]}},

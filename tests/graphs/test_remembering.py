@@ -80,7 +80,7 @@ def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
         spoke(3, "Ann", kind=Kind.SHIFT, audience=("Ben",)),
         spoke(4, "Ben", kind=Kind.TOOL_CALLS),
         said(5, "", Line(kind=Kind.TOOL_CALLS, speaker="Ben")),
-        result(6, "sun", speaker="Ben", call_id="a", failed=False),
+        result(6, "sun", speaker="Ben", call_id="a"),
         spoke(7, "Ben", audience=("Ben",)),
     ]
     assert ids(memory(log, "Ann")) == ["m0000", "m0002", "m0004"]

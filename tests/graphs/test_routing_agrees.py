@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import tool
+from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START
@@ -174,7 +174,12 @@ class Busy:
     """A model for a conversation in which every turn takes as long as it can."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self._rounds = conversation.max_tool_rounds
+        # Z7, Y19: as many rounds that succeed, and as many errors of each kind as do not end it.
+        self._calls = [
+            *["none"] * (conversation.max_call_errors - 1),
+            *["book"] * (conversation.max_tool_errors - 1),
+            *["bell"] * conversation.max_tool_rounds,
+        ]
         self._summarisers = [
             prompts.filled(prompts.SUMMARISER, me=name) for name in conversation.names
         ]
@@ -194,9 +199,10 @@ class Busy:
             return "no"
         if last == prompts.WHAT_IS_LEFT or prompt[0]["content"] in self._summarisers:
             return f"Much is left: {word}."
-        if self._called < self._rounds:
+        if self._called < len(self._calls):
+            name = self._calls[self._called]
             self._called += 1
-            call = ScriptedToolCall(name="bell", args={"word": word}, id=word)
+            call = ScriptedToolCall(name=name, args={"word": word}, id=word)
             return Reply(text="Let me see.", tool_calls=(call,))
         if not self._drafted:
             self._drafted = True
@@ -205,10 +211,10 @@ class Busy:
         return f"I say {word}. " + "And so on and on, as before. " * 60
 
 
-def busy(rounds: int, cap: int) -> Conversation:
+def busy(rounds: int, cap: int, errors: tuple[int, int]) -> Conversation:
     """Everything that takes a step is there, at each turn."""
     speaker = {
-        "tools": ["bell"],
+        "tools": ["bell", "book"],
         "hooks": ["around"],
         "stops_chat": True,
         "context": {"kind": "summary", "limit": 500, "words": 5},
@@ -226,21 +232,33 @@ def busy(rounds: int, cap: int) -> Conversation:
                 "when": Predicate(name="never"),
             },
             "max_tool_rounds": rounds,
+            "max_call_errors": errors[0],
+            "max_tool_errors": errors[1],
         }
     )
 
 
-@pytest.mark.parametrize(("rounds", "cap"), [(1, 3), (5, 2)])
+@pytest.mark.parametrize(
+    ("rounds", "cap", "errors"), [(1, 3, (1, 1)), (5, 2, (1, 1)), (2, 2, (3, 2))], ids=str
+)
 async def test_a_conversation_with_hooks_on_everything_runs_to_its_end_within_its_bound(
-    rounds: int, cap: int
+    rounds: int, cap: int, errors: tuple[int, int]
 ) -> None:
-    """Points 1 and 2: tools up to the cap, drafts, summaries, predicates, questions and choices."""
-    conversation = busy(rounds, cap)
+    """Z7, Y19, points 1 and 2: tools and errors up to the caps, drafts, summaries and questions.
+
+    Predicates are asked and speakers chosen, too.
+    """
+    conversation = busy(rounds, cap, errors)
 
     @tool
     def bell(word: str) -> str:
         """Ring the bell."""
         return f"Rung: {word}."
+
+    @tool
+    def book(word: str) -> str:
+        """Look into the book."""
+        raise ToolException(f"{word} is not in it")
 
     around = Hook(
         before_speaker=lambda _: None,
@@ -253,7 +271,7 @@ async def test_a_conversation_with_hooks_on_everything_runs_to_its_end_within_it
         graph = build_graph(
             checkpointer=InMemorySaver(),
             model=ScriptedChatModel(script=Busy(conversation).answer),
-            tools=[bell],
+            tools=[bell, book],
             hooks={"around": around},
             predicates={"never": lambda _: False},
             orders={"other": lambda said, names: next(n for n in names if n != said[-1].name)},

@@ -47,6 +47,7 @@ def test_our_own_names_come_before_openais(monkeypatch: pytest.MonkeyPatch) -> N
         ("DUOLOGUE_TIMEOUT", "0.5", "timeout", 0.5),
         ("DUOLOGUE_MAX_RETRIES", "0", "max_retries", 0),
         ("DUOLOGUE_EMBEDDED_CONTEXT", "512", "embedded_context", 512),
+        ("DUOLOGUE_MCP_SERVERS", "servers.json", "mcp_servers", Path("servers.json")),
         ("duologue_model", "gpt-5", "model", "gpt-5"),
     ],
 )

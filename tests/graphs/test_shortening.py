@@ -453,7 +453,7 @@ def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
     log = [
         *spoken(conversation, 4),
         said(5, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
-        result(6, "4", speaker="Ann", call_id="c1", failed=False),
+        result(6, "4", speaker="Ann", call_id="c1"),
         said(7, "By the way, hurry.", told),
         said(8, "Four.", Line(kind=Kind.SPEECH, speaker="Ann")),
         said(9, "What is left?", Line(kind=Kind.QUESTION, audience=("Ann",))),

@@ -149,7 +149,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
             "stops_chat": name in stoppers,
             "keep_reflection": draw(st.booleans()),
             "format": draw(st.none() | formats),
-            "tools": draw(st.lists(names, max_size=2)),
+            "tools": draw(st.lists(names, max_size=2, unique=True)),
             "model": draw(st.none() | texts) if not prices else PRICED,
             "private_opening": draw(st.none() | private_openings),
             "generation": draw(generations),
@@ -598,12 +598,12 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
         seen.append(data["version"])
         return data
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[4], 4))
-    monkeypatch.setattr(migrations, "SPEC_VERSION", 4)
+    later = create_model("Later", __base__=Conversation, version=(Literal[5], 5))
+    monkeypatch.setattr(migrations, "SPEC_VERSION", 5)
     monkeypatch.setattr(migrations, "Conversation", later)
-    monkeypatch.setattr(migrations, "MIGRATIONS", {3: step})
+    monkeypatch.setattr(migrations, "MIGRATIONS", {4: step})
     assert get_session("s", store="memory:versions").conversation.task == "Plan"
-    assert seen == [3]
+    assert seen == [4]
 
 
 def test_a_conversation_of_version_1_ends_as_it_did() -> None:

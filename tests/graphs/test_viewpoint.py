@@ -20,7 +20,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log import NOBODY, Kind, Line, line, result, said
+from duologue.graphs.log import NOBODY, Failure, Kind, Line, line, result, said
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.viewpoint import provider_names, viewpoint
@@ -88,7 +88,13 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
         if kind is Kind.TOOL_RESULT:
             speaker = draw(who)
             log.append(
-                result(number, text, speaker=speaker, call_id=draw(ids), failed=draw(st.booleans()))
+                result(
+                    number,
+                    text,
+                    speaker=speaker,
+                    call_id=draw(ids),
+                    failure=draw(st.sampled_from([None, *Failure])),
+                )
             )
             continue
         is_told = kind in (Kind.INSTRUCTION, Kind.QUESTION, Kind.SPECIFIED_TASK)
@@ -234,8 +240,7 @@ def real_log(  # noqa: C901  # one branch for each thing a turn may hold
             spoken = draw(st.sampled_from(["", "Let me see."]))
             write(spoken, Kind.TOOL_CALLS, name, audience, tool_calls=calls)
             log.extend(
-                result(len(log) + n, "4", speaker=name, call_id=key, failed=False)
-                for n, key in enumerate(ids)
+                result(len(log) + n, "4", speaker=name, call_id=key) for n, key in enumerate(ids)
             )
         if draw(st.booleans()):
             write(draw(st.sampled_from(["", "draft"])), Kind.DRAFT, name, NOBODY)
@@ -327,7 +332,7 @@ def test_others_hear_the_text_beside_a_call_and_not_the_call() -> None:
     call = tool_call(name="add", args={"a": 1}, id="c1")
     log = [
         said(0, "Let me see.", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
-        result(1, "secret 4", speaker="Ann", call_id="c1", failed=False),
+        result(1, "secret 4", speaker="Ann", call_id="c1"),
         said(2, "Four.", Line(kind=Kind.SPEECH, speaker="Ann")),
     ]
     assert list(views(conversation, log, "Ann")) == [
@@ -343,8 +348,8 @@ def test_the_newest_of_two_results_is_shown() -> None:
     call = tool_call(name="add", args={}, id="c1")
     log = [
         said(0, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
-        result(1, "old", speaker="Ann", call_id="c1", failed=False),
-        result(2, "new", speaker="Ann", call_id="c1", failed=False),
+        result(1, "old", speaker="Ann", call_id="c1"),
+        result(2, "new", speaker="Ann", call_id="c1"),
     ]
     assert list(views(conversation, log, "Ann")) == ["ai: ", "tool: new"]
 
@@ -356,7 +361,11 @@ def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
         said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
         said(1, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), invalid_tool_calls=[no_json("c1")]),
         result(
-            2, "The arguments of add are not valid JSON.", speaker="Ann", call_id="c1", failed=True
+            2,
+            "The arguments of add are not valid JSON.",
+            speaker="Ann",
+            call_id="c1",
+            failure=Failure.CALL,
         ),
     ]
     view = viewpoint(conversation, log, "Ann")

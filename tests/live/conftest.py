@@ -6,7 +6,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_fixed
 
 from duologue.nodes import prompts
-from duologue.nodes.script import Line, Prompt
+from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
 from installed import install_package
 
@@ -29,15 +29,12 @@ def speak(prompt: Prompt) -> Line:
     group, whoever is asked has completed its task after three turns, a separate judge finds all met
     once somebody says so, and a moderator names the last of those it may choose from.
     """
-    turn = sum(message["role"] == "assistant" for message in prompt)
-    question = prompt[-1]["content"]
+    turn, question = turn_of(prompt), prompt[-1]["content"]
     if prompt[0]["content"].startswith(prompts.MODERATOR):
         return {"next_speaker": re.split(r": |, |\?", question)[-2]}
-    if prompt[0]["content"].startswith("You read what"):
-        return "SATISFIED" if turn == 2 else f"Mend place {turn}."
-    if prompt[0]["content"].startswith(("You write", "You plan")):
-        plan = prompt[0]["content"].startswith("You plan")
-        return {"bed": f"bed {turn}"} if plan else f"Draft {turn}."
+    for beginning, play in PARTS.items():
+        if prompt[0]["content"].startswith(beginning):
+            return play(prompt)
     if prompt[0]["content"].startswith(prompts.SEPARATE_JUDGE):
         found = "met" if "word 3" in question else "inconclusive"
         return {f"criterion_{number}": found for number in (1, 2)}
@@ -52,6 +49,45 @@ def speak(prompt: Prompt) -> Line:
     if turn == 2 and "for ever" not in prompt[0]["content"]:
         return "<CAMEL_TASK_DONE>"
     return f"Instruction: do step {turn}.\nInput: None"
+
+
+def use_tools(prompt: Prompt) -> Line:
+    """Call every tool that duologue brings, side by side; then tell what they gave."""
+    if prompt[-1]["role"] == "tool":
+        return " | ".join(message["content"] for message in prompt if message["role"] == "tool")
+    calls = {
+        "python": {"code": "print(6 * 7)"},
+        "calculator": {"expression": "6 * 7"},
+        "get_history": {},
+        "clock": {},
+        "high_low": {"secret_number": 7, "guessed_number": 6},
+    }
+    return Reply(
+        tool_calls=[ScriptedToolCall(name=name, args=args, id=name) for name, args in calls.items()]
+    )
+
+
+def write_code(prompt: Prompt) -> str:
+    """Write code that keeps a number, then code that uses it, then the answer."""
+    said = ["```python\nkept = 6\n```", "```python\nprint(kept * 7)\n```", "It is 42."]
+    return said[turn_of(prompt)]
+
+
+def turn_of(prompt: Prompt) -> int:
+    """How often whoever is asked has spoken."""
+    return sum(message["role"] == "assistant" for message in prompt)
+
+
+PARTS: dict[str, Callable[[Prompt], Line]] = {
+    "You solve": write_code,
+    "You use tools": use_tools,
+    "You read what": lambda prompt: (
+        "SATISFIED" if turn_of(prompt) == 2 else f"Mend place {turn_of(prompt)}."
+    ),
+    "You write": lambda prompt: f"Draft {turn_of(prompt)}.",
+    "You plan": lambda prompt: {"bed": f"bed {turn_of(prompt)}"},
+}
+"""Who has more to say than a line, by how the system prompt begins."""
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from pydantic import BaseModel, Field
 
-from duologue.graphs.log import Kind
+from duologue.graphs import aconverse, load_conversation
+from duologue.graphs.log import Kind, line
 from duologue.nodes.models import Models
 
 pytestmark = pytest.mark.live
@@ -106,3 +107,42 @@ async def test_its_server_takes_the_schemas_of_odd_tools(odd: StructuredTool) ->
     names: list[str | None] = [call["name"] for call in answer.tool_calls]
     names += [call["name"] for call in answer.invalid_tool_calls]
     assert names == [odd.name]
+
+
+async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
+    """Y18: the call, the tool's own answer as the message, and a reply after seeing one."""
+    conversation = load_conversation(
+        {
+            "task": "Guess the number 7.",
+            "speakers": [
+                {
+                    "name": "Master",
+                    "tools": ["high_low"],
+                    "tool_choice": "high_low",
+                    "return_direct": True,
+                },
+                {
+                    "name": "Player",
+                    "tools": ["high_low"],
+                    "tool_choice": "required",
+                    "generation": {"max_tokens": 60},
+                },
+            ],
+            "model": "embedded",
+            "seed": 1,
+            "end_chat": {"max_iterations": 1},
+            "max_tool_rounds": 1,
+        }
+    )
+    for speaker in conversation.speakers:
+        assert speaker.tool_calling is None
+    result = await aconverse(conversation, store="memory:")
+    assert result.outcome is not None
+    answers = [message for message in result.messages if isinstance(message, ToolMessage)]
+    assert [line(answer).speaker for answer in answers] == ["Master", "Player"]
+    for answer in answers:
+        assert answer.status == "success"
+        assert "number is" in answer.text or "you won" in answer.text
+    (master, first), (player, _) = result.speeches
+    assert (master, first, player) == ("Master", answers[0].text, "Player")
+    assert result.outcome.total.calls == 3

@@ -320,3 +320,64 @@ async def test_what_no_package_offers_is_one_error_that_names_it(
     assert words in found["__error__"]["message"]
     assert found["__error__"]["message"].count("\n") == 0
     assert len(model_server.calls) == before
+
+
+async def test_the_form_of_a_coder_needs_only_the_task(client: LangGraphClient) -> None:
+    """Row L8."""
+    (assistant,) = await client.assistants.search(graph_id="coder")
+    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
+    assert schema is not None
+    assert schema["required"] == ["task"]
+    for name, field in schema["properties"].items():
+        assert field.get("description"), name
+
+
+@pytest.mark.parametrize("level", ["monty", "auto"])
+async def test_a_coder_runs_its_code_and_has_the_last_word(
+    level: str, client: LangGraphClient
+) -> None:
+    """Row L8: a call that blocks would be an error there."""
+    given = {"task": "What is 6 times 7?", "sandbox": {"level": level}}
+    found = await run(client, await thread(client), given, "coder")
+    assert found["outcome"]["reasons"] == ["no_code"]
+    said = [message["content"] for message in found["messages"] if message["name"] == "Executor"]
+    assert [text for text in said if text] == [
+        "Exit code: 0 (it succeeded)\nOutput:\n(nothing)",
+        "Exit code: 0 (it succeeded)\nOutput:\n42",
+    ]
+
+
+async def test_a_served_graph_runs_no_code_on_the_host(
+    client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    """Whoever reaches the server could run programs else."""
+    before = len(model_server.calls)
+    given = {"task": "What is 6 times 7?", "sandbox": {"level": "host"}}
+    found = await run(client, await thread(client), given, "coder")
+    assert "sandbox.level: 'host' is not allowed here" in found["__error__"]["message"]
+    assert len(model_server.calls) == before
+
+
+async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClient) -> None:
+    """Rows Z6, L6 and G4."""
+    spec = {
+        "task": "Try them.",
+        "speakers": [
+            {
+                "name": "Ann",
+                "role_prompt": "You use tools.",
+                "tools": ["python", "calculator", "get_history", "clock", "high_low"],
+            },
+            {"name": "Bob"},
+        ],
+        "end_chat": {"max_iterations": 1},
+    }
+    found = await run(client, await thread(client), {"conversation": spec})
+    told = next(
+        message["content"].split(" | ")
+        for message in found["messages"]
+        if message["name"] == "Ann" and message["content"]
+    )
+    assert [text.strip() for text in told[:3]] == ["42", "42", "Nothing has been said yet."]
+    assert told[3].endswith(" UTC")
+    assert told[4] == "The secret number is higher than 6."

@@ -499,7 +499,7 @@ async def test_the_embedded_model_is_held_to_one_form_at_a_time() -> None:
 
 def test_json_is_not_streamed_to_people_as_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     # As long as no field of a spec sets it.
-    monkeypatch.setattr(Model, "_by_schema", lambda self, _: True)
+    monkeypatch.setattr(Model, "by_schema", lambda self, _: True)
     given = {
         "task": "Add.",
         "speakers": [{"name": "Ann", "tools": ["math.add"]}, {"name": "Bob"}],

@@ -100,7 +100,7 @@ async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
     call = tool_call(name="add", args={"a": 17}, id="c1")
     lines: list[AnyMessage] = [
         said(1, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
-        result(2, "It is 18.", speaker="Ann", call_id="c1", failed=False),
+        result(2, "It is 18.", speaker="Ann", call_id="c1"),
         said(
             3,
             "Wait.",

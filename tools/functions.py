@@ -1,0 +1,63 @@
+"""Functions of the user's own: what they are given, and the one way to call them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
+from typing import Any, TypeAlias, TypeVar
+
+from langchain_core.messages import BaseMessage
+
+from duologue.graphs.errors import SpecError
+from duologue.tools.hooks import Turn
+
+T = TypeVar("T")
+
+PredicateFunction: TypeAlias = Callable[[Sequence[BaseMessage]], bool | Awaitable[bool]]
+"""Takes what all heard in the rounds and as last words, oldest first, each with ``name`` and
+``text``; True ends it."""
+
+OrderFunction: TypeAlias = Callable[[Sequence[BaseMessage], Sequence[str]], str | Awaitable[str]]
+"""Takes what all heard, oldest first, and the speakers' names; gives who speaks next."""
+
+ReplyFunction: TypeAlias = Callable[[Turn], str | Awaitable[str | None] | None]
+"""Takes the speaker's turn; gives its reply, or None to leave it to what stands behind it."""
+
+
+async def call(
+    what: str,
+    name: str,
+    function: Callable[..., T | Awaitable[T]],
+    *given: Any,  # noqa: ANN401
+    at: str | None = None,
+) -> T:
+    """Call a function of the user's own, sync or async.
+
+    Args:
+        what: What it is for, as an error says it.
+        name: The name it is registered by.
+        function: The function.
+        *given: Its arguments.
+        at: Which of several functions by that name it is.
+
+    Returns:
+        What it gives.
+
+    Raises:
+        SpecError: It failed; says how.
+    """
+    try:
+        answer = function(*given)
+        return await answer if isawaitable(answer) else answer
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        if is_cancelled():
+            raise asyncio.CancelledError from error
+        where = "" if at is None else f" in {at}"
+        raise SpecError(
+            f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def is_cancelled() -> bool:
+    """Whether the whole run is cancelled, and not only what a function awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
