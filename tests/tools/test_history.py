@@ -1,0 +1,212 @@
+"""Row Z6, `get_history`: the session's own lines as the caller may hear them, and no other's."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage, ToolMessage
+
+from duologue.graphs import Conversation, Result, converse, get_session, load_conversation
+from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook, Turn
+from duologue.tools.history import NO_HISTORY
+
+SECRET = "The vault opens with 4711."  # noqa: S105
+FACT = "Otters hold hands."
+
+
+def asks(args: dict[str, Any] | str, name: str = "get_history") -> Reply:
+    return Reply(tool_calls=[ScriptedToolCall(name=name, args=args, id="c")])
+
+
+def talk(*, rounds: int = 2, first: str = "Ann", **fields: object) -> Conversation:
+    given: dict[str, object] = {
+        "task": "Talk.",
+        "speakers": [{"name": "Ann", "tools": ["get_history"]}, {"name": "Bob"}],
+        "opening": {"first_speaker": first},
+        "end_chat": {"max_iterations": rounds},
+    }
+    return load_conversation(given | fields)
+
+
+def run(
+    script: list[Line], conversation: Conversation, store: str = "memory:", session: str = "s"
+) -> Result:
+    model = ScriptedChatModel(script=script)
+    return converse(conversation, model=model, store=store, session=session, reset=True)
+
+
+def told(result: Result) -> list[tuple[str, str]]:
+    return [
+        (message.text, message.status)
+        for message in result.messages
+        if isinstance(message, ToolMessage)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        pytest.param({}, 5, id="Z6-default"),
+        pytest.param({"limit": 1}, 1, id="Z6-one"),
+        pytest.param({"limit": 3}, 3, id="Z6-some"),
+        pytest.param({"limit": 100}, 8, id="Z6-all"),
+        pytest.param({"limit": "2"}, 2, id="Z6-a-number-in-quotes"),
+    ],
+)
+def test_the_last_lines_stand_there_each_with_who_said_it(args: dict[str, Any], shown: int) -> None:
+    said = [(name, f"Line {number}.") for number in range(4) for name in ("Ann", "Bob")]
+    script: list[Line] = [*(text for _, text in said), asks(args), "I see.", "Ok."]
+    result = run(script, talk(rounds=5))
+    expected = "\n".join(f"{name}: {text}" for name, text in said[-shown:])
+    assert told(result) == [(expected, "success")]
+
+
+def test_where_nothing_was_said_that_is_told() -> None:
+    """Z6."""
+    assert told(run([asks({}), "Hi.", "Ho."], talk(rounds=1))) == [(NO_HISTORY, "success")]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 101, 10**20, "many", None, 1.5, [5]])
+def test_a_limit_out_of_bounds_is_a_wrong_argument(limit: object) -> None:
+    """Z6: from 1 to 100."""
+    [(text, status)] = told(run([asks({"limit": limit}), "Hi.", "Ho."], talk(rounds=1)))
+    assert status == "error"
+    assert "arguments of get_history" in text
+    assert "limit" in text
+
+
+def test_only_what_the_caller_may_hear_stands_there() -> None:
+    """Z6: no secret of another, no opening answer of another, no judge's question."""
+    conversation = talk(
+        rounds=1,
+        speakers=[
+            {"name": "Ann", "task": "Guess.", "tools": ["get_history"], "stops_chat": True},
+            {"name": "Bob", "task": "Keep it.", "private_opening": {"prompt": "Choose."}},
+        ],
+        opening={"answers": True, "first_speaker": "Bob", "first_line": "Begin."},
+        end_chat={"max_iterations": 1, "mode": "end_chat_after_first_completion"},
+    )
+    done = {"objectives_left": ["all"], "complete": False}
+    script: list[Line] = [SECRET, "I guess.", "Mine alone.", "Hello.", asks({"limit": 100})]
+    result = run([*script, "Hm.", done], conversation)
+    assert told(result) == [("Ann: I guess.\nBob: Hello.", "success")]
+
+
+def test_what_was_forgotten_or_replaced_by_a_hook_does_not_stand_there() -> None:
+    """Z6: it's the caller's memory as it is now."""
+
+    def veil(turn: Turn) -> HumanMessage | None:
+        return HumanMessage("Something about otters.") if turn.heard == FACT else None
+
+    conversation = talk(
+        first="Bob",
+        rounds=1,
+        speakers=[
+            {"name": "Ann", "tools": ["get_history"], "hooks": ["veil"]},
+            {"name": "Bob"},
+        ],
+    )
+    model = ScriptedChatModel(script=[FACT, asks({}), "Hm."])
+    result = converse(
+        conversation, model=model, store="memory:", hooks={"veil": Hook(before_speaker=veil)}
+    )
+    assert FACT not in told(result)[0][0]
+
+
+OTHER = talk(rounds=1)
+
+
+@pytest.fixture(scope="module")
+def store() -> str:
+    """A store in which another session holds the secret."""
+    name = "memory:history-of-others"
+    run([SECRET, "Noted."], OTHER, store=name, session="other")
+    assert get_session("other", store=name).latest("Ann") == SECRET
+    return name
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"session": "other"},
+        {"session_id": "other"},
+        {"thread_id": "other"},
+        {"limit": 5, "config": {"configurable": {"thread_id": "other"}}},
+        {"runtime": {"state": {"session": "other", "messages": [{"name": "x", "text": "y"}]}}},
+        {"state": {"session": "other"}, "store": "memory:history-of-others"},
+        {"limit": "5; session=other"},
+        {"limit": {"session": "other"}},
+        {"messages": [], "speaker": "Bob", "tool_call_id": "other"},
+        '{"limit": 5, "limit": "other"}',
+        '["other", 5]',
+    ],
+)
+def test_another_session_can_not_be_read(args: Any, store: str) -> None:  # noqa: ANN401
+    """Z6: whatever a speaker asks for, and a model writes as arguments."""
+    check_nothing_is_read(store, args, "get_history")
+
+
+@pytest.mark.parametrize("name", ["get_history:other", "other.get_history", "get_history(other)"])
+def test_no_tools_name_reads_another_session(name: str, store: str) -> None:
+    """Z6."""
+    check_nothing_is_read(store, {}, name)
+
+
+def check_nothing_is_read(store: str, args: Any, name: str) -> None:  # noqa: ANN401
+    script: list[Line] = ["Show me session other.", "Please.", asks(args, name), "Hm.", "Ok."]
+    result = run(script, talk(), store=store, session="mine")
+    assert len(told(result)) == 1
+    assert SECRET not in "".join(message.text for message in result.messages)
+    assert SECRET not in str(told(result))
+
+
+FIELDS = ["limit", "session", "session_id", "runtime", "state", "config", "thread_id", "messages"]
+INNER = st.sampled_from(["session", "thread_id"])
+
+
+@pytest.mark.usefixtures("store")
+@settings(max_examples=15, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "limit",
+                "session",
+                "session_id",
+                "runtime",
+                "state",
+                "config",
+                "thread_id",
+                "messages",
+            ]
+        ),
+        st.recursive(
+            st.one_of(st.integers(-3, 103), st.sampled_from(["other", "Ann", ""]), st.none()),
+            lambda inner: st.dictionaries(
+                st.sampled_from(["session", "thread_id"]), inner, max_size=2
+            ),
+            max_leaves=4,
+        ),
+        max_size=4,
+    )
+)
+def test_no_arguments_whatever_read_another_session(args: dict[str, Any]) -> None:
+    """Z6."""
+    name = "memory:history-of-others"
+    result = run(["Hi.", "Ho.", asks(args), "Hm.", "Ok."], talk(), store=name, session="mine")
+    [(text, status)] = told(result)
+    own = ["Ann: Hi.", "Bob: Ho."]
+    assert status == "error" or text.splitlines() in (own, own[-1:])
+    assert "4711" not in text
+
+
+def test_names_that_look_like_sessions_lead_nowhere(store: str) -> None:
+    """Z6: a speaker called as another session, or as one of its speakers, reads its own."""
+    conversation = talk(
+        speakers=[{"name": "other", "tools": ["get_history"]}, {"name": "Ann"}],
+        opening={"first_speaker": "other"},
+    )
+    result = run(["Hi.", "Ho.", asks({}), "Hm.", "Ok."], conversation, store=store, session="o")
+    assert told(result) == [("other: Hi.\nAnn: Ho.", "success")]

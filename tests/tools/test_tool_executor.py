@@ -1,0 +1,560 @@
+"""The tool executor: errors counted, rounds capped, timeouts, what tools are told and give."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolCallId,
+    StructuredTool,
+    ToolException,
+    tool,
+)
+from langgraph.prebuilt import InjectedState, ToolRuntime
+from langgraph.types import Command, interrupt
+
+from duologue.graphs import (
+    CauseKind,
+    Conversation,
+    Reason,
+    Result,
+    SpecError,
+    aconverse,
+    aresume,
+    load_conversation,
+)
+from duologue.graphs.log import Failure, line
+from duologue.nodes.calling import Answer
+from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook, ToolState, Turn
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+@tool
+def fail(reason: str) -> str:
+    """Always fails."""
+    raise OSError(reason)
+
+
+def talk(*tools: str, ann: dict[str, Any] | None = None, **fields: object) -> Conversation:
+    given: dict[str, object] = {
+        "task": "Sum up.",
+        "speakers": [{"name": "Ann", "tools": tools} | (ann or {}), {"name": "Bob"}],
+        "end_chat": {"max_iterations": 1},
+    }
+    return load_conversation(given | fields)
+
+
+def call(name: str, args: dict[str, Any] | str, call_id: str = "c1") -> ScriptedToolCall:
+    return ScriptedToolCall(name=name, args=args, id=call_id)
+
+
+def calls(*made: ScriptedToolCall, text: str = "") -> Reply:
+    return Reply(text=text, tool_calls=made)
+
+
+async def run(
+    script: Sequence[Line],
+    tools: Sequence[BaseTool],
+    conversation: Conversation,
+    **options: Any,  # noqa: ANN401
+) -> tuple[Result, ScriptedChatModel]:
+    model = ScriptedChatModel(script=script)
+    given: dict[str, Any] = {"store": "memory:", "model": model, "tools": tools} | options
+    return await aconverse(conversation, **given), model
+
+
+def answers(result: Result) -> list[ToolMessage]:
+    return [message for message in result.messages if isinstance(message, ToolMessage)]
+
+
+def reason(result: Result) -> Reason:
+    assert result.outcome is not None
+    return result.outcome.reason
+
+
+# Errors, counted per turn and kind (Y19)
+
+UNKNOWN = call("subtract", {"a": 1})
+NO_JSON = call("add", "{a: 1")
+UNFIT = call("add", {"a": "one", "b": 2})
+RAISING = call("fail", {"reason": "disk on fire"})
+
+
+def numbered(made: ScriptedToolCall, count: int) -> list[Line]:
+    """The same call in message after message, the arguments differing where they may."""
+    return [
+        calls(made.model_copy(update={"id": f"c{number}", "args": _varied(made.args, number)}))
+        for number in range(count)
+    ]
+
+
+def _varied(args: dict[str, Any] | str, number: int) -> dict[str, Any] | str:
+    return f"{args}{number}" if isinstance(args, str) else args | {"n": number}
+
+
+@pytest.mark.parametrize(
+    ("made", "ends"),
+    [
+        pytest.param(UNKNOWN, Reason.CALL_ERRORS, id="Y19-unknown-tool"),
+        pytest.param(NO_JSON, Reason.CALL_ERRORS, id="Y19-bad-json"),
+        pytest.param(UNFIT, Reason.CALL_ERRORS, id="Y19-wrong-arguments"),
+        pytest.param(RAISING, Reason.TOOL_ERRORS, id="Y19-tool-error"),
+    ],
+)
+async def test_the_fifth_error_of_a_kind_in_a_turn_ends_it_and_nothing_is_lost(
+    made: ScriptedToolCall, ends: Reason
+) -> None:
+    conversation = talk("add", "fail")
+    result, model = await run(numbered(made, 5), [add, fail], conversation)
+    assert result.outcome is not None
+    assert result.outcome.reasons[0] is ends
+    assert result.outcome.by == "Ann"
+    assert "5 calls of tools by Ann in one turn" in result.outcome.because[0]
+    assert len(answers(result)) == len(model.calls) == 5
+    counted = [cause for cause in result.why() if cause.kind is CauseKind.COUNTED]
+    assert [(cause.count, cause.limit) for cause in counted if cause.reason is ends] == [
+        (number, 5) for number in range(1, 6)
+    ]
+
+
+async def test_the_two_kinds_of_errors_are_counted_apart() -> None:
+    """Y19."""
+    script = [
+        line for pair in zip(numbered(UNFIT, 4), numbered(RAISING, 4), strict=True) for line in pair
+    ]
+    result, _ = await run([*script, "I give up.", "Ok."], [add, fail], talk("add", "fail"))
+    assert reason(result) is Reason.MAX_ITERATIONS
+    failures = [line(answer).failure for answer in answers(result)]
+    assert failures == [Failure.CALL, Failure.TOOL] * 4
+
+
+async def test_errors_are_counted_anew_in_each_turn() -> None:
+    """Y19: four of them in each of two turns end nothing."""
+    turn: list[Line] = [*numbered(UNFIT, 4), "I give up.", "Ok."]
+    again = talk("add", end_chat={"max_iterations": 2})
+    result, _ = await run([*turn, *turn], [add], again)
+    assert reason(result) is Reason.MAX_ITERATIONS
+    assert len(answers(result)) == 8
+
+
+async def test_errors_of_one_message_count_each() -> None:
+    """Y19."""
+    made = [call("subtract", {"n": number}, f"c{number}") for number in range(5)]
+    result, model = await run([calls(*made)], [add], talk("add"))
+    assert reason(result) is Reason.CALL_ERRORS
+    assert len(model.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("caps", "made", "most"),
+    [({"max_call_errors": 2}, UNFIT, 2), ({"max_tool_errors": 1}, RAISING, 1)],
+    ids=["Y19-calls", "Y19-tools"],
+)
+async def test_the_caps_on_errors_can_be_set(
+    caps: dict[str, Any], made: ScriptedToolCall, most: int
+) -> None:
+    result, model = await run(numbered(made, most), [add, fail], talk("add", "fail", **caps))
+    assert len(model.calls) == most
+    assert result.outcome is not None
+
+
+async def test_promised_last_words_fall_away_where_the_errors_end_it() -> None:
+    """Y19, as of every hard stop."""
+    conversation = load_conversation(
+        {
+            "task": "Sum up.",
+            "speakers": [{"name": "Ann", "tools": ["add"], "stops_chat": True}, {"name": "Bob"}],
+            "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
+            "max_call_errors": 1,
+        }
+    )
+    done = {"objectives_left": [], "complete": True}
+    result, _ = await run(["It is 3.", done, "Bye.", *numbered(UNFIT, 1)], [add], conversation)
+    assert reason(result) is Reason.CALL_ERRORS
+    assert result.speeches == [("Ann", "It is 3."), ("Bob", "Bye.")]
+
+
+# Rounds (Z7, G4)
+
+
+async def test_only_rounds_in_which_a_call_succeeds_count() -> None:
+    """Z7: of two rounds, the failed ones between them cost nothing."""
+    script: list[Line] = [
+        *numbered(UNFIT, 2),
+        calls(call("add", {"a": 1, "b": 1}, "d1")),
+        *numbered(RAISING, 1),
+        calls(call("add", {"a": 2, "b": 2}, "d2"), UNFIT.model_copy(update={"id": "d3"})),
+        "It is 4.",
+        "Ok.",
+    ]
+    result, model = await run(script, [add, fail], talk("add", "fail", max_tool_rounds=2))
+    offered = [bool(asked.tools) for asked in model.calls]
+    assert offered == [True] * 5 + [False, False]
+    assert result.speeches == [("Ann", "It is 4."), ("Bob", "Ok.")]
+
+
+# Timeouts, and tools that behave oddly
+
+
+async def test_a_call_that_takes_too_long_is_given_up_and_its_siblings_are_not() -> None:
+    @tool
+    async def sleep() -> str:
+        """Never answers."""
+        await asyncio.Event().wait()
+        return ""
+
+    script: list[Line] = [
+        calls(call("sleep", {}), call("add", {"a": 1, "b": 2}, "c2")),
+        "3.",
+        "Ok.",
+    ]
+    conversation = talk("sleep", "add", tool_timeout=0.1)
+    result, _ = await run(script, [sleep, add], conversation)
+    late, good = answers(result)
+    assert late.text == "sleep took longer than 0.1 s: it was given up"
+    assert line(late).failure is Failure.TOOL
+    assert good.text == "3"
+
+
+async def test_a_tool_says_itself_how_long_it_may_take() -> None:
+    @tool
+    async def sleep() -> str:
+        """Never answers."""
+        await asyncio.Event().wait()
+        return ""
+
+    sleep.metadata = {"timeout": 0.05}
+    result, _ = await run([calls(call("sleep", {})), "Hm.", "Ok."], [sleep], talk("sleep"))
+    assert "took longer than 0.05 s" in answers(result)[0].text
+
+
+async def test_a_tool_that_runs_into_a_timeout_of_its_own_has_failed() -> None:
+    @tool
+    def late() -> str:
+        """Gives up."""
+        raise TimeoutError("the server is silent")
+
+    result, _ = await run([calls(call("late", {})), "Hm.", "Ok."], [late], talk("late"))
+    assert answers(result)[0].text == "late failed: TimeoutError: the server is silent"
+
+
+async def test_what_a_tool_says_to_the_model_stands_there_without_the_class() -> None:
+    """Yacana's ToolError, LangChain's ToolException."""
+
+    @tool
+    def strict(n: int) -> str:
+        """Wants more."""
+        raise ToolException("n must be above 3")
+
+    result, _ = await run([calls(call("strict", {"n": 1})), "Hm.", "Ok."], [strict], talk("strict"))
+    assert answers(result)[0].text == "strict failed: n must be above 3"
+
+
+async def test_a_tools_own_validation_error_is_not_the_models_fault() -> None:
+    @tool
+    def parse() -> str:
+        """Reads what it can't."""
+        Conversation.model_validate({})
+        return ""
+
+    result, _ = await run([calls(call("parse", {})), "Hm.", "Ok."], [parse], talk("parse"))
+    [answer] = answers(result)
+    assert line(answer).failure is Failure.TOOL
+    assert answer.text.startswith("parse failed: ValidationError")
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "class"])
+async def test_a_tool_that_wants_the_program_to_end_has_failed(kind: str) -> None:
+    """Else it ends the event loop, and with it every conversation of the process."""
+
+    @tool
+    def leave() -> str:
+        """Leaves."""
+        raise SystemExit(2)
+
+    @tool("leave")
+    async def leave_async() -> str:
+        """Leaves."""
+        raise SystemExit(2)
+
+    class Leaver(BaseTool):
+        name: str = "leave"
+        description: str = "Leaves."
+
+        def _run(self) -> str:
+            raise SystemExit(2)
+
+    made = {"sync": leave, "async": leave_async, "class": Leaver()}[kind]
+    result, _ = await run([calls(call("leave", {})), "Hm.", "Ok."], [made], talk("leave"))
+    assert answers(result)[0].text == "leave failed: SystemExit: 2"
+    assert result.speeches == [("Ann", "Hm."), ("Bob", "Ok.")]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [({}, "'n' is a required property"), ({"n": "many"}, "n: 'many' is not of type 'integer'")],
+)
+async def test_arguments_are_held_to_a_json_schema_too(args: dict[str, Any], words: str) -> None:
+    """Y19."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    free = StructuredTool(
+        name="free", description="Takes a number.", func=lambda **given: "ok", args_schema=schema
+    )
+    good = calls(call("free", {"n": 1}, "c2"))
+    script: list[Line] = [calls(call("free", args)), good, "Hm.", "Ok."]
+    result, _ = await run(script, [free], talk("free"))
+    wrong, right = answers(result)
+    assert line(wrong).failure is Failure.CALL
+    assert words in wrong.text
+    assert right.text == "ok"
+
+
+def test_what_a_call_gave_is_recorded_as_plain_values() -> None:
+    """Strict msgpack reads nothing else back."""
+    answer = Answer("late", Failure.TOOL, {"n": 1}, {"exit_code": 1})
+    recorded = answer.recorded()
+    assert type(recorded["failure"]) is str
+    assert Answer.read(json.loads(json.dumps(recorded))) == answer
+
+
+async def test_a_tool_that_waits_for_a_person_is_one_clear_error() -> None:
+    @tool
+    def ask(question: str) -> str:
+        """Asks a person."""
+        return str(interrupt(question))
+
+    with pytest.raises(SpecError, match="a tool waits for an answer"):
+        await run([calls(call("ask", {"question": "Well?"}))], [ask], talk("ask"))
+
+
+async def test_what_is_no_text_is_named() -> None:
+    @tool
+    def draw() -> list[dict[str, str]]:
+        """Draws."""
+        image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+        return [{"type": "text", "text": "A cat:"}, image]
+
+    result, _ = await run([calls(call("draw", {})), "Hm.", "Ok."], [draw], talk("draw"))
+    assert answers(result)[0].text == "A cat:\n[image/png, not shown]"
+
+
+async def test_a_tool_may_not_command_the_graph() -> None:
+    @tool
+    def jump() -> Command[Any]:
+        """Would end it all."""
+        return Command(goto="__end__", update={"outcome": {}})
+
+    result, _ = await run([calls(call("jump", {})), "Hm.", "Ok."], [jump], talk("jump"))
+    assert "jump failed" in answers(result)[0].text
+    assert reason(result) is Reason.MAX_ITERATIONS
+
+
+# What a tool is told
+
+
+async def test_session_and_call_id_come_from_the_run_and_never_from_the_model() -> None:
+    seen: list[Any] = []
+
+    @tool
+    def look(
+        n: int,
+        runtime: ToolRuntime[None, ToolState],
+        call_id: Annotated[str, InjectedToolCallId],
+        session: Annotated[str, InjectedState("session")],
+    ) -> str:
+        """Looks."""
+        state = runtime.state
+        seen.append((n, session, state["session"], runtime.tool_call_id, call_id, state["speaker"]))
+        thread = (runtime.config.get("configurable") or {}).get("thread_id")
+        seen.append(thread)
+        return "seen"
+
+    forged = {
+        "n": 1,
+        "session": "other",
+        "call_id": "forged",
+        "runtime": {"state": {"session": "other", "messages": []}, "tool_call_id": "forged"},
+        "thread_id": "other",
+        "config": {"configurable": {"thread_id": "other"}},
+    }
+    script: list[Line] = [calls(call("look", forged)), "Hm.", "Ok."]
+    result, model = await run(script, [look], talk("look"), session="mine")
+    assert seen == [(1, "mine", "mine", "c1", "c1", "Ann"), "mine"]
+    assert answers(result)[0].text == "seen"
+    [offered] = model.calls[0].tools
+    assert set(offered["function"]["parameters"]["properties"]) == {"n"}
+
+
+async def test_a_tool_knows_what_its_caller_knows_and_no_more() -> None:
+    """What only another speaker was told, or made up for itself, is not there."""
+    seen: list[list[tuple[str | None, str]]] = []
+
+    @tool
+    def look(runtime: ToolRuntime[None, ToolState]) -> str:
+        """Looks."""
+        seen.append([(message.name, message.text) for message in runtime.state["messages"][:-1]])
+        return "seen"
+
+    conversation = load_conversation(
+        {
+            "task": "Guess.",
+            "speakers": [
+                {"name": "Ann", "tools": ["look"]},
+                {"name": "Bob", "private_opening": {"prompt": "Choose a number."}},
+            ],
+            "end_chat": {"max_iterations": 2},
+        }
+    )
+    script: list[Line] = [
+        "It is 7.",
+        "Hello.",
+        "Hi.",
+        calls(call("look", {}), text="So."),
+        "3?",
+        "No.",
+    ]
+    await run(script, [look], conversation)
+    assert seen == [[("Ann", "Hello."), ("Bob", "Hi."), ("Ann", "So.")]]
+
+
+# What the tools give is the message (Y18)
+
+
+def direct(**fields: object) -> Conversation:
+    return talk("add", "fail", ann={"return_direct": True}, **fields)
+
+
+async def test_the_tools_output_is_the_speakers_message() -> None:
+    """Y18: the others hear it, and its own view ends in that line; the model isn't asked again."""
+    both = calls(call("add", {"a": 1, "b": 2}), call("add", {"a": 3, "b": 4}, "c2"), text="Adding.")
+    result, model = await run([both, "Thanks."], [add, fail], direct())
+    assert result.speeches == [("Ann", "3\n\n7"), ("Bob", "Thanks.")]
+    assert len(model.calls) == 2
+    assert model.calls[1].prompt[-1]["content"] == "Adding.\n\n3\n\n7"
+    own = [(message.type, message.text) for message in result.viewpoint("Ann")[-5:-1]]
+    assert own == [("ai", "Adding."), ("tool", "3"), ("tool", "7"), ("ai", "3\n\n7")]
+
+
+async def test_a_call_that_fails_goes_back_to_the_model_first() -> None:
+    """Y18, Y19."""
+    script: list[Line] = [
+        calls(call("add", {"a": 1, "b": 2}), UNFIT.model_copy(update={"id": "c2"})),
+        calls(call("add", {"a": 5, "b": 2}, "c3")),
+        "Thanks.",
+    ]
+    result, _ = await run(script, [add, fail], direct())
+    assert result.speeches == [("Ann", "7"), ("Bob", "Thanks.")]
+
+
+async def test_langchains_own_word_for_it_counts_too() -> None:
+    """Y18: of several tools all must say so."""
+    alone = add.model_copy(update={"return_direct": True})
+    result, _ = await run([calls(call("add", {"a": 1, "b": 2})), "Thanks."], [alone], talk("add"))
+    assert result.speeches == [("Ann", "3"), ("Bob", "Thanks.")]
+
+
+async def test_hooks_see_what_the_tools_gave_before_it_is_said() -> None:
+    """Y18, L7."""
+
+    def shout(turn: Turn, reply: AIMessage) -> AIMessage:
+        return AIMessage(f"{reply.text}!")
+
+    spec = talk("add", ann={"return_direct": True, "hooks": ["shout"]})
+    hooks = {"shout": Hook(after_speaker=shout)}
+    script: list[Line] = [calls(call("add", {"a": 1, "b": 2})), "Thanks."]
+    result, _ = await run(script, [add], spec, hooks=hooks)
+    assert result.speeches == [("Ann", "3!"), ("Bob", "Thanks.")]
+
+
+async def test_an_ending_tools_output_is_said_before_it_ends() -> None:
+    """Y18."""
+    end = {"when": {"kind": "ending_tool", "tool": "add"}}
+    result, _ = await run([calls(call("add", {"a": 1, "b": 2}))], [add, fail], direct(end_chat=end))
+    assert result.speeches == [("Ann", "3")]
+    assert reason(result) is Reason.ENDING_TOOL
+
+
+# Tool choice (Y18)
+
+
+def test_a_choice_that_can_not_be_is_refused() -> None:
+    with pytest.raises(Exception, match=r"speakers.0.tool_choice: .*'ad'"):
+        talk("add", ann={"tool_choice": "ad"})
+    with pytest.raises(Exception, match=r"speakers.0.tool_choice: there are no tools"):
+        talk(ann={"tool_choice": "required"})
+
+
+async def test_who_may_call_none_is_told_so() -> None:
+    spec = talk("add", ann={"tool_choice": "none"})
+    script: list[Line] = [calls(call("add", {"a": 1, "b": 2})), "Hm.", "Ok."]
+    result, _ = await run(script, [add], spec)
+    assert answers(result)[0].text == "There is no tool 'add'; you have none."
+
+
+@pytest.mark.parametrize("name", ["shell", "python", "get_history", "clock"])
+async def test_a_tool_that_was_never_given_is_not_there(name: str) -> None:
+    """LazyLLM's agent adds a host shell by itself; what is installed here has to be named."""
+    made = calls(call(name, {"code": "echo reached", "limit": 5}))
+    result, model = await run([made, "Hm.", "Ok."], [add], talk("add"))
+    assert answers(result)[0].text == f"There is no tool {name!r}; there are: add."
+    assert [offer["function"]["name"] for offer in model.calls[0].tools] == ["add"]
+    alone, model = await run([made, "Hm.", "Ok."], [add], talk())
+    assert answers(alone)[0].text == f"There is no tool {name!r}; you have none."
+    assert list(model.calls[0].tools) == []
+
+
+async def test_what_must_be_called_is_free_once_a_call_has_succeeded() -> None:
+    """Y18."""
+    spec = talk("add", "fail", ann={"tool_choice": "required"})
+    script: list[Line] = [calls(RAISING), calls(call("add", {"a": 1, "b": 2}, "c2")), "3.", "Ok."]
+    _, model = await run(script, [add, fail], spec)
+    assert [asked.tool_choice for asked in model.calls[:3]] == ["required", "required", None]
+
+
+# Calls that are cut short
+
+
+async def test_a_finished_call_is_not_made_again_and_the_one_in_flight_has_its_id() -> None:
+    """What a run that is broken off has cost is the call in flight alone."""
+    made: list[tuple[str, str]] = []
+    hangs, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def good(call_id: Annotated[str, InjectedToolCallId]) -> str:
+        """Answers."""
+        made.append(("good", call_id))
+        return "done"
+
+    @tool
+    async def slow(call_id: Annotated[str, InjectedToolCallId]) -> str:
+        """Hangs at first."""
+        made.append(("slow", call_id))
+        hangs.set()
+        await may_end.wait()
+        return "done"
+
+    both = calls(call("slow", {}, "c1"), call("good", {}, "c2"))
+    options: dict[str, Any] = {"session": "s", "store": "memory:cut-short"}
+    broken = asyncio.create_task(run([both], [good, slow], talk("good", "slow"), **options))
+    await hangs.wait()
+    # The other one's result is recorded within a moment.
+    await asyncio.sleep(0.3)
+    broken.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await broken
+    may_end.set()
+    model = ScriptedChatModel(script=["Both.", "Ok."])
+    result = await aresume("s", store="memory:cut-short", model=model, tools=[good, slow])
+    assert sorted(made) == [("good", "c2"), ("slow", "c1"), ("slow", "c1")]
+    assert [answer.tool_call_id for answer in answers(result)] == ["c1", "c2"]
+    assert result.speeches == [("Ann", "Both."), ("Bob", "Ok.")]
