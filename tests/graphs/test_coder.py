@@ -1,0 +1,452 @@
+"""Rows L8 and A7: code that is written is run, and what came of it is the reply."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+
+from duologue.graphs import (
+    Conversation,
+    Reason,
+    Result,
+    SpecError,
+    aconverse,
+    aresume,
+    build_graph,
+    coder,
+    converse,
+    dump_session,
+    export_session,
+    fork,
+    load_conversation,
+    load_session,
+    resume,
+    stream,
+)
+from duologue.graphs.events import CodeStarted
+from duologue.graphs.log import Kind, line
+from duologue.nodes.scripted import Line, ScriptedChatModel, ScriptExhaustedError
+from duologue.tools import Hook, Turn
+from sandboxes import need
+
+MONTY = {"level": "monty"}
+
+
+def python(code: str, before: str = "") -> str:
+    return f"{before}\n```python\n{code}\n```".strip()
+
+
+def play(
+    conversation: Conversation,
+    script: Sequence[Line],
+    **options: Any,  # noqa: ANN401
+) -> tuple[Result, ScriptedChatModel]:
+    model = ScriptedChatModel(script=script)
+    return converse(conversation, model=model, **{"store": "memory:", **options}), model
+
+
+def reasons(result: Result) -> tuple[Reason, ...]:
+    assert result.outcome is not None
+    return result.outcome.reasons
+
+
+def outputs(result: Result, name: str = "Executor") -> list[str]:
+    return [text for speaker, text in result.speeches if speaker == name]
+
+
+def ran(output: str, code: int = 0) -> str:
+    return f"Exit code: {code} ({'it failed' if code else 'it succeeded'})\nOutput:\n{output}"
+
+
+# L8: Lagent's coder
+
+QUERY = (
+    "Marie is thinking of a multiple of 63, while Jay is thinking of a factor of 63. They happen "
+    "to be thinking of the same number. There are two possibilities for the number that each of "
+    "them is thinking of, one positive and one negative. Find the product of these two numbers."
+)
+SOLUTION = "number = 63\nproduct = number * -number\nprint(product)"
+
+
+def test_lagents_coder_writes_code_sees_what_it_gave_and_answers() -> None:
+    """L8: it returns when no code is written; two calls of the model, one execution."""
+    answer = "The product is -3969."
+    result, model = play(coder(QUERY, sandbox=MONTY), [python(SOLUTION, "Let me see."), answer])
+    assert result.speeches == [
+        ("Coder", python(SOLUTION, "Let me see.")),
+        ("Executor", ran("-3969")),
+        ("Coder", answer),
+    ]
+    assert reasons(result) == (Reason.NO_CODE,)
+    assert result.outcome is not None
+    assert result.outcome.by == "Coder"
+    assert result.outcome.total.calls == 2
+    heard = model.calls[1].prompt
+    assert [message["role"] for message in heard] == ["system", "user", "assistant", "user"]
+    assert heard[-1]["content"] == ran("-3969")
+
+
+def test_after_three_executions_the_agent_has_the_last_word_and_its_code_is_not_run() -> None:
+    """L8, ours: Lagent returns the executor's message there."""
+    script = [python(f"print({number})") for number in range(4)]
+    result, model = play(coder("Count.", sandbox=MONTY), script)
+    assert len(model.calls) == 4
+    assert outputs(result) == [ran("0"), ran("1"), ran("2")]
+    assert result.speeches[-1] == ("Coder", python("print(3)"))
+    assert reasons(result) == (Reason.MAX_MESSAGES,)
+
+
+@settings(max_examples=12, deadline=None)
+@given(writes=st.lists(st.booleans(), min_size=1, max_size=6), most=st.integers(1, 4))
+def test_it_runs_as_often_as_it_may_and_ends_at_the_first_message_without_code(
+    writes: list[bool], most: int
+) -> None:
+    """L8, for any number of executions."""
+    script = [python(f"print({n})") if code else f"Word {n}." for n, code in enumerate(writes)]
+    result, model = play(
+        coder("Count.", sandbox=MONTY, executions=most), [*script, *["It is done."] * 9]
+    )
+    first = writes.index(False) if False in writes else len(writes)
+    assert len(outputs(result)) == min(first, most)
+    assert len(model.calls) == min(first, most) + 1
+    assert result.speeches[-1][0] == "Coder"
+    ends = Reason.NO_CODE if first <= most else Reason.MAX_MESSAGES
+    assert ends in reasons(result)
+
+
+def test_variables_are_kept_and_a_failure_is_the_agents_to_mend() -> None:
+    """L8, A7."""
+    script = [
+        python("secret = 21"),
+        python("print(secret / 0)"),
+        python("print(secret * 2)"),
+        "42.",
+    ]
+    result, _ = play(coder("Double it.", sandbox=MONTY), script)
+    first, second, third = outputs(result)
+    assert first == ran("(nothing)")
+    assert second.startswith("Exit code: 1 (it failed)\nOutput:\n")
+    assert "ZeroDivisionError" in second
+    assert third == ran("42")
+
+
+@pytest.mark.parametrize("level", ["monty", "auto"])
+def test_two_sessions_share_nothing(level: str) -> None:
+    script = [python("mine = 'a secret'"), "Done."]
+    store = f"memory:two-coders-{level}"
+    play(coder("Keep it.", sandbox={"level": level}), script, store=store, session="one")
+    script = [python("print(mine)"), "Done."]
+    result, _ = play(coder("Read it.", sandbox={"level": level}), script, store=store, session="2")
+    assert "NameError" in outputs(result)[0]
+    assert "a secret" not in outputs(result)[0]
+
+
+def test_a_session_that_is_reset_has_new_variables() -> None:
+    spec = coder("Keep it.", sandbox=MONTY)
+    options = {"store": "memory:reset-coder", "session": "s"}
+    play(spec, [python("mine = 1"), "Done."], **options)
+    result, _ = play(spec, [python("print(mine)"), "Done."], reset=True, **options)
+    assert "NameError" in outputs(result)[0]
+
+
+async def test_variables_survive_a_resume_elsewhere() -> None:
+    """Monty's are in the checkpoint: another process has them, too."""
+    spec = coder("Go on.", sandbox=MONTY)
+    model = ScriptedChatModel(script=[python("kept = [1, 2]")])
+    with pytest.raises(ScriptExhaustedError):
+        await aconverse(spec, model=model, store="memory:resumed-coder", session="s")
+    model = ScriptedChatModel(script=[python("print(sum(kept))"), "3."])
+    result = await aresume("s", model=model, store="memory:resumed-coder")
+    assert outputs(result) == [ran("(nothing)"), ran("3")]
+
+
+def test_a_fork_goes_on_with_the_variables_of_that_moment() -> None:
+    store = "memory:forked-coder"
+    spec = coder("Go on.", sandbox=MONTY)
+    script = [python("kept = 1"), python("kept = 2"), "Done."]
+    result, _ = play(spec, script, store=store, session="s")
+    first_output = next(
+        message.id
+        for message in result.messages
+        if line(message).speaker == "Executor" and line(message).is_speech
+    )
+    fork("s", at=first_output, into="f", store=store)
+
+    model = ScriptedChatModel(script=[python("print(kept)"), "1."])
+    assert outputs(resume("f", model=model, store=store))[-1] == ran("1")
+
+
+def test_a_coder_that_can_not_be_is_refused() -> None:
+    with pytest.raises(SpecError, match="executions"):
+        coder("Count.", executions=0)
+    with pytest.raises(SpecError, match=r"sandbox\.level"):
+        coder("Count.", sandbox={"level": "docker"})
+    with pytest.raises(SpecError, match="'A'"):
+        coder("Count.", coder="A", executor="A")
+
+
+def test_the_host_is_named_in_the_outcome_and_refused_in_a_served_graph() -> None:
+    spec = coder("Count.", sandbox={"level": "host"})
+    result, _ = play(spec, [python("print(1)"), "Done."])
+    assert outputs(result) == [ran("1")]
+    assert result.outcome is not None
+    assert "without a sandbox" in result.outcome.warnings[0]
+    model = ScriptedChatModel(script=[])
+    graph = build_graph(model=model)
+    with pytest.raises(SpecError, match=r"sandbox.level: 'host' is not allowed here"):
+        asyncio.run(graph.ainvoke({"conversation": spec.stored()}))
+    assert model.calls == []
+
+
+# A7: AutoGen's user proxy
+
+
+def proxied(*replies: object, **fields: object) -> Conversation:
+    """AutoGen's pair: an assistant, and a proxy that runs its code."""
+    given: dict[str, object] = {
+        "task": "What date is today? Which stock has gained the most this year?",
+        "speakers": [
+            {"name": "user_proxy", "replies": replies},
+            {"name": "assistant"},
+        ],
+        "opening": {"first_speaker": "assistant"},
+        "sandbox": MONTY,
+        "end_chat": {"max_iterations": 3, "when": {"kind": "done_token", "token": "TERMINATE"}},
+    }
+    return load_conversation(given | fields)
+
+
+DEFAULT = {"kind": "text", "text": "Go on, or say TERMINATE alone."}
+
+
+def test_autogens_code_task_goes_to_and_fro_until_the_assistant_terminates() -> None:
+    """A7: the assistant writes code, the proxy runs it, the assistant mends it and concludes."""
+    stocks = "gains = {1.2: 'META', 1.9: 'NVDA', 1.0: 'TSLA'}"
+    script: list[Line] = [
+        python("print(gains[max(gains)])", "First the stocks."),
+        f"I forgot the numbers.\n{python(stocks)}\n{python('print(gains[max(gains)])')}",
+        "NVDA has gained the most.\nTERMINATE",
+    ]
+    result, model = play(proxied("code", DEFAULT), script)
+    said = outputs(result, "user_proxy")
+    assert said[0].startswith("Exit code: 1 (it failed)")
+    assert said[1:] == [ran("NVDA")]
+    assert reasons(result)[0] is Reason.DONE_TOKEN
+    assert len(model.calls) == 3
+
+
+def test_without_code_the_next_reply_is_given() -> None:
+    """A2, A7: code, else the default text."""
+    script: list[Line] = ["What shall I do?", "Fine.\nTERMINATE"]
+    result, _ = play(proxied("code", DEFAULT), script)
+    assert outputs(result, "user_proxy") == ["Go on, or say TERMINATE alone."]
+
+
+def test_blocks_run_in_order_and_stop_at_the_first_failure() -> None:
+    """A7."""
+    text = "\n".join([python("print('one')"), python("1/0"), python("print('three')")])
+    result, _ = play(proxied("code", DEFAULT), [text, "TERMINATE"])
+    [said] = outputs(result, "user_proxy")
+    assert said.startswith("Exit code: 1 (it failed)\nOutput:\none\n")
+    assert "ZeroDivisionError" in said
+    assert "three" not in said
+    assert said.endswith("Because of that 1 more block was not run.")
+    [parsed] = result.parsed("user_proxy")
+    assert isinstance(parsed, dict)
+    assert parsed["exit_code"] == 1
+
+
+def test_only_the_newest_message_is_run() -> None:
+    """A7: of three, what the one before it wrote is not."""
+    conversation = proxied(
+        speakers=[
+            {"name": "Ann"},
+            {"name": "Ben"},
+            {"name": "proxy", "replies": ["code", DEFAULT]},
+        ],
+        opening={},
+        end_chat={"max_iterations": 1},
+    )
+    result, _ = play(conversation, [python("print(1)"), "No code of mine."])
+    assert outputs(result, "proxy") == [DEFAULT["text"]]
+    result, _ = play(conversation, ["Nothing.", python("print(2)")])
+    assert outputs(result, "proxy") == [ran("2")]
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ("```rust\nfn main() {}\n```", "unknown language 'rust': only python and shell"),
+        ("```\nfn main() {}\n```", "unlabelled code: only python and shell"),
+        ("```sh\nls\n```", "'monty' has no shell"),
+        ("```\nls -l\n```", "'monty' has no shell"),
+    ],
+)
+def test_what_can_not_be_run_is_an_error(block: str, words: str) -> None:
+    """A7: an unknown language, an unlabelled one, and a shell where there is none."""
+    result, _ = play(proxied("code"), [block, "TERMINATE"])
+    [said] = outputs(result, "user_proxy")
+    assert said.startswith("Exit code: 1 (it failed)")
+    assert words in said
+
+
+def test_it_is_switched_off_by_leaving_it_out() -> None:
+    """A7."""
+    result, _ = play(proxied(DEFAULT), [python("print(1)"), "TERMINATE"])
+    assert outputs(result, "user_proxy") == [DEFAULT["text"]]
+
+
+def test_a_termination_word_beside_code_waits_until_the_code_has_run() -> None:
+    """A7."""
+    result, model = play(proxied("code"), [python("print(6 * 7)") + "\nTERMINATE"])
+    assert result.speeches[-1] == ("user_proxy", ran("42"))
+    assert reasons(result)[0] is Reason.DONE_TOKEN
+    assert len(model.calls) == 1
+
+
+def test_a_termination_word_beside_code_that_nobody_runs_ends_it_at_once() -> None:
+    """A7."""
+    result, _ = play(proxied(DEFAULT), [python("print(6 * 7)") + "\nTERMINATE"])
+    assert [name for name, _ in result.speeches] == ["assistant"]
+
+
+def test_a_proxy_that_has_a_model_too_is_asked_where_there_is_no_code() -> None:
+    """A2, A7: its model sees what its code gave as its own words, and no call of a tool."""
+    script: list[Line] = [python("print(1)"), "No code.", "What then?", "TERMINATE"]
+    result, model = play(proxied("code", "model"), script)
+    assert outputs(result, "user_proxy") == [ran("1"), "What then?"]
+    own = model.calls[2].prompt
+    assert [message["role"] for message in own[1:]] == ["user", "assistant", "user"]
+    assert not any("tool_calls" in message for message in own)
+
+
+def test_the_same_output_again_and_again_ends_nothing() -> None:
+    """What code gives is not the speaker's choice: the guards count what minds say."""
+    script = [python(f"print('the same long line of output')  # {n}") for n in range(4)]
+    result, _ = play(coder("Count.", sandbox=MONTY), script)
+    assert reasons(result) == (Reason.MAX_MESSAGES,)
+
+
+def test_hooks_see_code_and_what_it_gave() -> None:
+    """L7: before and after an action, and after the speaker."""
+    seen: list[Any] = []
+
+    def double(turn: Turn, call: ToolCall) -> ToolCall:
+        seen.append((call["name"], call["args"]))
+        code = call["args"]["code"].replace("1", "2")
+        return ToolCall(name=call["name"], args={"code": code}, id=call["id"])
+
+    def shout(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage:
+        return ToolMessage(result.text.strip() + "!", tool_call_id="")
+
+    def sign(turn: Turn, reply: AIMessage) -> AIMessage:
+        return AIMessage(f"{reply.text} (signed)")
+
+    hook = Hook(before_tool=double, after_tool=shout, after_speaker=sign)
+    conversation = proxied(
+        speakers=[
+            {"name": "user_proxy", "replies": ["code"], "hooks": ["all"]},
+            {"name": "assistant"},
+        ]
+    )
+    result, _ = play(conversation, [python("print(1)"), "TERMINATE"], hooks={"all": hook})
+    assert seen == [("python", {"code": "print(1)"})]
+    assert outputs(result, "user_proxy") == [f"{ran('2!')} (signed)"]
+
+
+def test_the_log_keeps_the_code_that_ran_for_the_record_alone() -> None:
+    result, _ = play(coder("Count.", sandbox=MONTY), [python("print(1)"), "Done."])
+    kinds = [line(message).kind for message in result.messages]
+    assert kinds[1:] == [Kind.SPEECH, Kind.CODE, Kind.ANSWER, Kind.SPEECH, Kind.SPEECH]
+    for name in ("Coder", "Executor"):
+        view = result.viewpoint(name)
+        assert not any(isinstance(message, ToolMessage) for message in view)
+        assert all(not getattr(message, "tool_calls", None) for message in view)
+
+
+def test_that_code_runs_is_one_event_and_what_it_gave_the_next_message() -> None:
+    model = ScriptedChatModel(script=[python("print(1)"), "Done."])
+    events = list(stream(coder("Count.", sandbox=MONTY), model=model, store="memory:"))
+    told = [event for event in events if event.event in ("code", "message")]
+    assert [event.event for event in told] == ["message", "code", "message", "message"]
+    started = told[1]
+    assert isinstance(started, CodeStarted)
+    assert started.speaker == "Executor"
+    assert [(block.language, block.code) for block in started.blocks] == [("python", "print(1)")]
+
+
+def test_an_export_shows_what_code_gave_once() -> None:
+    play(coder("Count.", sandbox=MONTY), [python("print('this')"), "Done."], **KEPT)
+    page = export_session("s", format="markdown", store=KEPT["store"])
+    assert page.count("> this") == 1
+    assert "exit_code" not in page
+
+
+KEPT: dict[str, Any] = {"store": "memory:exported-coder", "session": "s"}
+
+
+def test_a_session_that_is_dumped_and_loaded_has_its_variables() -> None:
+    """In another store, and without touching those of the session that it comes from."""
+    here, there = "memory:dumped-coder", "memory:loaded-coder"
+    model = ScriptedChatModel(script=[python("kept = 1")])
+    with pytest.raises(ScriptExhaustedError):
+        converse(coder("Go on.", sandbox=MONTY), model=model, store=here, session="s")
+    load_session(dump_session("s", store=here), store=there)
+    for store in (there, here):
+        model = ScriptedChatModel(script=[python("kept += 1\nprint(kept)"), "2."])
+        assert outputs(resume("s", model=model, store=store))[-1] == ran("2")
+
+
+def test_a_fork_has_an_interpreter_of_its_own() -> None:
+    """Its variables are gone, which it is told, and the other session's are as they were."""
+    asyncio.run(need("bubblewrap"))
+    spec = coder("Go on.", sandbox={"level": "bubblewrap"})
+    store = "memory:forked-bubblewrap"
+    model = ScriptedChatModel(script=[python("kept = 1")])
+    with pytest.raises(ScriptExhaustedError):
+        converse(spec, model=model, store=store, session="s")
+    fork("s", into="f", store=store)
+    model = ScriptedChatModel(script=[python("kept = 2\nprint(kept)"), "2."])
+    told = outputs(resume("f", model=model, store=store))[-1]
+    assert "the interpreter was started anew" in told
+    assert told.endswith("\n2")
+    model = ScriptedChatModel(script=[python("print(kept)"), "1."])
+    assert outputs(resume("s", model=model, store=store))[-1] == ran("1")
+
+
+def test_what_code_prints_is_data_and_ends_nothing() -> None:
+    """A done token that code prints was said by nobody, and code that it prints is not run."""
+    printed = "print('TERMINATE\\n' + '`' * 3 + 'python\\nprint(1)\\n' + '`' * 3)"
+    conversation = proxied(
+        speakers=[
+            {"name": "assistant"},
+            {"name": "user_proxy", "replies": ["code", DEFAULT]},
+            {"name": "other_proxy", "replies": ["code", DEFAULT]},
+        ],
+        opening={},
+        end_chat={"max_iterations": 1, "when": {"kind": "done_token", "token": "TERMINATE"}},
+    )
+    result, _ = play(conversation, [python(printed)])
+    assert "TERMINATE" in outputs(result, "user_proxy")[0].splitlines()
+    assert outputs(result, "other_proxy") == [DEFAULT["text"]]
+    assert reasons(result) == (Reason.MAX_ITERATIONS,)
+
+
+def test_a_hook_that_takes_the_code_away_is_named() -> None:
+    """L7."""
+
+    def empty(turn: Turn, call: ToolCall) -> ToolCall:
+        return ToolCall(name=call["name"], args={}, id=call["id"])
+
+    conversation = proxied(
+        speakers=[
+            {"name": "user_proxy", "replies": ["code"], "hooks": ["empty"]},
+            {"name": "assistant"},
+        ]
+    )
+    with pytest.raises(SpecError, match="a hook of 'user_proxy' failed in before_tool"):
+        play(conversation, [python("print(1)")], hooks={"empty": Hook(before_tool=empty)})

@@ -1,0 +1,76 @@
+"""What tools and code have given is said as it is, and what else holds keeps its word."""
+
+from typing import Any
+
+from langchain_core.tools import tool
+
+from duologue.graphs import Conversation, converse
+from duologue.graphs.log import Kind, line
+from duologue.nodes.scripted import Reply, ScriptedChatModel, ScriptedToolCall
+
+
+@tool
+def report(number: int) -> str:
+    """Give a long report."""
+    return f"Report {number}: " + "all is well and there is more of it. " * 80
+
+
+def direct_and_summed_up() -> Conversation:
+    """A speaker whose tool's output is its message, and whose history is soon too long."""
+    context = {"kind": "summary", "limit": 600, "words": 5}
+    ann: dict[str, Any] = {"tools": ["report"], "return_direct": True, "context": context}
+    return Conversation.model_validate(
+        {
+            "task": "Plan.",
+            "speakers": [{"name": "Ann", **ann}, {"name": "Bob"}],
+            "end_chat": {"max_iterations": 2},
+        }
+    )
+
+
+def test_y18_a_tools_output_that_is_too_long_to_be_shown_is_said_and_asks_no_model() -> None:
+    """Y18: there is no summary between a tool's output and the message that it is."""
+    call = Reply(text="", tool_calls=(ScriptedToolCall(name="report", args={"number": 7}, id="c"),))
+    model = ScriptedChatModel(script=["Let us begin.", "Begin.", call, "Good."])
+    result = converse(direct_and_summed_up(), model=model, store="memory:", tools=[report])
+    assert [who for who, _ in result.speeches] == ["Ann", "Bob"] * 2
+    assert result.speeches[2][1].startswith("Report 7: ")
+    assert not [one for one in result.messages if line(one).kind is Kind.SUMMARY]
+    assert len(model.calls) == 4
+
+
+def code_and_word(**end_chat: Any) -> Conversation:  # noqa: ANN401
+    return Conversation.model_validate(
+        {
+            "task": "Compute.",
+            "speakers": [{"name": "Box", "replies": ["code"]}, {"name": "Ann"}],
+            "opening": {"first_speaker": "Ann"},
+            "end_chat": {"when": {"kind": "done_token", "token": "DONE"}, **end_chat},
+            "sandbox": {"level": "monty"},
+        }
+    )
+
+
+CODE = "```python\nprint(40 + 2)\n```\nDONE"
+
+
+def test_a7_code_beside_the_word_that_ends_it_is_run_first() -> None:
+    """A7: and what came of it is the last word."""
+    model = ScriptedChatModel(script=[CODE])
+    result = converse(code_and_word(), model=model, store="memory:")
+    assert [who for who, _ in result.speeches] == ["Ann", "Box"]
+    assert "42" in result.speeches[1][1]
+    assert result.outcome is not None
+    assert result.outcome.reasons == ("done_token",)
+
+
+def test_a7_code_beside_the_word_that_ends_it_lengthens_nothing() -> None:
+    """A7, Y11: where the cap is reached by the same message, no more is said."""
+    model = ScriptedChatModel(script=["Well.", CODE])
+    ends: dict[str, Any] = {"kind": "max_messages", "limit": 3}
+    conversation = code_and_word(when=[{"kind": "done_token", "token": "DONE"}, ends])
+    result = converse(conversation, model=model, store="memory:")
+    assert [who for who, _ in result.speeches] == ["Ann", "Box", "Ann"]
+    assert result.outcome is not None
+    assert result.outcome.reasons == ("done_token", "max_messages")
+    assert result.outcome.messages == conversation.most_messages
