@@ -1,0 +1,550 @@
+"""Tools of MCP servers, over stdio and HTTP: what a speaker gets, and what a lack of them says."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockbuster import blockbuster_ctx
+from langchain_core.messages import ToolMessage
+from mcp import ClientSession
+from mcp.types import CallToolResult
+from typer.testing import CliRunner
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    SpecError,
+    aconverse,
+    build_graph,
+    converse,
+    load_conversation,
+    resume,
+)
+from duologue.graphs.cli import app
+from duologue.graphs.log import Failure, line
+from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.scripted_server import ScriptedServer
+from duologue.tools.arguments import check_arguments
+from duologue.tools.mcp import asked, text_of, tools_of
+from duologue.tools.registry import Registry
+from duologue.tools.servers import CommandServer, configured_servers, given_servers
+from duologue.tools.state import ArgumentsError, languages_of, timeout_of
+
+SERVED = str(Path(__file__).with_name("served.py"))
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> dict[str, Any]:
+    """A server that is a command, which notes what happens in the test's folder."""
+    return {"command": sys.executable, "args": [SERVED, str(tmp_path)]}
+
+
+class Web:
+    """A server that runs, which notes what happens in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, SERVED, str(folder), "http"], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        port = int(self.process.stdout.readline())
+        self.server = {"transport": "streamable_http", "url": f"http://127.0.0.1:{port}/mcp"}
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    web = Web(tmp_path_factory.mktemp("web"))
+    yield web
+    web.close()
+
+
+def talk(*tools: str, **fields: object) -> Conversation:
+    given: dict[str, object] = {
+        "task": "Sum up.",
+        "speakers": [
+            # What tools weigh is estimated for this context.
+            {"name": "Ann", "tools": tools, "context": {"kind": "tokens", "limit": 4000}},
+            {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]},
+        ],
+        "end_chat": {"max_iterations": 1},
+    }
+    return load_conversation(given | fields)
+
+
+def calls(*wanted: tuple[str, dict[str, Any]]) -> Reply:
+    return Reply(
+        tool_calls=tuple(
+            ScriptedToolCall(name=name, args=args, id=f"c{place}")
+            for place, (name, args) in enumerate(wanted)
+        )
+    )
+
+
+def run(
+    script: Sequence[Line], conversation: Conversation, servers: dict[str, Any]
+) -> list[tuple[str, Failure | None]]:
+    """Run a conversation; give what its calls gave."""
+    model = ScriptedChatModel(script=script)
+    return told(converse(conversation, model=model, store="memory:", mcp_servers=servers))
+
+
+def told(result: Result) -> list[tuple[str, Failure | None]]:
+    return [(it.text, line(it).failure) for it in result.messages if isinstance(it, ToolMessage)]
+
+
+def refused(conversation: Conversation, servers: dict[str, Any]) -> str:
+    """Run a conversation that can't be run; give what is said of it."""
+    model = ScriptedChatModel(script=[])
+    with pytest.raises(SpecError) as caught:
+        converse(conversation, model=model, store="memory:", mcp_servers=servers)
+    assert model.calls == []
+    return str(caught.value)
+
+
+def still_running(folder: Path) -> list[int]:
+    """The servers over stdio that have started there and not ended."""
+    started = [int(path.stem) for path in folder.glob("*.pid")]
+    assert started
+
+    def runs(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    return [pid for pid in started if runs(pid)]
+
+
+# What a speaker gets.
+
+
+def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
+    command: dict[str, Any], web: Web, tmp_path: Path
+) -> None:
+    """G4, A8: what they give is text; servers that nobody names are left alone."""
+    # Each waits for the other one.
+    both = calls(
+        ("disk.meet", {"folder": str(tmp_path), "name": "here", "other": "there"}),
+        ("web.meet", {"folder": str(tmp_path), "name": "there", "other": "here"}),
+    )
+    servers = {"disk": command, "web": web.server, "broken": {"command": "no-such-command"}}
+    found = run([both, "Well."], talk("web.meet", "disk.meet"), servers)
+    assert found == [("here met there", None), ("there met here", None)]
+    assert still_running(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "text", "failure"),
+    [
+        (("web.note", {"number": 7}), "8", None),
+        (
+            ("web.fail", {"reason": "the disk is full"}),
+            "web.fail failed: Error executing tool fail: the disk is full",
+            Failure.TOOL,
+        ),
+        (
+            ("web.note", {"number": "seven"}),
+            "The arguments of web.note do not fit: number: 'seven' is not of type 'integer'",
+            Failure.CALL,
+        ),
+        (
+            ("web.note", {}),
+            "The arguments of web.note do not fit: they: 'number' is a required property",
+            Failure.CALL,
+        ),
+        (("web.hang", {}), "web.hang took longer than 3 s: it was given up", Failure.TOOL),
+        (
+            (
+                "web.fs.read-all/ü",
+                {"config": "c", "run_manager": "m", "runtime": "r", "callbacks": [1]},
+            ),
+            "c m r [1]\n[image: image/png, not shown]",
+            None,
+        ),
+    ],
+    ids=["answers", "fails", "wrong type", "missing", "too slow", "odd names"],
+)
+def test_whatever_a_call_comes_to_is_told_to_the_model(
+    call: tuple[str, dict[str, Any]], text: str, failure: Failure | None, web: Web
+) -> None:
+    """Y19, G4: errors of the server are text, wrong arguments the model's own mistake."""
+    # A call may take longer than the connection.
+    conversation = talk(call[0], tool_timeout=3 if "hang" in call[0] else 60)
+    servers = {"web": web.server | {"connect_timeout": 2}}
+    assert run([calls(call), "Well."], conversation, servers) == [(text, failure)]
+
+
+def test_a_session_that_goes_on_does_not_repeat_a_call(web: Web, tmp_path: Path) -> None:
+    web.folder.joinpath("notes").unlink(missing_ok=True)
+    options: Any = {"store": tmp_path / "s.db", "mcp_servers": {"web": web.server}}
+    script: list[Line] = [calls(("web.note", {"number": 1})), OSError("gone")]
+    with pytest.raises(OSError, match="gone"):
+        converse(talk("web.note"), session="s", model=ScriptedChatModel(script=script), **options)
+    result = resume("s", model=ScriptedChatModel(script=["Well."]), **options)
+    assert told(result) == [("2", None)]
+    assert web.folder.joinpath("notes").read_text() == "1\n"
+
+
+async def test_a_call_that_is_cut_short_leaves_no_process(
+    command: dict[str, Any], tmp_path: Path
+) -> None:
+    model = ScriptedChatModel(script=[calls(("disk.hang", {}))])
+    servers = {"disk": command}
+    run = asyncio.create_task(
+        aconverse(talk("disk.hang"), model=model, store="memory:", mcp_servers=servers)
+    )
+    while not tmp_path.joinpath("hangs").exists():
+        assert not run.done()
+        await asyncio.sleep(0.01)
+    assert len(still_running(tmp_path)) == 1
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert still_running(tmp_path) == []
+
+
+async def test_who_is_cancelled_ends_so_whatever_breaks_meanwhile(web: Web) -> None:
+    (server,) = given_servers({"web": web.server}).values()
+    begun = asyncio.Event()
+
+    async def breaks(session: ClientSession) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise OSError("broken") from None
+
+    run = asyncio.create_task(asked(server, breaks))
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+
+async def test_a_server_that_has_gone_meanwhile_is_told_to_the_model(web: Web) -> None:
+    server = {"url": web.server["url"]}
+    tools = await tools_of(given_servers({"web": server})["web"], "web")
+    (gone,) = given_servers({"web": {"url": f"http://127.0.0.1:{free_port()}/mcp"}}).values()
+    tool = tools["web.note"].model_copy(update={"server": gone})
+    model = ScriptedChatModel(script=[calls(("web.note", {"number": 1})), "Well."])
+    graph = build_graph(model=model, tools=[tool])
+    conversation = talk("web.note")
+    state = await graph.ainvoke({"conversation": conversation.stored()})
+    ((text, failure),) = told(Result.of("s", conversation, dict(state)))
+    assert text.startswith("web.note failed: its MCP server can't be reached at ")
+    assert failure is Failure.TOOL
+
+
+async def test_nothing_blocks_the_loop(command: dict[str, Any], web: Web) -> None:
+    """The dev server refuses what does."""
+    for server in given_servers({"disk": command, "web": web.server}).values():
+        with blockbuster_ctx():
+            tools = await tools_of(server, "x")
+            assert await tools["x.note"].ainvoke({"number": 1}) == "2"
+
+
+async def test_what_a_server_says_of_its_tools_gives_them_no_rights(web: Web) -> None:
+    tools = await tools_of(given_servers({"web": web.server})["web"], "web")
+    assert languages_of(tools["web.meet"]) == ()
+    assert timeout_of(tools["web.meet"]) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "wrong"),
+    [
+        ({"properties": {"a": {"type": "integer"}}}, {"a": 1}, None),
+        ({"properties": {"a": {"type": "integer"}}}, {"a": "1"}, "a: '1' is not of type 'integer'"),
+        (
+            {"properties": {"a": {"items": {"enum": ["x"]}}}},
+            {"a": ["x", "y"]},
+            "a.1: 'y' is not one of ['x']",
+        ),
+        ({"type": "nonsense"}, {"a": 1}, None),
+        ({"properties": {"a": {"pattern": "("}}}, {"a": "1"}, None),
+    ],
+    ids=["fits", "type", "inside", "no schema", "no pattern"],
+)
+def test_arguments_are_held_against_the_schema_as_far_as_it_goes(
+    schema: dict[str, Any], arguments: dict[str, Any], wrong: str | None
+) -> None:
+    if wrong is None:
+        check_arguments(schema, arguments)
+        return
+    with pytest.raises(ArgumentsError) as caught:
+        check_arguments(schema, arguments)
+    assert str(caught.value) == wrong
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_a_schema_refers_to_elsewhere_is_not_fetched(tmp_path: Path) -> None:
+    refers = tmp_path / "schema.json"
+    refers.write_text('{"required": ["secret"]}')
+    check_arguments({"$ref": refers.as_uri()}, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"content": []}, "(nothing)"),
+        ({"content": [], "structuredContent": {"a": "ü"}}, '{"a": "ü"}'),
+        (
+            {"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": 1}},
+            "x",
+        ),
+        (
+            {"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]},
+            "[audio: audio/wav, not shown]",
+        ),
+        (
+            {"content": [{"type": "resource_link", "name": "n", "uri": "file:///a"}]},
+            "[n: file:///a]",
+        ),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}]},
+            "inside",
+        ),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "file:///a", "blob": "AAAA"}}]},
+            "[file:///a: data, not shown]",
+        ),
+    ],
+)
+def test_what_is_no_text_is_named(result: dict[str, Any], text: str) -> None:
+    assert text_of(CallToolResult.model_validate(result)) == text
+
+
+# Servers that are not there.
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+class Page(BaseHTTPRequestHandler):
+    """A web page, whatever is asked."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+def test_a_web_page_is_no_server_and_nobody_waits_for_more() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as pages:
+        threading.Thread(target=pages.serve_forever).start()
+        url = f"http://127.0.0.1:{pages.server_address[1]}/mcp"
+        said = refused(talk("page.it"), {"page": {"url": url, "connect_timeout": 10_000}})
+        pages.shutdown()
+    assert said == (
+        "speakers.0.tools: the MCP server 'page' does not speak MCP: Unexpected content type: "
+        "text/html: mend its url"
+    )
+
+
+def python(code: str, **fields: object) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-c", code], **fields}
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        (
+            {"command": "no-such-command"},
+            "can't be started: No such file or directory: 'no-such-command': mend its command",
+        ),
+        (
+            python("import no_such_module"),
+            'ended before it answered, saying "ModuleNotFoundError: No module named '
+            "'no_such_module'\": run its command by hand to see why",
+        ),
+        (
+            python("input(); input()", connect_timeout=0.3),
+            "did not answer within 0.3 s: see whether it runs, or set connect_timeout",
+        ),
+        (
+            python("print('Hello!', flush=True); input(); input()", connect_timeout=1),
+            "does not speak MCP, but writes 'Hello!': mend its command",
+        ),
+        (
+            {"url": "http://user:secret@127.0.0.1:{free}/mcp?key=secret"},
+            "can't be reached at http://127.0.0.1:{free}/mcp: All connection attempts failed: "
+            "start it, or mend its url",
+        ),
+        (
+            {"url": "http://127.0.0.1:{free}/sse", "transport": "sse"},
+            "can't be reached at http://127.0.0.1:{free}/sse: All connection attempts failed: "
+            "start it, or mend its url",
+        ),
+        (
+            {"url": "http://127.0.0.1:{web}/elsewhere"},
+            "has nothing at http://127.0.0.1:{web}/elsewhere: mend its url",
+        ),
+    ],
+    ids=["no command", "exits", "silent", "no MCP", "refused", "refused sse", "no such path"],
+)
+def test_a_server_that_is_not_there_is_one_error_before_any_model_is_called(
+    server: dict[str, Any], words: str, web: Web
+) -> None:
+    ports = {"{free}": str(free_port()), "{web}": web.server["url"].split(":")[2].split("/")[0]}
+    for name, port in ports.items():
+        words = words.replace(name, port)
+        server = server | ({"url": server["url"].replace(name, port)} if "url" in server else {})
+    said = refused(talk("get.it"), {"get": server})
+    assert said == f"speakers.0.tools: the MCP server 'get' {words}"
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("web.not", "the MCP server 'web' has no tool 'web.not'; did you mean 'web.note'"),
+        (
+            "web.zebra",
+            "the MCP server 'web' has no tool 'web.zebra'; there are 'web.meet', 'web.note', ",
+        ),
+        ("wep.note", "there is no tool 'wep.note', and no MCP server 'wep'; did you mean 'web'?"),
+        ("x.y", "there is no tool 'x.y', and no MCP server 'x'; register one of them"),
+        ("web", "there is no tool 'web'; of the MCP server 'web' name one tool, as web.tool"),
+    ],
+)
+def test_a_tool_that_no_server_has_is_one_error(tool: str, words: str, web: Web) -> None:
+    said = refused(talk(tool), {"web": web.server})
+    assert said.startswith(f"speakers.0.tools: {words}")
+
+
+def test_without_the_extra_it_is_said_what_to_install(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duologue.tools.mcp", None)
+    said = refused(talk("web.note"), {"web": web.server})
+    assert said.startswith(
+        "speakers.0.tools: 'web.note' is a tool of an MCP server, which needs more packages: "
+        "install duologue[mcp] ("
+    )
+
+
+# How servers are given.
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["x"], "mcp_servers: must be a dict from names to servers, not list"),
+        ({"a.b": {"command": "x"}}, "mcp_servers: 'a.b' can't be the name of a server: "),
+        ({"a b": {"command": "x"}}, "mcp_servers: 'a b' can't be the name of a server: "),
+        ({"a": "x"}, "mcp_servers.a: must be a dict with a command or a url"),
+        ({"a": {"comand": "x"}}, "mcp_servers.a: must be a dict with a command or a url"),
+        (
+            {"a": {"command": "x", "arg": []}},
+            "mcp_servers.a.arg: there is no such field; did you mean 'args'",
+        ),
+        ({"a": {"command": "x", "args": "y"}}, "mcp_servers.a.args: "),
+        ({"a": {"command": "x", "transport": "http"}}, "mcp_servers.a.command: "),
+        ({"a": {"url": "x"}}, "mcp_servers.a.url: must begin with http:// or https://"),
+        ({"a": {"url": "http://x", "transport": "ftp"}}, "mcp_servers.a.transport: "),
+        (
+            {"a": {"url": "http://x", "connect_timeout": 0}},
+            "mcp_servers.a.connect_timeout: ",
+        ),
+        (
+            {"a": {"url": "http://x", "headers": {"A": "${NO_SUCH}"}}},
+            "mcp_servers.a.headers: the environment has no variable 'NO_SUCH'",
+        ),
+    ],
+)
+def test_a_server_that_is_described_wrongly_is_one_error(
+    given: Any,  # noqa: ANN401
+    words: str,
+) -> None:
+    for refuse in (Registry, lambda registered: build_graph(**registered)):
+        with pytest.raises(SpecError) as caught:
+            refuse({"mcp_servers": given})
+        assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize("transport", ["http", "streamable-http", "streamable_http"])
+def test_a_file_that_other_programs_share_is_read(
+    transport: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "servers.json"
+    servers = {
+        "disk": {"command": "x", "args": ["y"], "autoApprove": ["z"], "timeout": 60000},
+        "net": {"type": transport, "url": "http://x/mcp", "headers": {"Key": "the ${KEY}"}},
+    }
+    path.write_text(json.dumps({"mcpServers": servers, "theme": "dark"}))
+    monkeypatch.setenv("KEY", "secret")
+    assert configured_servers() == {}
+    Path(".env").write_text(f"DUOLOGUE_MCP_SERVERS={path}")
+    found = configured_servers()
+    assert found["disk"] == CommandServer(command="x", args=["y"])
+    assert found["net"].given() == {
+        "transport": "streamable_http",
+        "url": "http://x/mcp",
+        "headers": {"Key": "the secret"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "DUOLOGUE_MCP_SERVERS: servers.json: can't be read: "),
+        ("{", "DUOLOGUE_MCP_SERVERS: servers.json: is not valid JSON: "),
+        ("[]", "servers.json (DUOLOGUE_MCP_SERVERS): must hold "),
+        (
+            '{"mcpServers": {"a": {}}}',
+            "servers.json (DUOLOGUE_MCP_SERVERS): mcpServers.a: must be a dict with a command",
+        ),
+        (
+            '{"mcpServers": {"a": {"command": 3}}}',
+            "servers.json (DUOLOGUE_MCP_SERVERS): mcpServers.a.command: ",
+        ),
+    ],
+)
+def test_a_wrong_file_is_one_error_where_a_tool_is_named(
+    text: str | None, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each test has a working folder of its own.
+    monkeypatch.setenv("DUOLOGUE_MCP_SERVERS", "servers.json")
+    if text is not None:
+        Path("servers.json").write_text(text)
+    assert refused(talk("a.b"), {}).startswith(words)
+    run(["Well."], talk(), {})
+
+
+def test_the_command_line_runs_tools_of_the_file_without_handing_on_keys(
+    command: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = command | {"env": {"TOKEN": "a ${SECRET}"}}
+    tmp_path.joinpath("servers.json").write_text(json.dumps({"mcpServers": {"disk": server}}))
+    tmp_path.joinpath("talk.json").write_text(json.dumps(talk("disk.variables").stored()))
+    monkeypatch.setenv("DUOLOGUE_MCP_SERVERS", "servers.json")
+    monkeypatch.setenv("SECRET", "token")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    wanted = calls(("disk.variables", {"names": ["TOKEN", "SECRET", "OPENAI_API_KEY"]}))
+    with ScriptedServer([wanted, "Well."]) as models:
+        monkeypatch.setenv("OPENAI_BASE_URL", models.url)
+        arguments = ["run", "talk.json", "--store", "s.db", "--json", "--model", "scripted"]
+        ran = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    assert models.calls[1].prompt[-1]["content"] == "a token, not set, not set"
