@@ -17,15 +17,16 @@ from duologue.tools.seccomp import program
 from duologue.tools.workers import LIMITS, Launch, StartError
 
 FILES_MIB: Final = 64
-"""MiB that the files in each of ``/work`` and ``/tmp`` may take."""
+"""MiB that the files in each folder that can be written to may take."""
 
 NOBODY: Final = 65534
 """Who code runs as where the library runs as root, which no limit binds."""
 
 _SYSTEM = (
     *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share"),
-    *("local/bin", "local/sbin", "local/lib", "local/lib64", "local/share"),
+    *("local/bin", "local/sbin", "local/lib", "local/lib64", "local/share", "local/include"),
 )
+_FOLDERS: Final = ("/work", "/tmp", "/dev/shm")  # noqa: S108  its own
 _MOVE: Final = """
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 count=$1; shift
@@ -67,6 +68,7 @@ def launch(sandbox: Sandbox) -> Launch:
         environment={},
         limits={**LIMITS, "AS": sandbox.memory_mib << 20},
         packages=[inside for _, inside in _packages()],
+        in_memory=_FOLDERS,
         shell="/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
     )
 
@@ -74,10 +76,7 @@ def launch(sandbox: Sandbox) -> Launch:
 def _command(more: list[str]) -> list[str]:
     bwrap = _program("bwrap")
     python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    base = os.path.realpath(sys.base_prefix)
-    shown = [*_packages()]
-    if not base.startswith("/usr/"):
-        shown.append((base, base))
+    shown = [*_packages(), *_base(os.path.realpath(sys.base_prefix))]
     outer: list[str] = []
     if os.geteuid() == 0:
         outer, shown = _as_nobody(bwrap, shown)
@@ -99,8 +98,21 @@ def _packages() -> list[tuple[str, str]]:
     return [
         (path, f"/packages/{number}")
         for number, path in enumerate(known)
-        if Path(path).is_dir() and not path.startswith("/usr/")
+        if Path(path).is_dir() and not _is_shown(path)
     ]
+
+
+def _base(base: str) -> list[tuple[str, str]]:
+    """What of Python's own folder is shown where it is: other things may stand beside it."""
+    paths = (f"{base}/{name}" for name in ("bin", "include", "lib", "lib64"))
+    return [(path, path) for path in paths if Path(path).is_dir() and not _is_shown(path)]
+
+
+def _is_shown(path: str) -> bool:
+    """Whether a folder is one of the system's, or in one."""
+    return any(Path(path).is_relative_to(f"/usr/{name}") for name in _SYSTEM) or (
+        Path(path).is_relative_to("/nix/store")
+    )
 
 
 def _as_nobody(bwrap: str, shown: list[tuple[str, str]]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -139,8 +151,8 @@ def _inner(shown: list[tuple[str, str]]) -> list[str]:
         arguments += ["--ro-bind", outside, inside]
     return [
         *arguments,
-        *("--proc", "/proc", "--dev", "/dev", "--size", files, "--tmpfs", "/dev/shm"),  # noqa: S108
-        *("--size", files, "--tmpfs", "/tmp", "--size", files, "--tmpfs", "/work"),  # noqa: S108
+        *("--proc", "/proc", "--dev", "/dev"),
+        *(part for folder in _FOLDERS for part in ("--size", files, "--tmpfs", folder)),
         # These have no limit of their own, and would be memory without one.
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"),
     ]

@@ -11,6 +11,13 @@ from duologue.tools.workers import Launch, Worker
 MOST: Final = 8
 """How many interpreters there are at once; a call waits while all of them are busy."""
 
+_PATIENCE = 0.2
+"""Seconds between two looks at those that are idle."""
+
+
+def _rests(workers: list[Worker]) -> list[bool]:
+    return [worker.rests() for worker in workers]
+
 
 class Workers:
     """The interpreters of this process. To be used on one event loop alone."""
@@ -21,6 +28,7 @@ class Workers:
         self._room = asyncio.Semaphore(MOST)
         self._busy = 0
         self._number = 0
+        self._guard: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def kept(
@@ -79,6 +87,19 @@ class Workers:
             self._busy -= 1
             if worker is not None and worker.alive:
                 self._idle[key] = worker
+                if self._guard is None or self._guard.done():
+                    self._guard = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """End what goes on between calls, as long as there is any that could."""
+        while self._idle:
+            await asyncio.sleep(_PATIENCE)
+            idle = [(key, worker, worker.asked) for key, worker in self._idle.items()]
+            found = await asyncio.to_thread(_rests, [worker for _, worker, _ in idle])
+            for (key, worker, asked), rests in zip(idle, found, strict=True):
+                # One that was asked meanwhile has been looked at while it was at work.
+                if not rests and self._idle.get(key) is worker and worker.asked == asked:
+                    await self._idle.pop(key).close()
 
     @asynccontextmanager
     async def once(self, launch: Launch) -> AsyncIterator[Worker]:

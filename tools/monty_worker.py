@@ -37,7 +37,10 @@ HINT: Final = (
 
 _SHOWN: Final = "shown__"
 _MISSING: Final = ("not supported in this environment", "Permission denied")
-_STOPPED: Final = ("feed time limit exceeded", "sleep limit exceeded", "turn time limit exceeded")
+_STOPPED: Final = tuple(
+    f"TimeoutError: {limit} limit exceeded" for limit in ("feed time", "sleep", "turn time")
+)
+_AS: Final = "they are again as they were before this call"
 _FRAMES: Final = 10
 
 
@@ -45,8 +48,8 @@ class Call:
     """One call: what it was told, and where its output goes.
 
     Args:
-        order: ``code``, ``memory`` (base64 or None), ``seconds``, ``memory_mib`` and the largest
-            ``dump`` in bytes.
+        order: ``code``, ``memory`` (base64 or None), ``seconds``, ``memory_mib``, the largest
+            ``dump`` in bytes, and what to say where the memory is lost (``anew``).
         answers: Where output goes.
     """
 
@@ -56,6 +59,14 @@ class Call:
 
     def _say(self, stream: str, text: str) -> None:
         write(self._answers, text.encode(errors="replace"))
+
+    def ended(self, pool: monty.Monty) -> tuple[int, bytes]:
+        """Run it to whatever end; none of our own traceback is for the code's author."""
+        try:
+            return self.run(pool)
+        except Exception as error:
+            self._say("stderr", f"[the interpreter broke off: {type(error).__name__}]\n")
+            return 137, b""
 
     def run(self, pool: monty.Monty) -> tuple[int, bytes]:
         """Run it; give the exit code and what to keep of the variables."""
@@ -68,21 +79,45 @@ class Call:
             "max_suspensions": 10_000,
         }
         policy: monty.OSPolicy = {"sleep_system_max": float("inf")}
-        before = self._order["memory"]
-        former = base64.b64decode(before) if before else b""
+        former = self._former()
+        if former:
+            with pool.checkout(limits=limits, os_policy=policy) as session:
+                if self._loads(session, former):
+                    return self._run_in(session, former)
+        if self._order["memory"]:
+            self._say("stderr", self._order["anew"])
         with pool.checkout(limits=limits, os_policy=policy) as session:
-            if former:
-                session.load_session(former)
-            code, whole = self._feed(session)
-            if not whole:
-                return code, former
+            return self._run_in(session, b"")
+
+    def _former(self) -> bytes:
+        try:
+            return base64.b64decode(self._order["memory"] or "", validate=True)
+        except ValueError:
+            return b""
+
+    def _loads(self, session: monty.MontySession, former: bytes) -> bool:
+        """Whether what was kept can be read: by another version, it may not be."""
+        try:
+            session.load_session(former)
+        except Exception:
+            return False
+        return True
+
+    def _run_in(self, session: monty.MontySession, former: bytes) -> tuple[int, bytes]:
+        code, whole = self._feed(session)
+        if not whole:
+            return code, former
+        try:
             after = session.dump()
+        except Exception as error:
+            self._say("stderr", f"[the variables can't be kept ({type(error).__name__}): {_AS}]\n")
+            return code, former
         if len(after) <= self._order["dump"]:
             return code, after
         self._say(
             "stderr",
             f"[the variables take {len(after) >> 10} KiB, more than the {self._order['dump'] >> 10}"
-            " KiB that can be kept: they are again as they were before this call]\n",
+            f" KiB that can be kept: {_AS}]\n",
         )
         return code, former
 
@@ -101,9 +136,13 @@ class Call:
         except (monty.MontyRuntimeError, monty.MontySyntaxError) as error:
             said = error.display("type-msg")
             self._say("stderr", _traceback(error, source))
-            if any(f": {stopped}" in said for stopped in _STOPPED):
+            if said.startswith(_STOPPED):
                 self._say("stderr", f"[ended: it ran longer than {self._order['seconds']:g} s]\n")
                 return 124, False
+            if said.startswith("MemoryError"):
+                # What stands there now may not fit into the limit again.
+                self._say("stderr", f"[the variables are not kept: {_AS}]\n")
+                return 1, False
             if _is_missing(said):
                 self._say("stderr", f"[{HINT}]\n")
             return 1, True
@@ -193,7 +232,7 @@ def _watch(orders: int, on: bool) -> None:
 def _aside(call: Call, pool: monty.Monty) -> tuple[int, bytes]:
     """Run a call in a thread of its own: this one has to be free for the signal."""
     found: list[tuple[int, bytes]] = []
-    thread = threading.Thread(target=lambda: found.append(call.run(pool)))
+    thread = threading.Thread(target=lambda: found.append(call.ended(pool)))
     thread.start()
     thread.join()
     return found[0]
@@ -203,6 +242,18 @@ def main() -> None:
     """Answer orders until there are no more."""
     orders, answers = os.dup(0), os.dup(1)
     _end_with(orders)
+    # Whatever is complained of there is not for the code's author.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    try:
+        _answer(orders, answers)
+    except Exception as error:
+        write(answers, f"{type(error).__name__}: {error}".encode(errors="replace"))
+        raise
+
+
+def _answer(orders: int, answers: int) -> None:
     # A worker serves one call, so that nothing of one session is left for another.
     with monty.Monty(min_processes=1, max_processes=1, max_checkouts_per_worker=1) as pool:
         write(answers, b"ready\n")

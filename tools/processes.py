@@ -8,38 +8,108 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 _MOST = 10_000
 """More processes than any sandbox may have."""
 
+_SOCKET = 416 << 10
+"""Bytes that may stand in the buffers of a socket whose sizes were not changed, about."""
+
+_INODE = 1300
+"""Bytes that a file takes in a file system in memory, whatever its content."""
+
+
+Rest: TypeAlias = tuple[frozenset[int], frozenset[tuple[int, str]]]
+"""Which processes of a family have ended, and each thread with how often it has run."""
+
 
 def family(pid: int) -> set[int]:
     """Give a process's children, theirs and so on, without those that have ended."""
-    found: set[int] = set()
+    return _family(pid)[0]
+
+
+def _family(pid: int) -> tuple[set[int], set[int]]:
+    """Those that live, and those that have ended and are still there."""
+    living: set[int] = set()
+    ended: set[int] = set()
     todo = [pid]
-    while todo and len(found) < _MOST:
+    while todo and len(living) < _MOST:
         for child in _children(todo.pop()):
-            if child not in found and not _has_ended(child):
-                found.add(child)
-                todo.append(child)
+            if child not in living and child not in ended:
+                if _has_ended(child):
+                    ended.add(child)
+                else:
+                    living.add(child)
+                    todo.append(child)
+    return living, ended
+
+
+def rest(pid: int, trusted: Iterable[int], stopped: Iterable[int]) -> Rest | None:
+    """Tell how a family stands in which nothing goes on.
+
+    No single look is enough, since processes come and go while it is taken. Two in a row that are
+    equal are: what has moved on meanwhile has left an ended process, and what has run has counted.
+
+    Args:
+        pid: The process at its head.
+        trusted: Those of it that may live.
+        stopped: Those of them that must be stopped, with all their threads.
+
+    Returns:
+        How it stands; None if any other process lives, or one of these is not stopped.
+    """
+    counts: set[tuple[int, str]] = set()
+    for each in stopped:
+        runs = _stopped_runs(each)
+        if not runs:
+            return None
+        counts |= runs
+    living, ended = _family(pid)
+    if living - set(trusted):
+        return None
+    return frozenset(ended), frozenset(counts)
+
+
+def _stopped_runs(pid: int) -> set[tuple[int, str]]:
+    """How often each thread has run; none at all if any of them is not stopped."""
+    found: set[tuple[int, str]] = set()
+    for task in _tasks(pid):
+        try:
+            lines = (task / "status").read_text(errors="replace").splitlines()
+        except OSError:
+            return set()
+        said = dict(line.split(":", 1) for line in lines if ":" in line)
+        if said.get("State", "").split()[:1] != ["T"]:
+            return set()
+        switches = (value for name, value in said.items() if name.endswith("ctxt_switches"))
+        found.add((int(task.name), " ".join(switches)))
     return found
+
+
+def _tasks(pid: int) -> list[Path]:
+    """The threads of a process that are still there, as folders."""
+    with suppress(OSError):
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    return []
 
 
 def _children(pid: int) -> list[int]:
     found: list[int] = []
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(OSError):
-                found += map(int, (task / "children").read_bytes().split())
+    for task in _tasks(pid):
+        with suppress(OSError):
+            found += map(int, (task / "children").read_bytes().split())
     return found
 
 
 def _has_ended(pid: int) -> bool:
     """Whether it is gone, or only waits for its parent to notice its end."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX"
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except (OSError, IndexError):
         return True
+    # Its first thread may end before the others, and then looks the same.
+    return state in b"ZX" and len(_tasks(pid)) <= 1
 
 
 def memory(pids: Iterable[int], limit: int) -> int:
@@ -50,18 +120,58 @@ def memory(pids: Iterable[int], limit: int) -> int:
         limit: Bytes up to which a rough sum, never too low, is good enough: what a process shares
             with its parent is counted in both.
     """
-    known = list(pids)
-    rough = sum(_bytes(pid, "status", ("RssAnon:", "RssShmem:")) for pid in known)
-    if rough <= limit:
-        return rough
-    shared = ("Pss_Anon:", "Pss_Shmem:")
-    return min(rough, sum(_bytes(pid, "smaps_rollup", shared) for pid in known) or rough)
+    rough: dict[int, int] = {}
+    shared: dict[str, int] = {}
+    for pid in pids:
+        # All its threads share one memory, of which one that has ended tells nothing.
+        for task in _tasks(pid):
+            rough[pid] = _bytes(pid, f"task/{task.name}/status", ("RssAnon:",))
+            if rough[pid]:
+                _add_shared(task, shared)
+                break
+    mapped = sum(shared.values())
+    if sum(rough.values()) + mapped <= limit:
+        return sum(rough.values()) + mapped
+    return mapped + sum(
+        min(held, _bytes(pid, "smaps_rollup", ("Pss_Anon:",)) or held)
+        for pid, held in rough.items()
+    )
+
+
+def _add_shared(task: Path, shared: dict[str, int]) -> None:
+    """Add the size of what is shared with children, by inode: it holds what none has before it."""
+    with suppress(OSError, ValueError):
+        for line in (task / "maps").read_text(errors="replace").splitlines():
+            if line.endswith("/dev/zero (deleted)"):
+                ends, _, offset, _, inode = line.split()[:5]
+                start, end = (int(part, 16) for part in ends.split("-"))
+                size = int(offset, 16) + end - start
+                shared[inode] = max(size, shared.get(inode, 0))
+
+
+def beside(pid: int, folders: Iterable[str]) -> int:
+    """Give the bytes that the kernel may hold for the namespaces of a process, beside its memory.
+
+    Args:
+        pid: A process in there.
+        folders: Its folders in memory, in which files without content are not free either.
+    """
+    total = 0
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path(f"/proc/{pid}/net/sockstat").read_text().splitlines()
+        sockets = next((int(line.split()[2]) for line in lines if line.startswith("sockets:")), 0)
+        total += sockets * _SOCKET
+    for folder in folders:
+        with suppress(OSError):
+            found = os.statvfs(f"/proc/{pid}/root{folder}")
+            total += (found.f_files - found.f_ffree) * _INODE
+    return total
 
 
 def _bytes(pid: int, file: str, fields: tuple[str, ...]) -> int:
     total = 0
     with suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/{file}").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/{file}").read_text(errors="replace").splitlines():
             if line.startswith(fields):
                 total += int(line.split()[1]) * 1024
     return total

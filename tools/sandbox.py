@@ -7,6 +7,7 @@ started interpreter is talked to in `tools/workers.py`.
 import asyncio
 import base64
 import os
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, partial
@@ -30,6 +31,8 @@ ANEW = (
 
 AS_BEFORE = "[the variables are as they were before this call]\n"
 """What a call that was cut short in Monty says."""
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,9 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
     if size > CODE_KIB << 10:
         said = f"[not run: the code has {size >> 10} KiB, more than the {CODE_KIB} that may be]\n"
         return Ran(126, said, kept, level)
+    if _NO_TEXT.search(code):
+        said = "[not run: the code has a NUL or half a character in it: take it out]\n"
+        return Ran(126, said, kept, level)
     output = Output(sandbox.output_kib)
     try:
         if level == "monty":
@@ -155,6 +161,7 @@ def _monty_order(sandbox: Sandbox, code: str, memory: str | None) -> dict[str, A
         "seconds": sandbox.seconds,
         "memory_mib": sandbox.memory_mib,
         "dump": MOST_MEMORY,
+        "anew": ANEW,
     }
 
 

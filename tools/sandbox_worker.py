@@ -97,7 +97,12 @@ def _python(code: str, names: dict[str, Any], number: int) -> int:
 
 
 def _shell(code: str, shell: str) -> int:
-    ended = subprocess.run([shell, "-c", code], check=False).returncode  # noqa: S603
+    try:
+        ended = subprocess.run([shell, "-c", code], check=False).returncode  # noqa: S603
+    except (OSError, ValueError) as error:
+        # Such as no more processes or open files to be had.
+        print(f"[the shell could not be started: {error}]", file=sys.stderr)  # noqa: T201
+        return 126
     return ended if ended >= 0 else 128 - ended
 
 
@@ -144,6 +149,8 @@ def main() -> None:
         order = _order(orders, settings["folder"])
         number += 1
         mark = order["mark"].encode()
+        # Whatever has been done to it, the pipe is shared: also by programs that have ended.
+        os.set_blocking(answers, True)
         _streams()
         if settings["group"]:
             _watch(orders, True)
@@ -154,6 +161,8 @@ def main() -> None:
             code = _shell(order["code"], settings["shell"])
         if settings["group"]:
             _watch(orders, False)
+        os.set_blocking(answers, True)
+        os.set_blocking(orders, True)
         _write(answers, mark + b">%d 0\n" % code)
 
 

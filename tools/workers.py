@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 from duologue.graphs.sandbox import Sandbox
 from duologue.tools.output import Output
-from duologue.tools.processes import family, kill, memory, send
+from duologue.tools.processes import Rest, beside, family, kill, memory, rest, send
 
 START_SECONDS: Final = 15
 """Seconds an interpreter may take to start, which is not counted as the code's time."""
@@ -64,6 +65,8 @@ class Launch:
     """The shell."""
     folder: str | None = None
     """A folder of its own to start in, removed at its end."""
+    in_memory: Sequence[str] = ()
+    """Its folders that are memory, where it has namespaces of its own."""
     group: bool = False
     """Whether it leads a process group on the bare host."""
     filter: bytes | None = None
@@ -110,6 +113,7 @@ class Worker:
     Attributes:
         alive: Whether it can be asked.
         runs: How often code ran in it.
+        asked: How often it was asked for anything.
     """
 
     def __init__(
@@ -122,8 +126,11 @@ class Worker:
         self._process = process
         self._launch = launch
         self._trusted: set[int] = set()
+        self._rest: Rest | None = None
+        self._limit = 0
         self.alive = True
         self.runs = 0
+        self.asked = 0
 
     @classmethod
     async def start(cls, launch: Launch) -> "Worker":
@@ -140,7 +147,8 @@ class Worker:
             "folder": launch.folder,
         }
         text = await asyncio.to_thread(_text, launch.worker)
-        filled = await asyncio.to_thread(_filled, launch.filter)
+        # Not in a thread: cancelled there, it would leave the pipe open. It holds little.
+        filled = _filled(launch.filter)
         command = [part.replace("{filter}", str(filled)) for part in launch.command]
         try:
             loop = asyncio.get_running_loop()
@@ -207,10 +215,12 @@ class Worker:
         """
         work: asyncio.Task[Ended] | None = None
         watch: asyncio.Task[None] | None = None
+        self._rest = None
+        self.asked += 1
+        self._limit = (sandbox.memory_mib + self._launch.own_mib) << 20
         try:
             work = asyncio.create_task(self._talk(order, output))
-            limit = sandbox.memory_mib + self._launch.own_mib
-            watch = asyncio.create_task(self._watch(limit << 20))
+            watch = asyncio.create_task(self._watch())
             await asyncio.wait(
                 {work, watch},
                 timeout=sandbox.seconds + self._launch.grace,
@@ -244,6 +254,8 @@ class Worker:
                     return Ended(137, f"ended: more than {MOST_OUTPUT >> 20} MiB of output")
                 return Ended(code, f"the interpreter broke off with exit code {code}")
         await self.close()
+        # It has the last words, and gives them when it sees the end.
+        await asyncio.wait({work}, timeout=1)
         if watch.done():
             return Ended(137, f"ended: it used more than {sandbox.memory_mib} MiB of memory")
         return Ended(124, f"ended: it ran longer than {sandbox.seconds:g} s")
@@ -297,13 +309,20 @@ class Worker:
             raise _BrokenError
         return part
 
-    async def _watch(self, limit: int) -> None:
-        """Return when all its processes together hold more memory than that."""
+    async def _watch(self) -> None:
+        """Return when all its processes together hold more memory than they may."""
         while True:
             await asyncio.sleep(_PATIENCE)
-            pids = await asyncio.to_thread(family, self._process.pid)
-            if await asyncio.to_thread(memory, pids | {self._process.pid}, limit) > limit:
+            if await asyncio.to_thread(self._is_too_large):
                 return
+
+    def _is_too_large(self) -> bool:
+        pids = family(self._process.pid) | {self._process.pid}
+        held = memory(pids, self._limit)
+        if self._launch.in_memory:
+            inside = next(iter(self._trusted), self._process.pid)
+            held += beside(inside, self._launch.in_memory)
+        return held > self._limit
 
     async def _sweep(self) -> bool:
         """Kill what the call left behind, and hold the interpreter itself until the next one.
@@ -311,19 +330,44 @@ class Worker:
         Returns:
             Whether nothing is left but the interpreter.
         """
-        for _ in range(_SWEEPS):
-            if not _HAS_SIGNALS or await asyncio.to_thread(self._sweep_once):
-                return True
-            await asyncio.sleep(0.01)
-        return False
+        if not _HAS_SIGNALS:
+            return True
+        found = await asyncio.to_thread(self._swept)
+        self._rest = found
+        return found is not None
 
-    def _sweep_once(self) -> bool:
-        # Its threads must not run on either; a stopped process starts no others.
-        if not self._launch.group:
-            send(self._trusted, signal.SIGSTOP)
-        others = family(self._process.pid) - self._trusted
-        send(others, signal.SIGKILL)
-        return not others
+    def _swept(self) -> Rest | None:
+        before = None
+        for number in range(_SWEEPS):
+            if not self.alive:
+                break
+            # Its threads must not run on either; a stopped process starts no others.
+            if not self._launch.group:
+                send(self._trusted, signal.SIGSTOP)
+            found = self._look()
+            if found is not None and found == before:
+                return found
+            before = found
+            if found is None:
+                send(family(self._process.pid) - self._trusted, signal.SIGKILL)
+                time.sleep(0.001 if number < _SWEEPS // 2 else 0.02)
+        return None
+
+    def _look(self) -> Rest | None:
+        stopped = () if self._launch.group else self._trusted
+        return rest(self._process.pid, self._trusted, stopped)
+
+    def rests(self) -> bool:
+        """Whether nothing has gone on in it since its last call. Blocks.
+
+        Code can have a timer of the kernel wake it, whatever stopped it.
+        """
+        if self._rest is None:
+            return True
+        if self._launch.group:
+            # On the bare host its threads may run on.
+            return not family(self._process.pid) - self._trusted and not self._is_too_large()
+        return self._look() == self._rest
 
     async def close(self) -> int:
         """Kill it with all it started.
@@ -340,6 +384,11 @@ class Worker:
                         await self._process.wait()
             if _HAS_SIGNALS:
                 await asyncio.to_thread(kill, self._process.pid, group=True)
+            # Closing takes the exit code away from who waits for it, who then complains.
+            for _ in range(_SWEEPS):
+                if self._transport.get_returncode() is not None:
+                    break
+                await asyncio.sleep(0.005)
         # Its pipes too: what is left in them, nobody reads, and nothing ends before they do.
         self._transport.close()
         code = await self._process.wait()

@@ -111,6 +111,90 @@ time.sleep(0.3)
     assert after - before < 50
 
 
+async def goes_on(session: Session) -> bool:
+    """Whether the interpreter is still the same, a while after its call."""
+    await asyncio.sleep(1)
+    said = (await session("1 + 1")).output
+    await session.close()
+    return said == "2\n"
+
+
+TIMER = """
+import ctypes, os, signal, time
+woken = 0
+def count(*_):
+    global woken
+    woken += 1
+    if woken > 20:
+        {then}
+signal.signal(signal.SIGCONT, count)
+event = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, 0)
+timer = ctypes.c_void_p()
+libc = ctypes.CDLL(None)
+assert libc.timer_create(0, event, ctypes.byref(timer)) == 0
+assert libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 20_000_000, 0, 20_000_000), None) == 0
+time.sleep(0.1)
+print(woken > 1)
+"""
+
+
+@pytest.mark.parametrize("then", ["pass", "os.kill(os.getpid(), signal.SIGSTOP)"])
+async def test_no_timer_wakes_what_was_stopped(then: str) -> None:
+    """Also if it is stopped again, by itself, whenever one looks."""
+    await need("bubblewrap")
+    session = Session("bubblewrap", seconds=5)
+
+    ran = await session(TIMER.format(then=then))
+
+    assert ran.output == "True\n"
+    assert not await goes_on(session)
+
+
+async def test_what_rests_is_left_alone() -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap")
+    await session(TIMER.format(then="pass").replace("20_000_000", "0"))
+    assert await goes_on(session)
+
+
+HIDES = """
+import ctypes, os, platform, threading, time
+def hidden():
+    time.sleep(0.1)
+    held = b"x" * (100 << 20)
+    time.sleep(600)
+def hide():
+    pid = os.fork()
+    if pid == 0:
+        threading.Thread(target=hidden).start()
+        ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)
+    return pid
+"""
+"""A process whose first thread has ended looks as if it had ended itself."""
+
+
+@pytest.mark.parametrize("level", FULL)
+async def test_a_process_without_its_first_thread_is_not_left_behind(level: Level) -> None:
+    await need(level)
+    session = Session(level)
+    tasks = "print(len(os.listdir(f'/proc/{pid}/task')))"
+
+    ran = await session(f"{HIDES}\npid = hide()\ntime.sleep(0.3)\n{tasks}")
+    after = await session(tasks)
+
+    await session.close()
+    assert (ran.output, after.output) == ("2\n", "1\n")
+
+
+@pytest.mark.parametrize(("mib", "code"), [(250, 137), (2000, 0)])
+async def test_memory_of_a_process_without_its_first_thread_counts(mib: int, code: int) -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap", memory_mib=mib)
+    ran = await session(f"{HIDES}\nfor _ in range(3): hide()\ntime.sleep(1.5)")
+    await session.close()
+    assert ran.exit_code == code
+
+
 @pytest.mark.parametrize("level", FULL)
 async def test_processes_are_few(level: Level) -> None:
     """A fork bomb, one that can be counted: on the bare host it gets all it asks for."""
@@ -181,6 +265,36 @@ async def test_memory_of_all_processes_together_is_limited(
     assert ("more than 100 MiB of memory" in ran.output) is (code == 137)
 
 
+@pytest.mark.parametrize(
+    "holds",
+    [
+        """
+import mmap
+for _ in range(3):
+    if os.fork() == 0:
+        held = mmap.mmap(-1, 30 << 20)
+        for at in range(0, len(held), 1 << 20):
+            held[at:at + (1 << 20)] = bytes(1 << 20)
+            held.madvise(mmap.MADV_DONTNEED, at, 1 << 20)
+        time.sleep(2)
+        os._exit(0)
+""",
+        "import socket\nheld = [socket.socketpair() for _ in range(100)]",
+        "for number in range(60_000): os.mknod(f'/work/{number}')",
+    ],
+    ids=["shared", "sockets", "inodes"],
+)
+@pytest.mark.parametrize(("mib", "code"), [(64, 137), (1000, 0)])
+async def test_memory_that_no_process_seems_to_hold_is_limited(
+    holds: str, mib: int, code: int
+) -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap", memory_mib=mib)
+    ran = await session(f"import os, time\n{holds}\ntime.sleep(0.7)")
+    await session.close()
+    assert ran.exit_code == code, ran.output
+
+
 async def test_memory_in_files_is_limited() -> None:
     await need("bubblewrap")
     session = Session("bubblewrap")
@@ -200,17 +314,59 @@ for place in ("/work", "/tmp", "/dev/shm", "/dev", "/", "/packages", "/usr", "/r
 print(total >> 20)
 """
     )
-    hidden = await session("import os\nos.memfd_create('x')")
-
     await session.close()
     assert 100 < int(ran.output) <= 3 * 64
-    assert "PermissionError" in hidden.output
 
 
-async def test_memory_without_a_process_can_be_had_on_the_bare_host() -> None:
-    session = Session("host")
-    assert (await session("import os\nos.memfd_create('x') > 0")).output == "True\n"
+@pytest.mark.parametrize("level", FULL)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.memfd_create('x')",
+        """
+import ctypes
+held = ctypes.create_string_buffer(4096)
+part = (ctypes.c_size_t * 2)(ctypes.addressof(held), 4096)
+if ctypes.CDLL(None, use_errno=True).vmsplice(os.pipe()[1], part, 1, 0) < 0:
+    raise OSError(ctypes.get_errno(), "vmsplice")
+""",
+    ],
+    ids=["memfd_create", "vmsplice"],
+)
+async def test_memory_without_a_process_is_for_the_bare_host(level: Level, code: str) -> None:
+    await need(level)
+    session = Session(level)
+
+    ran = await session(f"import os\n{code}\nprint('had')")
+
     await session.close()
+    assert ("PermissionError" if level == "bubblewrap" else "had\n") in ran.output
+
+
+@pytest.mark.parametrize("level", FULL)
+async def test_a_sockets_buffers_grow_on_the_bare_host_alone(level: Level) -> None:
+    await need(level)
+    session = Session(level)
+    ran = await session(
+        "import socket\ns, _ = socket.socketpair()\nkind = socket.SOL_SOCKET\n"
+        "before = s.getsockopt(kind, socket.SO_SNDBUF)\n"
+        "s.setsockopt(kind, socket.SO_KEEPALIVE, 1)\n"
+        "s.setsockopt(kind, socket.SO_SNDBUF, before // 4)\n"
+        "s.getsockopt(kind, socket.SO_KEEPALIVE), s.getsockopt(kind, socket.SO_SNDBUF) == before"
+    )
+    await session.close()
+    assert ran.output == f"(1, {level == 'bubblewrap'})\n"
+
+
+async def test_sockets_that_a_network_of_its_own_keeps_apart_can_be_had() -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap")
+    ran = await session(
+        "import socket\nfor pair in ((1, 1), (2, 1), (2, 2), (10, 1), (16, 3)):\n"
+        "    socket.socket(*pair).close()\nlen(socket.socketpair())"
+    )
+    await session.close()
+    assert ran.output == "2\n"
 
 
 @pytest.mark.parametrize("level", LEVELS)

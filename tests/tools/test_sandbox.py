@@ -324,7 +324,7 @@ async def test_a_cancelled_call_is_killed(level: Level) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    assert not await asyncio.to_thread(is_running, word)
+    await asyncio.to_thread(wait_until, "it is gone", lambda: not is_running(word))
     assert (await session("1")).output == "1\n"
     await session.close()
 
@@ -401,6 +401,42 @@ async def test_variables_too_large_to_keep_leave_the_former_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    "memory", ["!!!not base64", "ä", "Z2FyYmFnZQ==", "half"], ids=["letters", "ä", "bytes", "half"]
+)
+async def test_variables_that_cannot_be_read_are_gone_and_no_more(memory: str) -> None:
+    """As after an update of the interpreter, or from a damaged file."""
+    session = Session("monty")
+    await session("x = 1")
+    former = session.kept.memory or ""
+    half = former[: len(former) // 8 * 4]
+    session.kept = session.kept.model_copy(update={"memory": half if memory == "half" else memory})
+
+    lost = await session("y = 2\ny")
+    after = await session("y")
+
+    assert (lost.exit_code, lost.output) == (0, f"{module.ANEW}2\n")
+    assert (after.exit_code, after.output) == (0, "2\n")
+
+
+async def test_variables_survive_a_lack_of_memory() -> None:
+    session = Session("monty", memory_mib=128)
+    await session("keep = 1")
+
+    ran = await session("sorted([str(i) for i in range(10**6)])[0]")
+
+    assert ran.exit_code == 1
+    assert "MemoryError" in ran.output
+    assert "they are again as they were before this call" in ran.output
+    assert (await session("keep")).output == "1\n"
+
+
+async def test_a_call_is_not_out_of_time_because_the_code_says_so() -> None:
+    ran = await once("monty", "raise ValueError(': feed time limit exceeded')")
+    assert ran.exit_code == 1
+    assert "ran longer" not in ran.output
+
+
+@pytest.mark.parametrize(
     ("code", "named"),
     [
         ("class A: pass\nclass B(A): pass", "class inheritance"),
@@ -461,6 +497,46 @@ async def test_code_that_is_too_long_is_not_run() -> None:
     ran = await once("monty", f"print(1)\n# {'x' * 102_400}")
     assert ran.exit_code == 126
     assert "more than the 100 that may be" in ran.output
+
+
+@pytest.mark.parametrize("language", ["python", "shell"])
+@pytest.mark.parametrize("code", ["echo = 'a\0b'", "echo = '\ud800'"], ids=["NUL", "surrogate"])
+async def test_code_that_is_no_text_is_not_run(code: str, language: Language) -> None:
+    session = Session("host")
+    await session("x = 1")
+    ran = await session(code, language)
+    assert ran.exit_code == 126
+    assert "[not run: the code has a NUL or half a character" in ran.output
+    assert (await session("x")).output == "1\n"
+    await session.close()
+
+
+async def test_a_shell_that_does_not_start_leaves_the_interpreter() -> None:
+    await need("bubblewrap")
+    session = Session("bubblewrap")
+    await session(
+        "import os\nx, held = 1, []\ntry:\n    while True: held.append(os.dup(1))\n"
+        "except OSError: pass"
+    )
+    ran = await session("echo", "shell")
+    assert ran.exit_code == 126
+    assert "[the shell could not be started: " in ran.output
+    assert (await session("x")).output == "1\n"
+    await session.close()
+
+
+@pytest.mark.parametrize("level", FULL)
+@pytest.mark.parametrize("name", ["answers", "orders"])
+async def test_a_channel_that_does_not_wait_is_mended(level: Level, name: str) -> None:
+    await need(level)
+    session = Session(level, output_kib=1)
+    await session(f"import os\n{FIND}\nos.set_blocking(frame.f_locals[{name!r}], False)")
+    ran = await session("x = 'x' * 2_000_000\nprint(x)")
+    after = await session("len(x)")
+    await session.close()
+    assert ran.exit_code == 0
+    assert f"[{2_000_001 - 1024} bytes of output were left out" in ran.output
+    assert after.output == "2000000\n"
 
 
 @pytest.mark.parametrize(
