@@ -30,7 +30,9 @@ def test_it_is_kept_as_it_ran_from_top_to_bottom(name: str) -> None:
     assert not re.search(r"/(tmp|home|root|Users|var)/|\w:\\\\|site-packages", kept)
 
 
-@pytest.mark.parametrize("name", ["shape_a_speaker.ipynb", "ways_to_end.ipynb"])
+@pytest.mark.parametrize(
+    "name", ["shape_a_speaker.ipynb", "tools_and_code.ipynb", "ways_to_end.ipynb"]
+)
 def test_the_scripted_ones_print_what_is_kept(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
