@@ -93,10 +93,20 @@ class _BrokenError(Exception):
     """The process ended, or what it says makes no sense."""
 
 
-def _filled(data: bytes | None) -> int | None:
+async def _filled(data: bytes | None) -> int | None:
     """Give the reading end of a pipe that holds these bytes."""
     if data is None:
         return None
+    filling = asyncio.ensure_future(asyncio.to_thread(_pipe, data))
+    try:
+        return await asyncio.shield(filling)
+    except asyncio.CancelledError:
+        # It is filled all the same, and nobody will read it.
+        filling.add_done_callback(lambda filled: os.close(filled.result()))
+        raise
+
+
+def _pipe(data: bytes) -> int:
     reading, writing = os.pipe()
     os.write(writing, data)
     os.close(writing)
@@ -147,8 +157,7 @@ class Worker:
             "folder": launch.folder,
         }
         text = await asyncio.to_thread(_text, launch.worker)
-        # Not in a thread: cancelled there, it would leave the pipe open. It holds little.
-        filled = _filled(launch.filter)
+        filled = await _filled(launch.filter)
         command = [part.replace("{filter}", str(filled)) for part in launch.command]
         try:
             loop = asyncio.get_running_loop()

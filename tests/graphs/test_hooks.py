@@ -447,7 +447,7 @@ def test_calls_whose_arguments_are_broken_stand_among_those_that_hooks_see() -> 
     told = {message["tool_call_id"]: message["content"] for message in model.calls[1].prompt[-5:]}
     assert list(told) == ["c1", "c3", "c4", "c5", "c2"]
     assert told["c1"] == "[3]"
-    assert told["c2"] == "The arguments of add are not valid JSON."
+    assert told["c2"].startswith("The arguments of add are not valid JSON: ")
     assert told["c3"].startswith("[The arguments of add do not fit")
     assert told["c4"].startswith("[There is no tool 'sub'")
     assert told["c5"] == "[11]"
