@@ -110,7 +110,7 @@ def is_within_limit(conversation: Conversation, asked: Asked, said: Sequence[Bas
 PADS = ("", " And so on.", " And so on, and so on, and so on and on." * 2)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(conversation=long_talks(), seed=st.integers(0, 999), pad=st.sampled_from(PADS))
 def test_every_prompt_keeps_its_limit_alternates_and_begins_the_next_one_until_a_cut_moves(
     conversation: Conversation, seed: int, pad: str
@@ -170,7 +170,7 @@ def room(conversation: Conversation, pad: str) -> tuple[int, int]:
     return characters, 16 + 4 * people
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     conversation=st.booleans().flatmap(lambda it: long_talks(policies=it)),
     seed=st.integers(0, 999),

@@ -27,7 +27,7 @@ def model_of(player: Player) -> dict[str, Any]:
     return {"model": ScriptedChatModel(script=player.answer), **player.registered}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data())
 def test_a_fork_from_any_line_goes_on_as_the_original_did(
     conversation: Conversation, seed: int, data: st.DataObject

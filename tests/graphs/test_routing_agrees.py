@@ -71,7 +71,7 @@ async def run(cast: Cast, model: ScriptedChatModel) -> tuple[State, list[str]]:
 
 
 @pytest.mark.parametrize("shaped", [False, True], ids=["plain", "A10-L7-shaped"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_what_the_graph_does_is_what_the_rules_say(*, shaped: bool, data: st.DataObject) -> None:
     """Turns, questions, end and reasons: Y3, Y8, Y9, Y11-Y16, Y18, Y20, Z3, Z4, points 1 and 2.

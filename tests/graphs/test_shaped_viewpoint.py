@@ -39,7 +39,7 @@ from duologue.tools import Hook, Turn
 
 from .shape_help import well_formed
 
-drawn = settings(max_examples=25, deadline=None)
+drawn = settings(max_examples=15, deadline=None)
 
 MENDING = prompts.MEND.removeprefix("{problem}")
 NAMES = [["Ann", "Bob"], ["Ann", "Bob", "Cid"], ["A b", "A-b", "李雷"]]

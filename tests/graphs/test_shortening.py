@@ -103,7 +103,7 @@ def cut(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Sh
     return shortened(conversation, log, name, fixed=FIXED)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drawn=shaped())
 def test_what_is_left_is_pinned_or_stands_behind_one_cut(
     drawn: tuple[Run, Conversation, str],
@@ -123,7 +123,7 @@ def test_what_is_left_is_pinned_or_stands_behind_one_cut(
     assert run.log == before
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drawn=shaped())
 def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_heard(
     drawn: tuple[Run, Conversation, str],
@@ -142,7 +142,7 @@ def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_h
         assert since is None or isinstance(first, HumanMessage)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drawn=shaped())
 def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
     drawn: tuple[Run, Conversation, str],
@@ -163,7 +163,7 @@ def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
         assert line(run.log[length]).kind is Kind.DRAFT or replied[: len(prompt)] == prompt
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drawn=shaped())
 def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
     drawn: tuple[Run, Conversation, str],
@@ -326,7 +326,7 @@ def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
     assert since > "m0005"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drawn=shaped(), data=st.data())
 def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
     drawn: tuple[Run, Conversation, str], data: st.DataObject
@@ -382,7 +382,7 @@ def test_before_anyone_has_finished_a_turn_nothing_can_be_left_out() -> None:
     assert halved(conversation, spoken(conversation, 0), "Ann", fixed=FIXED) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(run=runs(most_turns=20), words=st.integers(1, 15), above=st.integers(0, 150))
 def test_whatever_is_left_out_is_summed_up_once_and_in_order(
     run: Run, words: int, above: int

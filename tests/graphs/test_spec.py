@@ -203,7 +203,7 @@ def as_toml(data: Mapping[str, object]) -> str:
     return "".join(f"{key} = {toml(value)}\n" for key, value in data.items())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(conversation=conversations())
 def test_what_is_written_as_toml_is_read_as_the_same_conversation(
     conversation: Conversation,
@@ -221,7 +221,7 @@ def test_line_ends_of_every_kind_survive_toml(end: str) -> None:
     assert load_conversation("talk.toml") == given
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(conversation=conversations())
 def test_a_conversation_survives_dict_json_and_toml(conversation: Conversation) -> None:
     whole = conversation.model_dump(mode="json")

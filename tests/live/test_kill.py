@@ -371,7 +371,8 @@ async def test_killed_at_any_write_to_the_store_repeats_at_most_the_newest_call(
     writes = (await asyncio.to_thread(scene(name).converse(die_at=-1).result))["writes"]
     assert writes > 2 * len(asked)
     repeated = 0
-    for number in range(writes):
+    # A step writes twice or three times, so that every fifth write comes at each moment of a step.
+    for number in range(0, writes, 1 if name == "chosen" else 5):
         at = scene(name)
         child = at.converse(die_at=number)
         await asyncio.to_thread(child.wait, -9)
