@@ -50,7 +50,7 @@ class Workers:
         """
         async with self.lock(key), self._room:
             known = self._idle.get(key)
-            if known is not None and known.runs != runs:
+            if known is not None and (known.runs != runs or known.has_ended):
                 await self._idle.pop(key).close()
             is_new = key not in self._idle
             async with self._taken(key, launch) as worker:
@@ -77,6 +77,9 @@ class Workers:
         worker = self._idle.pop(key, None)
         self._busy += 1
         try:
+            if worker is not None and worker.has_ended:
+                await worker.close()
+                worker = None
             if worker is None:
                 while self._idle and len(self._idle) + self._busy > MOST:
                     _, oldest = self._idle.popitem(last=False)

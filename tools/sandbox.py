@@ -136,8 +136,14 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
 
 async def _run_monty(sandbox: Sandbox, code: str, kept: Kept, output: Output) -> Ran:
     order = _monty_order(sandbox, code, kept.memory)
-    async with _workers().lock(kept.key), _workers().any("monty", _launch_monty) as worker:
-        ended = await worker.ask(sandbox, order, output)
+    async with _workers().lock(kept.key):
+        async with _workers().any("monty", _launch_monty) as worker:
+            ended = await worker.ask(sandbox, order, output)
+        if ended.broke_off:
+            # It touches nothing outside, so it may be run again: an idle process may have ended.
+            output = Output(sandbox.output_kib)
+            async with _workers().any("monty", _launch_monty) as worker:
+                ended = await worker.ask(sandbox, order, output)
     anew = ANEW if kept.started and not kept.memory else ""
     cut_short = ended.note or ended.exit_code in (124, 137)
     memory = base64.b64encode(ended.memory).decode() if ended.memory else kept.memory

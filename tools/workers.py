@@ -87,6 +87,8 @@ class Ended:
     """What to say of it below the output."""
     memory: bytes = b""
     """What the interpreter wrote down of its variables."""
+    broke_off: bool = False
+    """Whether the process ended, or spoke nonsense, before the call was over."""
 
 
 class _BrokenError(Exception):
@@ -211,6 +213,11 @@ class Worker:
         assert self._process.stdout is not None  # noqa: S101  it is a pipe
         return self._process.stdout
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is known to have ended, such as for want of memory."""
+        return self._transport.get_returncode() is not None
+
     async def ask(self, sandbox: Sandbox, order: Mapping[str, Any], output: Output) -> Ended:
         """Run code to its end, or to that of its time. Cancelled, it kills the process.
 
@@ -261,7 +268,8 @@ class Worker:
                 code = await self.close()
                 if output.size > MOST_OUTPUT:
                     return Ended(137, f"ended: more than {MOST_OUTPUT >> 20} MiB of output")
-                return Ended(code, f"the interpreter broke off with exit code {code}")
+                said = f"the interpreter broke off with exit code {code}"
+                return Ended(code, said, broke_off=True)
         await self.close()
         # It has the last words, and gives them when it sees the end.
         await asyncio.wait({work}, timeout=1)

@@ -1,7 +1,9 @@
 """Running code: what comes back, what is kept between calls, and what a level refuses."""
 
 import asyncio
+import os
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -294,6 +296,19 @@ async def test_an_interpreter_that_has_gone_on_without_its_session_is_not_its_ow
         assert found.startswith(module.ANEW)
         assert "NameError" in found
     await session.close()
+
+
+async def test_an_idle_process_of_monty_that_was_ended_costs_nothing() -> None:
+    """As by a machine that is short of memory."""
+    session = Session("monty")
+    await session("x = 1")
+    idle = [worker for key, worker in module._workers()._idle.items() if "monty" in key]
+    assert idle
+    for worker in idle:
+        os.kill(worker._process.pid, signal.SIGKILL)
+    while not all(worker.has_ended for worker in idle):  # noqa: ASYNC110  # it's not told
+        await asyncio.sleep(0.01)
+    assert (await session("x + 1")).output == "2\n"
 
 
 async def test_many_sessions_take_turns_and_few_are_kept() -> None:
