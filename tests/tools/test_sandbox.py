@@ -217,8 +217,14 @@ async def test_orders_that_the_code_has_stolen_cost_their_time_alone() -> None:
         "def steal():\n    while True: os.read(orders, 99999)\n"
         "threading.Thread(target=steal, daemon=True).start()"
     )
-    stolen = await session("1 + 1")
-    assert stolen.exit_code in (0, 124, 1)
+    for _ in range(5):
+        stolen = await session("1 + 1")
+        assert stolen.exit_code in (0, 124, 1)
+        if stolen.exit_code:
+            # Now the thief is gone; which order it was quick enough for is up to the machine.
+            break
+    else:
+        return
     assert (await session("1 + 1")).output.removeprefix(module.ANEW) == "2\n"
     await session.close()
 
