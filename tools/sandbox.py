@@ -123,7 +123,7 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
     output = Output(sandbox.output_kib)
     try:
         if level == "monty":
-            return await _run_monty(sandbox, code, kept, output)
+            return await _run_monty(sandbox, code, kept)
         start = partial(_launch, level, sandbox)
         async with _workers().kept(kept.key, kept.runs, start) as (worker, is_new):
             ended = await worker.ask(sandbox, {"language": language, "code": code}, output)
@@ -134,16 +134,16 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
     return Ran(ended.exit_code, anew + _said(output, ended), after, level)
 
 
-async def _run_monty(sandbox: Sandbox, code: str, kept: Kept, output: Output) -> Ran:
+async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
     order = _monty_order(sandbox, code, kept.memory)
     async with _workers().lock(kept.key):
-        async with _workers().any("monty", _launch_monty) as worker:
-            ended = await worker.ask(sandbox, order, output)
-        if ended.broke_off:
-            # It touches nothing outside, so it may be run again: an idle process may have ended.
+        # It touches nothing outside, so it may be run again: an idle process may have ended.
+        for _ in range(2):
             output = Output(sandbox.output_kib)
             async with _workers().any("monty", _launch_monty) as worker:
                 ended = await worker.ask(sandbox, order, output)
+            if not ended.broke_off:
+                break
     anew = ANEW if kept.started and not kept.memory else ""
     cut_short = ended.note or ended.exit_code in (124, 137)
     memory = base64.b64encode(ended.memory).decode() if ended.memory else kept.memory
