@@ -26,7 +26,7 @@ from duologue.graphs.terminal import (
 )
 from duologue.graphs.why import Cause, CauseKind
 from duologue.nodes import embedded
-from duologue.nodes.clients import address_of, listed
+from duologue.nodes.failing import address_of
 from duologue.nodes.models import EMBEDDED, NO_MODEL, OPENAI_MODEL
 
 _TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
@@ -186,6 +186,8 @@ def show_models() -> None:
     names: list[str] = []
     if _has_server(settings):
         plain(out, f"At {one_line(address_of(settings))}:", "bold")
+        from duologue.nodes.clients import listed  # loads the client of OpenAI
+
         names = asyncio.run(listed(settings))
         for name in names:
             plain(out, f"  {one_line(name)}")

@@ -14,8 +14,6 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from langchain_openai import ChatOpenAI
-from openai import BadRequestError
 from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
@@ -26,9 +24,9 @@ from duologue.graphs.formats import Marks
 from duologue.graphs.log import Kind
 from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
-from duologue.nodes.chat_model import ChatModel
-from duologue.nodes.clients import UNREADABLE, broke_off, failures, refusals
+from duologue.nodes.failing import broke_off, failures, refusals
 from duologue.nodes.grammar import grammar
+from duologue.nodes.origin import is_ours, is_status_error, is_unreadable, speaks_openai
 from duologue.nodes.tool_calls import normalised, unread
 from duologue.nodes.tool_names import renamed, wire_names, with_called
 from duologue.nodes.tool_offer import ToolCalling, check_choice, offering
@@ -193,7 +191,7 @@ class Model:
         """
         options = self._options(parameters)
         # OpenAI holds an answer to the schema only when asked to; others may not know the word.
-        strict = {"strict": True} if isinstance(self.chat, ChatOpenAI) else {}
+        strict = {"strict": True} if speaks_openai(self.chat) else {}
         # A dict: given the class, the client raises on what it can't read and hides the text.
         asked = self._held(schema.model_json_schema(), options, instead, **strict)
         prompt = self._prompt(messages, (), "none", tool_calling)
@@ -202,13 +200,15 @@ class Model:
         except ContextTooLongError:
             raise
         except ModelError as error:
-            if isinstance(error.__cause__, BadRequestError):
+            if is_status_error(error.__cause__) and error.__cause__.status_code == 400:
                 # Servers say in many ways that they do not know the word.
                 raise ModelError(
                     f"{error}; if it has no structured output, set {instead}"
                 ) from error
             raise
-        except UNREADABLE as error:
+        except Exception as error:
+            if not is_unreadable(error):
+                raise
             return _counted(AIMessage(str(error)), prompt), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
         raw = _counted(found["raw"], prompt)
@@ -251,7 +251,7 @@ class Model:
         speaker: str | None,
     ) -> AIMessage:
         """Ask for an answer that is held to the schema of the tools."""
-        if isinstance(self.chat, ChatOpenAI):
+        if speaks_openai(self.chat):
             # As extra body: else the client raises where an answer is cut off, and hides the text.
             extra = {**(self.chat.extra_body or {}), **options.get("extra_body", {})}
             extra["response_format"] = response_format(tools, choice)
@@ -294,12 +294,12 @@ class Model:
     ) -> T:
         config = {"metadata": {"purpose": purpose.value, "speaker": speaker}}
         # What a model of the user's own raises is the user's to read.
-        explained = isinstance(self.chat, ChatModel)
+        explained = is_ours(self.chat)
         with failures(self.label, self.address) if explained else refusals(self.label):
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception(broke_off),
                 stop=stop_after_attempt(1 + min(self.chat.max_retries or 0, _BREAKS))
-                if isinstance(self.chat, ChatModel)
+                if is_ours(self.chat)
                 else stop_after_attempt(1),
                 reraise=True,
             ):

@@ -6,7 +6,7 @@ OpenAI's API through `langchain_openai.ChatOpenAI`; the model that needs no key 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from duologue.graphs.errors import ModelError
 from duologue.graphs.settings import Settings, load_settings
 from duologue.graphs.spec import Conversation
 from duologue.nodes import embedded
-from duologue.nodes.clients import address_of, client, close_with_loop, listed
+from duologue.nodes.connections import close_with_loop
+from duologue.nodes.failing import address_of
 from duologue.nodes.model import Model, Notify
 
 OPENAI_MODEL = "gpt-4.1-mini"
@@ -141,7 +142,12 @@ def _label(chat: BaseChatModel) -> str:
     return named if isinstance(named, str) else type(chat).__name__
 
 
+# The client of OpenAI is imported where there is one to make: it costs a second, in a thread.
+
+
 def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
+    from duologue.nodes.clients import client
+
     url = settings.base_url
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     chat = client(loop, settings, url, key, name)
@@ -149,6 +155,8 @@ def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> M
 
 
 def _embedded(name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
+    from duologue.nodes.clients import client
+
     path = None if name in (None, EMBEDDED) else Path(str(name))
     server = embedded.embedded_server(path, settings.embedded_context)
     # Without a bound llama.cpp writes until the context is full.
@@ -163,10 +171,17 @@ def _embedded(name: str | None, loop: asyncio.AbstractEventLoop, settings: Setti
     )
 
 
+def _listing() -> Callable[[Settings], Awaitable[list[str]]]:
+    from duologue.nodes.clients import listed
+
+    return listed
+
+
 async def _first_listed(settings: Settings) -> str:
     """The model for a server where none is named: OpenAI's default, or the first it lists."""
     if settings.base_url is None:
         return OPENAI_MODEL
+    listed = await asyncio.to_thread(_listing)
     names = await listed(settings)
     if not names:
         raise ModelError(f"the model server at {address_of(settings)} lists no model: name one")

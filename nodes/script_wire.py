@@ -5,22 +5,13 @@ choosing the reply is `script.py`'s.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypedDict
-
-import openai
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from duologue.nodes.script import Prompt, Reply, ScriptedToolCall, count_words
 
-# What the real client raises by status; from 500 on it is always InternalServerError.
-_ERRORS: dict[int, type[openai.APIStatusError]] = {
-    400: openai.BadRequestError,
-    401: openai.AuthenticationError,
-    403: openai.PermissionDeniedError,
-    404: openai.NotFoundError,
-    409: openai.ConflictError,
-    422: openai.UnprocessableEntityError,
-    429: openai.RateLimitError,
-}
+if TYPE_CHECKING:
+    import openai
+
 _ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -94,7 +85,7 @@ def reply_error(reply: Reply) -> tuple[dict[str, Any], dict[str, str]]:
     return body, headers
 
 
-def client_error(reply: Reply) -> openai.APIError:
+def client_error(reply: Reply) -> "openai.APIError":
     """Makes the exception the real client raises for a failed reply, its retries used up.
 
     Args:
@@ -104,16 +95,26 @@ def client_error(reply: Reply) -> openai.APIError:
         The exception, with `status_code`, `code`, `body` and the response's headers;
         `openai.APIConnectionError` for `"drop"`.
     """
-    # Loaded only here: whoever scripts no error needs no HTTP client.
+    # Loaded only here: whoever scripts no error needs no client.
     import httpx2
+    import openai
 
     request = httpx2.Request("POST", "http://scripted/v1/chat/completions")
     if reply.error == "drop" or reply.error is None:
         return openai.APIConnectionError(request=request)
     body, headers = reply_error(reply)
     response = httpx2.Response(reply.error, headers=headers, json=body, request=request)
+    # What the real client raises by status; from 500 on it is always InternalServerError.
     default = openai.InternalServerError if reply.error >= 500 else openai.APIStatusError
-    made = _ERRORS.get(reply.error, default)
+    made = {
+        400: openai.BadRequestError,
+        401: openai.AuthenticationError,
+        403: openai.PermissionDeniedError,
+        404: openai.NotFoundError,
+        409: openai.ConflictError,
+        422: openai.UnprocessableEntityError,
+        429: openai.RateLimitError,
+    }.get(reply.error, default)
     # As the client reads it: servers put the fields under "error", or bare.
     fields = body.get("error", body)
     said = fields.get("message") if isinstance(fields, dict) else fields

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-import openai
-
+from duologue.nodes.origin import is_status_error
 from duologue.nodes.script import Script, ScriptExhaustedError, Tape
 from duologue.nodes.script_http import Connection, Gone, HttpServer, Request
 from duologue.nodes.script_wire import completion, error_body, events, reply_error
@@ -181,7 +180,7 @@ class ScriptedServer:
 
 
 def _refused(error: Exception) -> tuple[int, dict[str, Any]]:
-    if isinstance(error, openai.APIStatusError):
+    if is_status_error(error):
         return error.status_code, error_body(error.status_code, error.message, error.code)
     if isinstance(error, ScriptExhaustedError):
         return 400, error_body(400, str(error), "script_exhausted")

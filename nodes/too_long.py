@@ -5,25 +5,19 @@ Studio, Gemini, and of gateways to Anthropic's models and others. Ollama says no
 """
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 
 from duologue.graphs.errors import ContextTooLongError
 from duologue.graphs.usage import ESTIMATED
+from duologue.nodes.origin import is_api_error
+
+if TYPE_CHECKING:
+    import openai
 
 _CODES = ("context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded")
-
-_ELSE = (
-    openai.AuthenticationError,
-    openai.PermissionDeniedError,
-    openai.NotFoundError,
-    openai.RateLimitError,
-    openai.APIConnectionError,
-)
-"""What is wrong for another reason, whatever words it comes with."""
 
 _NUMBER = r"(\d[\d,]*)"
 
@@ -89,15 +83,31 @@ def as_too_long(error: BaseException, label: str) -> ContextTooLongError | None:
 def _is_too_long(error: BaseException) -> bool:
     if isinstance(error, ContextOverflowError):
         return True
-    if not isinstance(error, openai.APIError) or isinstance(error, _ELSE):
+    if not is_api_error(error) or _is_for_another_reason(error):
         return False
     text = f"{error.code} {error.type} {error.message} {error.body}"
     return any(code in text for code in _CODES) or _WORDS.search(text) is not None
 
 
+def _is_for_another_reason(error: "openai.APIError") -> bool:
+    """Whether it is something else that is wrong, whatever words it comes with."""
+    import openai  # is loaded, or it would have raised nothing
+
+    return isinstance(
+        error,
+        (
+            openai.AuthenticationError,
+            openai.PermissionDeniedError,
+            openai.NotFoundError,
+            openai.RateLimitError,
+            openai.APIConnectionError,
+        ),
+    )
+
+
 def _fields(error: BaseException) -> dict[str, Any]:
     """The fields of an error's body, which some servers wrap once more."""
-    body = error.body if isinstance(error, openai.APIError) else None
+    body = error.body if is_api_error(error) else None
     if isinstance(body, list):
         body = next(iter(body), None)
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
@@ -110,7 +120,7 @@ def _message(error: BaseException, fields: dict[str, Any]) -> str:
     if isinstance(told, str):
         return told
     # Some bodies are a bare text, or name it otherwise.
-    return f"{error} {error.body}" if isinstance(error, openai.APIError) else str(error)
+    return f"{error} {error.body}" if is_api_error(error) else str(error)
 
 
 def _whole(given: object) -> int | None:

@@ -23,6 +23,7 @@ _CONTEXT.set_forkserver_preload(
         "pytest",
         "duologue.graphs",
         "duologue.graphs.store_postgres",
+        "duologue.nodes.clients",
         "anyio._backends._asyncio",
         "h2.connection",
         "httpcore2",

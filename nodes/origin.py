@@ -1,0 +1,69 @@
+"""Whose a model or an error is, told without loading the client of OpenAI.
+
+Loading it costs as much as the rest of this program. A thing that is the client's shows that it is
+loaded, so nothing here loads it.
+"""
+
+from typing import TYPE_CHECKING, TypeGuard
+
+if TYPE_CHECKING:
+    import openai
+    from langchain_openai import ChatOpenAI
+
+    from duologue.nodes.chat_model import ChatModel
+
+
+def comes_from(thing: object, module: str) -> bool:
+    """Whether a thing's class, or one that it is made from, stands in a package or module."""
+    homes = (each.__module__ for each in type(thing).__mro__)
+    return any(home == module or home.startswith(f"{module}.") for home in homes)
+
+
+def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
+    """Whether OpenAI's client raised an error."""
+    if not comes_from(error, "openai"):
+        return False
+    from openai import OpenAIError
+
+    return isinstance(error, OpenAIError)
+
+
+def is_api_error(error: BaseException) -> TypeGuard["openai.APIError"]:
+    """Whether OpenAI's client raised an error for what a server said, or for its silence."""
+    if not comes_from(error, "openai"):
+        return False
+    from openai import APIError
+
+    return isinstance(error, APIError)
+
+
+def is_status_error(error: BaseException | None) -> TypeGuard["openai.APIStatusError"]:
+    """Whether OpenAI's client raised an error for an HTTP status."""
+    if not comes_from(error, "openai"):
+        return False
+    from openai import APIStatusError
+
+    return isinstance(error, APIStatusError)
+
+
+def is_unreadable(error: BaseException) -> bool:
+    """Whether OpenAI's client raised for an answer that does not fit its schema."""
+    if not comes_from(error, "openai"):
+        return False
+    from openai import ContentFilterFinishReasonError, LengthFinishReasonError
+
+    return isinstance(error, (ContentFilterFinishReasonError, LengthFinishReasonError))
+
+
+def speaks_openai(chat: object) -> TypeGuard["ChatOpenAI"]:
+    """Whether a model is LangChain's client of OpenAI, ours among them."""
+    if not comes_from(chat, "langchain_openai"):
+        return False
+    from langchain_openai import ChatOpenAI
+
+    return isinstance(chat, ChatOpenAI)
+
+
+def is_ours(chat: object) -> TypeGuard["ChatModel"]:
+    """Whether a model is the client that is made here, and not one of the user's own."""
+    return comes_from(chat, "duologue.nodes.chat_model")
