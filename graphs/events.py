@@ -9,7 +9,7 @@ from pydantic import JsonValue, computed_field
 from duologue.graphs.data import Data
 from duologue.graphs.holding import Reason
 from duologue.graphs.judging import Verdict
-from duologue.graphs.log import Kind, line
+from duologue.graphs.log import Kind, Line, is_said, line
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.result import Result
 
@@ -42,6 +42,16 @@ class TaskSpecified(Data):
     text: str
 
 
+class SpeechStarted(Data):
+    """A speaker begins a message that is told token by token.
+
+    Another one before the message is whole: it begins anew, and the tokens so far do not count.
+    """
+
+    event: Literal["start"] = "start"
+    speaker: str
+
+
 class Token(Data):
     """A piece of what a speaker is saying."""
 
@@ -63,6 +73,8 @@ class MessageSaid(Data):
     """Whether nobody else heard it: a private or an opening answer."""
     parsed: JsonValue = None
     """What it says by the speaker's output format, as plain values."""
+    calling: bool = False
+    """Whether it stands beside a call of tools: the speaker's turn goes on."""
 
 
 class ReplyRejected(Data):
@@ -169,6 +181,7 @@ Event = (
     SessionStarted
     | Notice
     | TaskSpecified
+    | SpeechStarted
     | Token
     | MessageSaid
     | ReplyRejected
@@ -211,14 +224,7 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
     speaker = about.speaker or ""
     match about.kind:
         case Kind.SPEECH:
-            yield MessageSaid(
-                id=str(message.id),
-                speaker=speaker,
-                text=message.text,
-                problem=about.problem,
-                alone=about.audience is not None,
-                parsed=about.parsed,
-            )
+            yield _said(message, about)
         case Kind.DRAFT:
             yield ReplyRejected(
                 id=str(message.id),
@@ -229,6 +235,8 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
         case Kind.SPECIFIED_TASK:
             yield TaskSpecified(text=message.text)
         case Kind.CODE | Kind.TOOL_CALLS if isinstance(message, AIMessage):
+            if is_said(message, about):
+                yield _said(message, about)
             yield from _started(message, about.kind, speaker)
         case Kind.TOOL_RESULT if isinstance(message, ToolMessage):
             yield ToolAnswered(
@@ -245,6 +253,18 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
             yield SpeakerChosen(id=str(message.id), speaker=about.to or "", problem=about.problem)
         case _:
             return
+
+
+def _said(message: BaseMessage, about: Line) -> MessageSaid:
+    return MessageSaid(
+        id=str(message.id),
+        speaker=about.speaker or "",
+        text=message.text,
+        problem=about.problem,
+        alone=about.audience is not None,
+        parsed=about.parsed,
+        calling=about.kind is Kind.TOOL_CALLS,
+    )
 
 
 def _started(message: AIMessage, kind: Kind, speaker: str) -> Iterator[Event]:

@@ -19,7 +19,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 from langchain_core.messages.tool import ToolCall
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from duologue.graphs.data import Data
 from duologue.graphs.judging import Verdict
@@ -137,6 +137,9 @@ class Line(Data):
     """Whose fault it is, where it is what a failed call gave."""
     arguments: dict[str, JsonValue] | None = None
     """The arguments that a tool was called with, where a hook has changed them."""
+    to_user: dict[str, str] = Field(default={})
+    """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
+    without it."""
 
     def heard_by(self, name: str) -> bool:
         """Whether this speaker hears the line."""

@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, BaseMessage
 from pydantic import JsonValue
 
-from duologue.graphs.log import line, speeches
+from duologue.graphs.log import is_said, line, speeches
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.spec import Conversation
 from duologue.graphs.viewpoint import viewpoint
@@ -52,8 +52,16 @@ class Result:
 
     @property
     def speeches(self) -> list[tuple[str, str]]:
-        """Who said what, oldest first: the conversation without what stands around it."""
-        return [(line(message).speaker or "", message.text) for message in speeches(self.messages)]
+        """Who said what, oldest first: the conversation without what stands around it.
+
+        What a speaker says beside a call of tools is a message of its own.
+        """
+        read = ((message, line(message)) for message in self.messages)
+        return [
+            (about.speaker or "", message.text)
+            for message, about in read
+            if is_said(message, about)
+        ]
 
     def parsed(self, speaker: str) -> list[JsonValue]:
         """Give what was read from a speaker's messages by its output format.

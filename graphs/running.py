@@ -22,7 +22,7 @@ from duologue.graphs.build import Graph, compiled, reading
 from duologue.graphs.end_chat import max_steps
 from duologue.graphs.ends import EndChatMode
 from duologue.graphs.errors import SessionError, SpecError
-from duologue.graphs.events import Ended, Event, Notice, SessionStarted, Token, events_of, replayed
+from duologue.graphs.events import Ended, Event, Notice, SessionStarted, events_of, replayed
 from duologue.graphs.history import config_of
 from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.load import load_conversation
@@ -38,6 +38,7 @@ from duologue.graphs.store import (
     open_store,
     unknown_session,
 )
+from duologue.graphs.telling import Telling
 from duologue.nodes.models import Models
 from duologue.nodes.resources import Resources
 from duologue.nodes.task_specification import first_difference
@@ -247,20 +248,23 @@ async def _steps(
     )
     # Closed here: else a reader who leaves early would have it run on after the store is closed.
     async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
+        telling = Telling({one.name for one in conversation.speakers if one.to_user})
         async for mode, found in parts:
-            for event in _events(mode, found):
+            for event in _events(mode, found, telling):
                 yield event
 
 
-def _events(mode: str, found: Any) -> Iterator[Event]:  # noqa: ANN401
+def _events(mode: str, found: Any, telling: Telling) -> Iterator[Event]:  # noqa: ANN401
     """Turn what LangGraph streams into events."""
     if mode == "custom" and "notice" in found:
         yield Notice(text=found["notice"])
+    elif mode == "custom" and "speech" in found:
+        yield from telling.beside(**found["speech"])
     elif mode == "messages":
         chunk, metadata = found
         # Whole messages that a node writes come without a purpose; a model's tokens have one.
-        if metadata.get("purpose") == "speech" and chunk.text:
-            yield Token(speaker=metadata["speaker"], text=chunk.text)
+        if metadata.get("purpose") == "speech":
+            yield from telling.content(metadata["speaker"], chunk.text, metadata.get("answer"))
     elif mode == "updates" and "__interrupt__" in found:
         raise SpecError(
             "a tool waits for an answer by interrupt(): run the conversation as a graph, where one "
@@ -269,7 +273,8 @@ def _events(mode: str, found: Any) -> Iterator[Event]:  # noqa: ANN401
     elif mode == "updates":
         for update in found.values():
             for message in (update or {}).get("messages", ()):
-                yield from events_of(message)
+                for event in events_of(message):
+                    yield from telling.whole(event)
 
 
 async def _finished(store: Store, session: str, conversation: Conversation, graph: Graph) -> Result:

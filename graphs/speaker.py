@@ -145,6 +145,9 @@ class Speaker(Data):
     tool_calling: Literal["native", "schema"] | None = None
     """How its model calls them: ``native`` as the endpoint has it, ``schema`` by an answer that is
     held to a JSON schema, for endpoints without tool calls. None: as is known of the model."""
+    to_user: bool = False
+    """Whether it may say something beside a call of a tool, by an optional argument ``to_user`` of
+    every tool (Agere)."""
     return_direct: bool = False
     """Whether what its tools give is its message, which the others hear, as soon as all calls of a
     round have succeeded (Yacana's tools in a chat). Else it answers after seeing what they gave."""
@@ -222,6 +225,13 @@ class Speaker(Data):
                 f"must be auto, none, required or one of the speaker's tools, not {choice!r}"
             )
         return choice
+
+    @field_validator("to_user")
+    @classmethod
+    def _has_tools_to_call(cls, to_user: bool, info: ValidationInfo) -> bool:
+        if to_user and info.data.get("tools") == ():
+            raise ValueError("there are no tools to speak beside: name some in tools")
+        return to_user
 
     @property
     def marks(self) -> Marks | None:

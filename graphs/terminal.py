@@ -24,6 +24,7 @@ from duologue.graphs.events import (
     ReplyRejected,
     SessionStarted,
     SpeakerChosen,
+    SpeechStarted,
     TaskSpecified,
     Token,
     ToolAnswered,
@@ -124,6 +125,9 @@ class Transcript:
             case TaskSpecified():
                 self.head(_TASK)
                 self.body(event.text)
+            case SpeechStarted():
+                # Where a message begins anew, what was shown of it is no part of it.
+                self.pause()
             case Token():
                 self._stream(event)
             case MessageSaid():

@@ -20,6 +20,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import ToolCall
 
+from duologue.graphs.beside import put_back
 from duologue.graphs.log import Kind, Line, is_said, line
 from duologue.graphs.remembering import remembered
 from duologue.graphs.speaker import Speaker
@@ -194,7 +195,8 @@ def _add_own(
         for call in (_calls(message) if isinstance(message, AIMessage) else ())
         if _taken(new, call["id"])
     ]
-    text = message.text.strip()
+    text, calls = put_back(message.text, calls, about.to_user)
+    text = text.strip()
     if not text and not calls:
         # Calls that have not run yet are not shown.
         if about.kind is Kind.TOOL_CALLS:

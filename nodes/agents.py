@@ -23,6 +23,7 @@ from duologue.nodes.hooking import after_speaker, sees_replies
 from duologue.nodes.replying import Given, reply_of, turn_of
 from duologue.nodes.resources import Moment, Resources
 from duologue.nodes.summarising import summed_up
+from duologue.nodes.to_user import texts_by_id
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
@@ -131,6 +132,9 @@ async def _answered(moment: Moment, speaker: Speaker, given: Given, about: Line)
             ],
         }
     )
+    if about.source is Source.MODEL:
+        spoken = texts_by_id(message, message.tool_calls)
+        about = about.model_copy(update={"to_user": spoken})
     sees = bool(message.text.strip()) or not _calls(message)
     if sees and sees_replies(hooks):
         about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
@@ -156,6 +160,9 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     if about.source is Source.MODEL and text != answer.text and not _calls(answer):
         # What counts is what all hear.
         about = about.model_copy(update=_noted(_problem_of(moment, speaker, text)))
+    if text != answer.text:
+        # Other words than the speaker's are no argument of its calls.
+        about = about.model_copy(update={"to_user": {}})
     return await _said(moment, speaker, Given(message, about.source, [], moment.usage), about)
 
 

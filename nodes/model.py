@@ -7,12 +7,15 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import uuid4
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
@@ -99,6 +102,7 @@ class Model:
         tools: Sequence[BaseTool] = (),
         tool_choice: str = "auto",
         tool_calling: ToolCalling | None = None,
+        listener: BaseCallbackHandler | None = None,
     ) -> AIMessage:
         """Ask for one message.
 
@@ -114,6 +118,8 @@ class Model:
             tool_calling: ``native``: by the API, ``schema``: tools are told of in the prompt, and
                 the answer is held to a JSON schema and read as a call (its tokens are not shown as
                 a speech then). None: ``schema`` for models in a child of this process.
+            listener: Is told of the answer piece by piece where a model that calls tools natively
+                can stream, whether or not anybody follows; of each try anew where one broke off.
 
         Returns:
             The answer. Its calls have registered names and arguments that can be stored; the
@@ -146,7 +152,9 @@ class Model:
         if tools and not by_schema:
             chat = offering(self.chat, self.label, tools, tool_choice, names)
         try:
-            answer = await self._asked(chat.ainvoke, prompt, purpose, speaker, options)
+            answer = await self._asked(
+                chat.ainvoke, prompt, purpose, speaker, options, None if by_schema else listener
+            )
         except ValidationError as error:
             found = unread(error)
             if found is None:
@@ -291,8 +299,8 @@ class Model:
         purpose: Kind,
         speaker: str | None,
         options: Mapping[str, Any],
+        listener: BaseCallbackHandler | None = None,
     ) -> T:
-        config = {"metadata": {"purpose": purpose.value, "speaker": speaker}}
         # What a model of the user's own raises is the user's to read.
         explained = is_ours(self.chat)
         with failures(self.label, self.address) if explained else refusals(self.label):
@@ -306,6 +314,13 @@ class Model:
                 with attempt:
                     if attempt.retry_state.attempt_number > 1:
                         self.notify(f"{self.label} broke off in mid-answer: asking once more")
+                    # By its answer's id what streams in is told from what came of another try.
+                    shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
+                    config = RunnableConfig(metadata=shown)
+                    if listener is not None:
+                        # By themselves they would stand in the place of those who listen already.
+                        config["callbacks"] = [listener]
+                        config = merge_configs(ensure_config(), config)
                     return await ask(list(messages), config=config, **options)
         raise AssertionError("the last attempt returns or raises")
 

@@ -1,10 +1,11 @@
 """Where a speaker's reply comes from: its hooks, then what its spec names, tried in order."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langgraph.config import get_stream_writer
 from pydantic import BaseModel, JsonValue
 
 from duologue.graphs.errors import SpecError
@@ -21,6 +22,7 @@ from duologue.nodes.model import Model
 from duologue.nodes.outputs import code_heard, given_by
 from duologue.nodes.prompting import asked_of, prompt_of, view_of
 from duologue.nodes.resources import Moment, session_id
+from duologue.nodes.to_user import Speaking, taken_out, with_to_user
 from duologue.tools.functions import call
 from duologue.tools.hooks import Turn
 
@@ -154,16 +156,29 @@ async def _text(
     may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
     # An endpoint that writes its calls as text goes on writing them unless it is told not to.
     is_told = may_call or model.by_schema(speaker.tool_calling)
-    return await model.answer(
+    purpose = _purpose(moment, speaker)
+    tools = moment.resources.registry.tools_of(speaker) if is_told else []
+    # What hooks see first is not told before.
+    is_heard = speaker.to_user and purpose is Kind.SPEECH
+    speaking = Speaking(_teller(speaker.name)) if is_heard else None
+    answer = await model.answer(
         prompt,
         parameters,
-        purpose=_purpose(moment, speaker),
+        purpose=purpose,
         speaker=speaker.name,
         marks=speaker.marks,
-        tools=moment.resources.registry.tools_of(speaker) if is_told else (),
+        tools=[with_to_user(tool) for tool in tools] if speaker.to_user else tools,
         tool_choice=_choice(moment, speaker) if may_call else "none",
         tool_calling=speaker.tool_calling,
+        listener=speaking,
     )
+    return taken_out(answer, speaking) if speaker.to_user else answer
+
+
+def _teller(name: str) -> Callable[[str], None]:
+    """Hands on what a speaker says beside its calls, to whoever follows the stream."""
+    tell = get_stream_writer()
+    return lambda text: tell({"speech": {"speaker": name, "text": text}})
 
 
 def _choice(moment: Moment, speaker: Speaker) -> str:

@@ -34,6 +34,7 @@ class ScriptedToolCall(BaseModel):
         name: The tool's name.
         args: The arguments, or raw text that is sent as it is (so it may be broken JSON).
         id: The call's id, which the tool's result refers to; unique within a conversation.
+        chunks: The pieces the arguments stream in; they must join to `arguments`. None: in halves.
         type: Only there so that LangChain's dicts fit.
     """
 
@@ -43,6 +44,22 @@ class ScriptedToolCall(BaseModel):
     args: dict[str, Any] | str = Field(default_factory=dict)
     id: str
     type: Literal["tool_call"] = "tool_call"
+    chunks: tuple[str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _joins(self) -> "ScriptedToolCall":
+        if self.chunks is not None and "".join(self.chunks) != self.arguments:
+            raise ValueError(
+                f"chunks join to {''.join(self.chunks)!r}, but the arguments are {self.arguments!r}"
+            )
+        return self
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The arguments in the pieces they stream in, none of them empty."""
+        raw = self.arguments
+        halves = (raw[: len(raw) // 2], raw[len(raw) // 2 :])
+        return tuple(piece for piece in self.chunks or halves if piece)
 
     @property
     def arguments(self) -> str:

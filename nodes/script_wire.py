@@ -28,10 +28,8 @@ class CallDelta(TypedDict):
 
 
 def call_deltas(call: ScriptedToolCall) -> tuple[CallDelta, ...]:
-    """Splits a tool call the way a provider streams it: its name, then its arguments in halves."""
-    raw = call.arguments
-    halves = (raw[: len(raw) // 2], raw[len(raw) // 2 :])
-    rest = tuple(CallDelta(name=None, args=half, id=None) for half in halves if half)
+    """Splits a tool call the way a provider streams it: its name, then its arguments in pieces."""
+    rest = tuple(CallDelta(name=None, args=piece, id=None) for piece in call.pieces)
     return CallDelta(name=call.name, args="", id=call.id), *rest
 
 

@@ -10,9 +10,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 from typing_extensions import TypedDict, get_type_hints
 
+from duologue.graphs.beside import TO_USER
 from duologue.graphs.data import listing
 from duologue.graphs.ends import Predicate, leaves
 from duologue.graphs.errors import SpecError
@@ -98,6 +100,8 @@ class Registry:
             if tool.name in self._found["tools"]:
                 raise SpecError(f"tools: two tools are called {tool.name!r}")
             self._found["tools"][tool.name] = tool
+        self._silent: set[str] = set()
+        """The tools that were found to have no argument `TO_USER` of their own."""
         self._given_servers = given_servers(given.get("mcp_servers"))
 
     def languages_of(self, conversation: Conversation) -> set[Language]:
@@ -145,8 +149,13 @@ class Registry:
         return found
 
     def knows(self, conversation: Conversation) -> bool:
-        """Whether everything that a conversation names is at hand."""
-        return all(name in self._found[kind] for _, kind, name in _named(conversation))
+        """Whether everything that a conversation names is at hand, and was found to fit."""
+        is_here = all(name in self._found[kind] for _, kind, name in _named(conversation))
+        return is_here and all(
+            name in self._silent
+            for speaker in conversation.speakers
+            for name in (speaker.tools if speaker.to_user else ())
+        )
 
     def check(self, conversation: Conversation) -> None:
         """Make sure that everything that a conversation names is here, but for MCP servers' tools.
@@ -154,7 +163,8 @@ class Registry:
         May import packages and read files. What MCP servers have is asked by `connect`.
 
         Raises:
-            SpecError: Something is not; names the field, the name and the near ones.
+            SpecError: Something is not; names the field, the name and the near ones. Or a tool has
+                the argument by which its speaker says something beside a call.
         """
         for path, kind, name in _named(conversation):
             if name in self._found[kind] or (kind == "tools" and is_at(self._servers, name)):
@@ -165,6 +175,7 @@ class Registry:
                 hint = did_you_mean(name, known) or self._elsewhere(kind, name)
                 raise SpecError(f"{path}: there is no {KINDS[kind]} {name!r}{hint}")
             self._found[kind][name] = _loaded(kind, self._installed[kind][name], path)
+        self._check_to_user(conversation)
 
     async def connect(self, conversation: Conversation) -> None:
         """Find the tools of MCP servers that a conversation names, after `check`.
@@ -181,6 +192,20 @@ class Registry:
             if kind == "tools" and name not in self._found[kind]
         ]
         self._found["tools"].update(await found_tools(self._servers, wanted))
+        self._check_to_user(conversation)
+
+    def _check_to_user(self, conversation: Conversation) -> None:
+        """Make sure that no tool, of those found so far, takes the argument itself."""
+        for number, speaker in enumerate(conversation.speakers):
+            found = map(self.tool, speaker.tools if speaker.to_user else ())
+            for tool in filter(None, found):
+                if TO_USER in _arguments(tool):
+                    raise SpecError(
+                        f"speakers.{number}.to_user: the tool {tool.name!r} has an argument "
+                        f"{TO_USER!r} of its own: leave to_user off, or give the tool's argument "
+                        "another name"
+                    )
+                self._silent.add(tool.name)
 
     def _elsewhere(self, kind: str, name: str) -> str:
         for other, found in self._found.items():
@@ -240,6 +265,13 @@ def _loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa
     check_kind(kind, found, f"{path}: {what}")
     if kind == "tools" and found.name != entry.name:
         raise SpecError(f"{path}: {what} calls itself {found.name!r}: give both one name")
+    return found
+
+
+def _arguments(tool: BaseTool) -> Mapping[str, Any]:
+    """The arguments of a tool as models are told of them."""
+    parameters = convert_to_openai_tool(tool)["function"].get("parameters") or {}
+    found: Mapping[str, Any] = parameters.get("properties") or {}
     return found
 
 

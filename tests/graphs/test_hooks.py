@@ -647,7 +647,7 @@ def test_a_hook_that_fails_is_one_clear_error_and_nothing_is_lost_or_done_again(
     assert ran == ([(1, 2)] if point == "after_tool" else [])
     assert get_session("s", store=tmp_path / "s.db").outcome is None
     result = resume(hooks={"broken": Hook()}, **options)
-    assert result.speeches == [("Ann", "Sum."), ("Bob", "Ok.")]
+    assert result.speeches == [("Ann", "Let me see."), ("Ann", "Sum."), ("Bob", "Ok.")]
     assert len(model.calls) == 3
     assert ran == [(1, 2)]
 
@@ -714,7 +714,7 @@ def test_what_hooks_will_see_is_not_streamed_and_what_they_leave_is() -> None:
     assert {event.speaker for event in tokens} == {"Bob"}
     assert "".join(event.text for event in tokens) == "Very well."
     said = [event.text for event in found if isinstance(event, MessageSaid)]
-    assert said == ["My *** sum.", "Very well."]
+    assert said == ["A ***.", "My *** sum.", "Very well."]
     assert "secret" not in str(found)
 
 
@@ -737,7 +737,7 @@ def test_the_stream_tells_of_each_call_and_result_once_as_they_ended_up() -> Non
     found = streamed(hooked("h"), script, hooks={"h": hook}, tools=[adding()])
     told = (ReplyRejected, ToolCalled, ToolAnswered, MessageSaid)
     assert [event.event for event in found if isinstance(event, told)] == [
-        *("rejected", "tool_call", "tool_result", "message", "message"),
+        *("rejected", "message", "tool_call", "tool_result", "message", "message"),
     ]
     (answered,) = [event for event in found if isinstance(event, ToolAnswered)]
     assert answered.text == "ten"

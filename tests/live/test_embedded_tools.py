@@ -146,3 +146,23 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
     (master, first), (player, _) = result.speeches
     assert (master, first, player) == ("Master", answers[0].text, "Player")
     assert result.outcome.total.calls == 3
+
+
+async def test_it_may_speak_beside_a_call() -> None:
+    """G1: whatever it says, it is said once, and the tool does not see it."""
+    ann = {"name": "Ann", "tools": ["high_low"], "tool_choice": "required", "to_user": True}
+    spec = load_conversation(
+        {
+            "task": "Guess.",
+            "speakers": [ann, {"name": "Bob"}],
+            "end_chat": {"max_iterations": 1},
+            "max_tool_rounds": 1,
+        }
+    )
+    result = await aconverse(spec, model="embedded", tools=[high_low], store="memory:")
+    called = [one for one in result.messages if line(one).kind is Kind.TOOL_CALLS]
+    assert called
+    for message in called:
+        assert isinstance(message, AIMessage)
+        assert all("to_user" not in call["args"] for call in message.tool_calls)
+        assert message.text == "\n\n".join(line(message).to_user.values())

@@ -438,7 +438,7 @@ async def test_the_tools_output_is_the_speakers_message() -> None:
     """Y18: the others hear it, and its own view ends in that line; the model isn't asked again."""
     both = calls(call("add", {"a": 1, "b": 2}), call("add", {"a": 3, "b": 4}, "c2"), text="Adding.")
     result, model = await run([both, "Thanks."], [add, fail], direct())
-    assert result.speeches == [("Ann", "3\n\n7"), ("Bob", "Thanks.")]
+    assert result.speeches == [("Ann", "Adding."), ("Ann", "3\n\n7"), ("Bob", "Thanks.")]
     assert len(model.calls) == 2
     assert model.calls[1].prompt[-1]["content"] == "Adding.\n\n3\n\n7"
     own = [(message.type, message.text) for message in result.viewpoint("Ann")[-5:-1]]
