@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -43,7 +44,7 @@ from duologue.graphs.telling import Telling
 from duologue.nodes.chat_model import ChatModel
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
-from duologue.nodes.to_user import Argument, with_to_user
+from duologue.nodes.to_user import Argument, Speaking, with_to_user
 from duologue.nodes.tool_schema import answer_schema
 from duologue.tools import Hook
 
@@ -408,6 +409,21 @@ def test_of_a_broken_call_only_what_was_told_is_said() -> None:
     # Not streamed, nothing was heard.
     plain = ScriptedChatModel(script=[calls(early), "Fine.", "Ok."], disable_streaming=True)
     assert run(plain).said == ["Fine.", "Ok."]
+
+
+async def test_calls_that_arrive_side_by_side_are_told_in_their_order() -> None:
+    """G1: what the second says waits until the first can say nothing more."""
+    told: list[str] = []
+    speaking = Speaking(told.append)
+    for index, written in [
+        (0, '{"path": "a", '),
+        (1, '{"to_user": "B.", "path": "b"}'),
+        (0, '"to_user": "A."}'),
+    ]:
+        part = tool_call_chunk(name="look", args=written, id=f"c{index}", index=index)
+        chunk = ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[part]))
+        await speaking.on_llm_new_token("", chunk=chunk)
+    assert "".join(told) == "A.\n\nB."
 
 
 def test_an_argument_that_comes_twice_is_said_as_it_was_heard() -> None:
