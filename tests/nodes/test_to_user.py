@@ -421,7 +421,7 @@ async def test_calls_that_arrive_side_by_side_are_told_in_their_order() -> None:
         (0, '"to_user": "A."}'),
     ]:
         part = tool_call_chunk(name="look", args=written, id=f"c{index}", index=index)
-        chunk = ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[part]))
+        chunk = ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
         await speaking.on_llm_new_token("", chunk=chunk)
     assert "".join(told) == "A.\n\nB."
 
