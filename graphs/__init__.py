@@ -1,5 +1,6 @@
 """What a conversation is, each kind of it, and how one is run: the public API."""
 
+from duologue.graphs.approval import InterruptOn
 from duologue.graphs.blogger import Blogger, blogger
 from duologue.graphs.build import build_graph
 from duologue.graphs.coder import Coder, coder
@@ -24,6 +25,7 @@ from duologue.graphs.ends import (
     StopRequested,
 )
 from duologue.graphs.errors import (
+    AnswerError,
     ContextTooLongError,
     DuologueError,
     ModelError,
@@ -84,6 +86,7 @@ from duologue.graphs.why import Cause, CauseKind
 
 __all__ = [
     "AllOf",
+    "AnswerError",
     "AnyOf",
     "Block",
     "Blocks",
@@ -109,6 +112,7 @@ __all__ = [
     "Generation",
     "GroupSolve",
     "Guards",
+    "InterruptOn",
     "Judge",
     "KeepAll",
     "LastMessages",

@@ -32,6 +32,10 @@ class ContextTooLongError(ModelError):
         self.limit = limit
 
 
+class AnswerError(DuologueError, ValueError):
+    """An answer to a question does not fit, or nobody asked. The question stays open."""
+
+
 class StoreError(DuologueError):
     """The place where sessions are kept can't be opened, read or written. Names it."""
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import JsonValue, computed_field
 
+from duologue.graphs.approval import DecisionType
 from duologue.graphs.data import Data
 from duologue.graphs.holding import Reason
 from duologue.graphs.judging import Verdict
@@ -124,6 +125,8 @@ class ToolAnswered(Data):
     call_id: str
     text: str
     failed: bool
+    decision: DecisionType | None = None
+    """What a person decided of the call, where one was asked before it ran."""
 
 
 class VerdictGiven(Data):
@@ -244,6 +247,7 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
                 call_id=message.tool_call_id,
                 text=message.text,
                 failed=message.status == "error",
+                decision=about.decision,
             )
         case Kind.REFLECTION if about.verdict is not None:
             yield VerdictGiven(id=str(message.id), by=about.speaker, verdict=about.verdict)

@@ -129,7 +129,7 @@ def _tools_called(conversation: Conversation, read: Read) -> Iterator[tuple[str,
         if not isinstance(message, ToolMessage) or about.kind is not Kind.TOOL_RESULT:
             continue
         if message.status == "success":
-            name = called.get(message.tool_call_id)
+            name = about.tool or called.get(message.tool_call_id)
             if name in ends:
                 yield name, about.speaker or ""
 

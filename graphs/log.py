@@ -21,6 +21,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 from pydantic import Field, JsonValue
 
+from duologue.graphs.approval import DecisionType
 from duologue.graphs.data import Data
 from duologue.graphs.judging import Verdict
 from duologue.graphs.position import Stage
@@ -90,6 +91,8 @@ class Failure(StrEnum):
     """The call's: it names no tool there is, or its arguments are no JSON or do not fit."""
     TOOL = "tool"
     """The tool's: it raised, or took too long."""
+    PERSON = "person"
+    """A person's: it was not let run."""
 
 
 class Flaw(StrEnum):
@@ -136,7 +139,11 @@ class Line(Data):
     failure: Failure | None = None
     """Whose fault it is, where it is what a failed call gave."""
     arguments: dict[str, JsonValue] | None = None
-    """The arguments that a tool was called with, where a hook has changed them."""
+    """The arguments that a tool was called with, where a hook or a person has changed them."""
+    tool: str | None = None
+    """The tool that was run, where a person chose another than the one that was called."""
+    decision: DecisionType | None = None
+    """What a person decided of the call, where one was asked before it ran."""
     to_user: dict[str, str] = Field(default={})
     """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
     without it."""
@@ -220,6 +227,8 @@ def result(
     call_id: str,
     failure: Failure | None = None,
     arguments: dict[str, Any] | None = None,
+    tool: str | None = None,
+    decision: DecisionType | None = None,
     parsed: JsonValue = None,
     final: bool = True,
 ) -> ToolMessage:
@@ -231,7 +240,9 @@ def result(
         speaker: Who called the tool.
         call_id: The id of the call.
         failure: Whose fault it is, where the call failed.
-        arguments: The arguments it was called with, where a hook has changed them.
+        arguments: The arguments it was called with, where a hook or a person has changed them.
+        tool: The tool that was run, where a person chose another one.
+        decision: What a person decided of the call, where one was asked.
         parsed: What the answer says, as plain values.
         final: Whether it is what the speaker is shown; else it is kept for the record, as what
             hooks have not seen yet and what code gave.
@@ -245,6 +256,8 @@ def result(
         audience=(speaker,) if final else NOBODY,
         failure=failure,
         arguments=arguments,
+        tool=tool,
+        decision=decision,
         parsed=parsed,
     )
     return ToolMessage(

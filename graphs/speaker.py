@@ -5,10 +5,12 @@ from typing import Any, Literal, Self
 from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
+from duologue.graphs.approval import Rule
 from duologue.graphs.context import Context, KeepAll
 from duologue.graphs.data import Data, Name, Temperature, Text, all_different
 from duologue.graphs.formats import Format, Marks, Schema
 from duologue.graphs.replies import AnyReply, CodeReply, FunctionReply, ModelReply
+from duologue.graphs.validation import did_you_mean
 
 SPEAKER_TEMPERATURE = 0.2
 """What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
@@ -145,6 +147,9 @@ class Speaker(Data):
     tool_calling: Literal["native", "schema"] | None = None
     """How its model calls them: ``native`` as the endpoint has it, ``schema`` by an answer that is
     held to a JSON schema, for endpoints without tool calls. None: as is known of the model."""
+    interrupt_on: dict[Name, Rule] = Field(default_factory=dict)
+    """The tools that a person is asked about before they run, by their registered names: true, or
+    which decisions there are (LangChain's human in the loop). False: nobody is asked."""
     to_user: bool = False
     """Whether it may say something beside a call of a tool, by an optional argument ``to_user`` of
     every tool (Agere)."""
@@ -225,6 +230,16 @@ class Speaker(Data):
                 f"must be auto, none, required or one of the speaker's tools, not {choice!r}"
             )
         return choice
+
+    @field_validator("interrupt_on")
+    @classmethod
+    def _are_called(cls, rules: dict[str, Rule], info: ValidationInfo) -> dict[str, Rule]:
+        tools = info.data.get("tools")
+        unknown = next((name for name in rules if tools is not None and name not in tools), None)
+        if unknown is not None:
+            hint = did_you_mean(unknown, tools or ()) or ": put it among them, or leave it out"
+            raise ValueError(f"{unknown!r} is none of the speaker's tools{hint}")
+        return rules
 
     @field_validator("to_user")
     @classmethod

@@ -15,9 +15,11 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
+from duologue.graphs.approval import DecisionType
 from duologue.graphs.log import Failure, Kind, is_said, line
 from duologue.graphs.remembering import memory
 from duologue.graphs.speaker import Speaker
+from duologue.nodes.asking import unfit
 from duologue.nodes.resources import Moment, session_id
 from duologue.tools.arguments import check_arguments
 from duologue.tools.functions import is_cancelled
@@ -32,9 +34,13 @@ class Answer(NamedTuple):
     failure: Failure | None = None
     """Whose fault it is, where the call failed."""
     arguments: dict[str, Any] | None = None
-    """The arguments it was run with, where a hook has changed them."""
+    """The arguments it was run with, where a hook or a person has changed them."""
     parsed: JsonValue = None
     """What it says, as plain values."""
+    tool: str | None = None
+    """The tool that was run, where a person chose another one."""
+    decision: DecisionType | None = None
+    """What a person decided of the call, where one was asked."""
 
     def recorded(self) -> dict[str, Any]:
         """Write it as plain values."""
@@ -56,6 +62,8 @@ def given(message: ToolMessage) -> Answer:
         (about.failure or Failure.TOOL) if failed else None,
         about.arguments,
         about.parsed,
+        about.tool,
+        about.decision,
     )
 
 
@@ -122,6 +130,11 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
 
     Returns:
         What came of it.
+
+    Raises:
+        GraphInterrupt: It asks a person by ``interrupt()``. It runs again from its start when the
+            answer is there.
+        AnswerError: That answer does not fit; the question stays open.
     """
     name = call["name"]
     node = ToolNode([_contained(tool)], handle_tool_errors=False)
@@ -131,9 +144,11 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
             check_arguments(tool.args_schema, call["args"])
         async with asyncio.timeout(seconds) as limit:
             found = await node.ainvoke({**state, "messages": [*state["messages"], asks]})
-    except (GraphBubbleUp, ValidationError):
-        # LangGraph's own: an answer to an interrupt that does not fit leaves it open.
+    except GraphBubbleUp:
         raise
+    except ValidationError as error:
+        # LangGraph's own: an answer to what the tool asks that does not fit leaves it open.
+        raise unfit(error) from error
     except (Exception, asyncio.CancelledError) as error:
         if is_cancelled():
             # Whatever the tool made of that: it is the whole run that ends.

@@ -4,35 +4,42 @@ Each call is a task of LangGraph's of its own: what has finished is recorded, an
 after a kill; what was in flight is, under the same call id. Calls of tools run side by side, those
 that run code one after another; results enter the log in the order of the calls. Only a hook that
 fails raises: what the tools gave is kept, and resuming runs the hooks again.
+
+A person may be asked twice over: about calls, before any hook and any tool (``interrupt_on``), and
+by a tool, which calls ``interrupt()``. Such a tool runs again from its start when the answer is
+there; the other calls have finished by then and do not, save those that run code behind it, which
+wait with it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
+from langgraph.errors import GraphInterrupt
 from langgraph.func import task
 
+from duologue.graphs.approval import DecisionType
 from duologue.graphs.end_chat import paused
-from duologue.graphs.errors import SpecError
-from duologue.graphs.log import Failure, Kind, line, result
+from duologue.graphs.errors import AnswerError, SpecError
+from duologue.graphs.log import Failure, Kind, line
 from duologue.graphs.position import Event
 from duologue.graphs.sandbox import Language
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.state import State
+from duologue.nodes.approving import as_decided, decided, instead_of_tool
 from duologue.nodes.calling import Answer, given, run_call, tool_state, unknown_tool
-from duologue.nodes.hooking import Hooks, after_tool, before_tool
+from duologue.nodes.hooking import Hooks, before_tool
 from duologue.nodes.interpreter import Interpreter
 from duologue.nodes.outputs import calling, exit_code_of
 from duologue.nodes.replying import turn_of
 from duologue.nodes.resources import Moment, Resources
+from duologue.nodes.returning import Answers, past_hooks, result_lines, returned
 from duologue.tools.sandbox import Ran
 from duologue.tools.state import RunCode, languages_of, timeout_of
-
-Answers = Mapping[str, Answer]
-"""What came of each call, by its id, in the order of the calls."""
 
 _SLACK = 30.0
 """How many seconds later than the sandbox a call that runs code is given up."""
@@ -50,22 +57,23 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
 
     Raises:
         SpecError: A hook failed.
+        AnswerError: An answer that a person gave does not fit; the question stays open.
     """
     moment = await Moment.of(state, resources)
     speaker = moment.conversation.speaker(moment.turn.speaker)
     hooks = resources.registry.hooks_of(speaker)
     message = calling(moment.log)
     if moment.position.event is Event.RAN:
-        answers = await _past_hooks(moment, speaker, hooks, message)
-        return await _returned(moment, speaker, message, answers)
+        answers = await past_hooks(moment, speaker, hooks, message)
+        return await returned(moment, speaker, message, answers)
     before = state.get("interpreter") or {}
     interpreter = Interpreter(moment.conversation.sandbox, before)
     answers = await _Run(moment, speaker, hooks, interpreter).all_of(message)
     if any(hook.after_tool for _, hook in hooks):
         ran = paused(moment.conversation, moment.position, Event.RAN)
-        update = await moment.step(ran, _lines(moment, speaker, answers, final=False))
+        update = await moment.step(ran, result_lines(moment, speaker, answers, final=False))
     else:
-        update = await _returned(moment, speaker, message, answers)
+        update = await returned(moment, speaker, message, answers)
     kept = interpreter.dumped()
     return update | ({"interpreter": kept} if kept not in ({}, before) else {})
 
@@ -77,18 +85,30 @@ async def call_tool(run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, A
 
 
 class _Call(NamedTuple):
-    """A call, as the hooks in front of it have made it."""
+    """A call that runs, as a person and the hooks in front of it have made it."""
 
+    made: ToolCall
+    """The call as the speaker has made it."""
     call: ToolCall
-    changed: bool
-    """Whether they have changed its arguments."""
-    instead: ToolMessage | None
-    """What one of them has answered in the tool's place."""
+    decision: DecisionType | None
+    """What a person has decided of it."""
+    instead: ToolMessage | None = None
+    """What a hook has answered in the tool's place."""
 
     @property
     def id(self) -> str:
         """The id, by which its result is found."""
         return str(self.call["id"])
+
+    def about(self, answer: Answer) -> Answer:
+        """Note what was run, where that is not what the speaker has called."""
+        name, arguments = self.call["name"], self.call["args"]
+        changed = self.decision == "edit" or arguments != self.made["args"]
+        return answer._replace(
+            arguments=arguments if changed else None,
+            tool=None if name == self.made["name"] else name,
+            decision=self.decision,
+        )
 
 
 @dataclass(frozen=True)
@@ -101,42 +121,75 @@ class _Run:
     interpreter: Interpreter
 
     async def all_of(self, message: AIMessage) -> Answers:
-        """Run the calls, the hooks before them first; give what came of each."""
+        """Ask a person, run the hooks before the calls, then these; give what came of each."""
         is_code = line(message).kind is Kind.CODE
-        calls = await self._hooked(message, is_code=is_code)
-        run = self._block if is_code else self._tool
-        chained = [one for one in calls if is_code or self._runs_code(one.call)]
-        # LangGraph knows a task by its place: these begin now, the others one after another.
-        begun = {one.id: self._begin(run, one) for one in calls if one not in chained}
+        # First of all, since what stands before a question runs again with its answer.
+        decisions = {} if is_code else decided(self.moment, self.speaker, message)
         found: dict[str, Answer] = {}
-        for one in chained:
-            record = await self._begin(run, one)
-            self.interpreter.keep(record["kept"])
-            found[one.id] = answer = Answer.read(record["answer"])
-            if is_code and exit_code_of(answer.parsed, failed=answer.failure is not None):
-                # The first that fails is the last (AutoGen).
-                break
-        for call_id, running in begun.items():
-            found[call_id] = Answer.read((await running)["answer"])
-        answers = {one.id: found[one.id] for one in calls if one.id in found}
+        asked: list[_Call] = []
+        for made in message.tool_calls:
+            decision = decisions.get(str(made["id"]))
+            answer = instead_of_tool(made, decision)
+            if answer is not None:
+                found[str(made["id"])] = answer
+            else:
+                kind = None if decision is None else decision.type
+                asked.append(_Call(made, as_decided(made, decision), kind))
+        found |= await self._run(await self._hooked(asked, is_code=is_code), is_code=is_code)
+        ids = [str(made["id"]) for made in message.tool_calls]
+        answers = {call_id: found[call_id] for call_id in ids if call_id in found}
         for broken in message.invalid_tool_calls:
             text = broken["error"] or f"The call of {broken['name']} can't be read."
             answers[str(broken["id"])] = Answer(text, Failure.CALL)
         return answers
 
-    async def _hooked(self, message: AIMessage, *, is_code: bool) -> list[_Call]:
+    async def _run(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, Answer]:
+        """Run calls; give what came of each, by its id.
+
+        Raises:
+            GraphInterrupt: Tools wait for answers; the others have finished.
+            AnswerError: An answer to a tool does not fit; the others have finished.
+        """
+        run = self._block if is_code else self._tool
+        chained = [one for one in calls if is_code or self._runs_code(one.call)]
+        # LangGraph knows a task by its place: these begin now, the others one after another.
+        begun = {one.id: self._begin(run, one) for one in calls if one not in chained}
+        found: dict[str, Answer] = {}
+        held_up: list[BaseException] = []
+        for one in chained:
+            try:
+                record = await self._begin(run, one)
+            except (GraphInterrupt, AnswerError) as error:
+                # Those behind it wait with it, since they would find another interpreter.
+                held_up.append(error)
+                break
+            self.interpreter.keep(record["kept"])
+            found[one.id] = answer = Answer.read(record["answer"])
+            if is_code and exit_code_of(answer.parsed, failed=answer.failure is not None):
+                # The first that fails is the last (AutoGen).
+                break
+        records = await asyncio.gather(*begun.values(), return_exceptions=True)
+        for call_id, came in zip(begun, records, strict=True):
+            if isinstance(came, BaseException):
+                held_up.append(came)
+            else:
+                found[call_id] = Answer.read(came["answer"])
+        _raise_all(held_up)
+        return found
+
+    async def _hooked(self, asked: Sequence[_Call], *, is_code: bool) -> Sequence[_Call]:
         """Run the hooks in front of all calls: one that fails must not cost what a tool does."""
         if not self.hooks:
-            return [_Call(call, changed=False, instead=None) for call in message.tool_calls]
+            return asked
         turn = turn_of(self.moment, self.speaker, self.moment.log)
         calls = []
-        for asked in message.tool_calls:
-            call, instead = await before_tool(self.hooks, turn, asked)
+        for one in asked:
+            call, instead = await before_tool(self.hooks, turn, one.call)
             if is_code and not isinstance(call["args"].get("code"), str):
                 raise SpecError(
                     f"a hook of {self.speaker.name!r} failed in before_tool: its code is no text"
                 )
-            calls.append(_Call(call, call["args"] != asked["args"], instead))
+            calls.append(one._replace(call=call, instead=instead))
         return calls
 
     def _begin(
@@ -144,8 +197,7 @@ class _Run:
     ) -> Awaitable[dict[str, Any]]:
         async def record() -> dict[str, Any]:
             answer = await run(one.call) if one.instead is None else given(one.instead)
-            answer = answer._replace(arguments=one.call["args"] if one.changed else None)
-            return {"answer": answer.recorded(), "kept": self.interpreter.dumped()}
+            return {"answer": one.about(answer).recorded(), "kept": self.interpreter.dumped()}
 
         return call_tool(record)
 
@@ -186,64 +238,11 @@ class _Run:
         return await self.interpreter.run_block(call["name"], call["args"]["code"])
 
 
-async def _past_hooks(
-    moment: Moment, speaker: Speaker, hooks: Hooks, message: AIMessage
-) -> Answers:
-    """Run the hooks behind the tools; give what they make of each result."""
-    turn = turn_of(moment, speaker, moment.log)
-    calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
-    answers: dict[str, Answer] = {}
-    for found in moment.log[moment.log.index(message) + 1 :]:
-        if not isinstance(found, ToolMessage):
-            # What somebody was told meanwhile.
-            continue
-        answer, call = given(found), calls.get(found.tool_call_id)
-        if call is not None:
-            run = (
-                call if answer.arguments is None else ToolCall(**{**call, "args": answer.arguments})
-            )
-            seen = ToolMessage(
-                found.text, tool_call_id=found.tool_call_id, name=call["name"], status=found.status
-            )
-            made = given(await after_tool(hooks, turn, run, seen))
-            failure = made.failure and (answer.failure or made.failure)
-            answer = answer._replace(text=made.text, failure=failure)
-        # Else its arguments could not be read, so no tool was called.
-        answers[found.tool_call_id] = answer
-    return answers
-
-
-async def _returned(
-    moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers
-) -> dict[str, Any]:
-    """Write what came of the calls, for the speaker to answer, or to say as it is."""
-    is_code = line(message).kind is Kind.CODE
-    succeeded = not is_code and any(answer.failure is None for answer in answers.values())
-    is_said = is_code or _is_direct(moment, speaker, message, answers)
-    event = Event.GIVEN if is_said else Event.RETURNED
-    position = paused(moment.conversation, moment.position, event, succeeded=succeeded)
-    return await moment.step(position, _lines(moment, speaker, answers, final=not is_code))
-
-
-def _is_direct(moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers) -> bool:
-    """Whether what the tools gave is the speaker's message (Yacana, LangChain's return_direct)."""
-    if any(answer.failure for answer in answers.values()):
-        return False
-    tools = (moment.resources.registry.tool(call["name"]) for call in message.tool_calls)
-    return speaker.return_direct or all(tool is not None and tool.return_direct for tool in tools)
-
-
-def _lines(moment: Moment, speaker: Speaker, answers: Answers, *, final: bool) -> list[AnyMessage]:
-    return [
-        result(
-            len(moment.log) + place,
-            answer.text,
-            speaker=speaker.name,
-            call_id=call_id,
-            failure=answer.failure,
-            arguments=answer.arguments,
-            parsed=answer.parsed,
-            final=final,
-        )
-        for place, (call_id, answer) in enumerate(answers.items())
-    ]
+def _raise_all(errors: Sequence[BaseException]) -> None:
+    """Raise what held calls up: all questions at once, so that each can be answered."""
+    interrupts = [error for error in errors if isinstance(error, GraphInterrupt)]
+    for error in errors:
+        if not isinstance(error, GraphInterrupt):
+            raise error
+    if interrupts:
+        raise GraphInterrupt(tuple(one for error in interrupts for one in error.args[0]))

@@ -1,0 +1,126 @@
+"""What a person decides of calls before they run, and what comes of each decision."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.messages.tool import ToolCall
+from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from duologue.graphs.approval import (
+    AnyDecision,
+    Approval,
+    Decisions,
+    Edit,
+    Reject,
+    Respond,
+    approval,
+    call_shown,
+    misfit,
+    misshapen,
+    needing_approval,
+)
+from duologue.graphs.log import Failure
+from duologue.graphs.speaker import Speaker
+from duologue.nodes.asking import ask
+from duologue.nodes.calling import Answer
+from duologue.nodes.resources import Moment
+from duologue.nodes.tool_calls import read_call
+
+
+def decided(moment: Moment, speaker: Speaker, message: AIMessage) -> dict[str, AnyDecision]:
+    """Ask a person about the calls of a message that need it: one question for all of them.
+
+    Args:
+        moment: Where the conversation is.
+        speaker: Who made the calls.
+        message: The message with the calls.
+
+    Returns:
+        What was decided, by the ids of the calls; of the others nothing.
+
+    Raises:
+        AnswerError: The answer does not fit; the question stays open.
+        langgraph.errors.GraphInterrupt: There is none yet.
+    """
+    registered = ((name, moment.resources.registry.tool(name)) for name in speaker.tools)
+    tools = {name: tool for name, tool in registered if tool is not None}
+    request = approval(speaker, message.tool_calls, tools)
+    if request is None:
+        return {}
+    answer: Decisions = ask(request.payload(), _fitting(request, speaker.tools))
+    calls = needing_approval(speaker, message.tool_calls)
+    return {
+        str(call["id"]): decision for call, decision in zip(calls, answer.decisions, strict=True)
+    }
+
+
+def _fitting(request: Approval, tools: Sequence[str]) -> Any:  # noqa: ANN401  # a type, annotated
+    """What an answer to this question must be; one that is not is refused before it is stored."""
+
+    def check(given: object, read: ValidatorFunctionWrapHandler) -> Decisions:
+        try:
+            answer: Decisions = read(given)
+        except ValidationError as error:
+            raise ValueError(misshapen(error)) from error
+        wrong = misfit(request, answer, tools) or _unstorable(answer)
+        if wrong is not None:
+            raise ValueError(wrong)
+        return answer
+
+    return Annotated[Decisions, WrapValidator(check)]
+
+
+def _unstorable(answer: Decisions) -> str | None:
+    """Say which edited arguments the log can't hold."""
+    for place, decision in enumerate(answer.decisions):
+        if isinstance(decision, Edit):
+            action = decision.edited_action
+            read = read_call(action.name, action.args, None)
+            if read["type"] == "invalid_tool_call":
+                why = str(read["error"]).removesuffix(".")
+                return f"decisions.{place}.edited_action.args: {why[:1].lower()}{why[1:]}"
+    return None
+
+
+def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> Answer | None:
+    """Give what a call that is not run gives.
+
+    Args:
+        call: The call, as the speaker made it.
+        decision: What a person decided of it, where one was asked.
+
+    Returns:
+        Its answer; None where it is run.
+    """
+    match decision:
+        case Reject():
+            why = (decision.message or "").strip()
+            text = f"A person refused the call of {call['name']}, so it did not run"
+            told = f"{text}. They say: {why}" if why else f"{text}. They gave no reason."
+            return Answer(told, Failure.PERSON, decision="reject")
+        case Respond():
+            return Answer(decision.message, decision="respond")
+        case _:
+            return None
+
+
+def as_decided(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
+    """Give the call that runs: what a person made of it, else as it was made."""
+    if not isinstance(decision, Edit):
+        return call
+    action = decision.edited_action
+    return ToolCall(name=action.name, args=action.args, id=call["id"], type="tool_call")
+
+
+def edit_told(call: ToolCall, answer: Answer) -> str:
+    """Give an answer's text as the speaker is told it, who learns where its call was changed.
+
+    Args:
+        call: The call, as the speaker made it.
+        answer: What came of it.
+    """
+    if answer.decision != "edit":
+        return answer.text
+    ran = call_shown(answer.tool or call["name"], answer.arguments or {})
+    return f"A person changed this call before it ran, to {ran}. What came of it:\n{answer.text}"
