@@ -52,5 +52,8 @@ class State(Input, Output, total=False):
     interpreter: Kept
     """What is kept of the interpreter that runs its code: a `duologue.graphs.sandbox.Kept`, as a
     dict. Missing until code has run."""
+    decisions: Kept
+    """What a person has decided of the calls of a message that have not run yet, under ``message``
+    (its id) and ``decisions``. Empty or missing at any other time."""
     usage: dict[str, Any]
     """What was used: for each model a `Usage`, as a dict."""

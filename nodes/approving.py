@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import ToolCall
-from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from duologue.graphs.approval import (
     AnyDecision,
@@ -20,39 +20,73 @@ from duologue.graphs.approval import (
     misshapen,
     needing_approval,
 )
-from duologue.graphs.log import Failure
+from duologue.graphs.log import Failure, Kind, line
 from duologue.graphs.speaker import Speaker
+from duologue.graphs.state import State
 from duologue.nodes.asking import ask
 from duologue.nodes.calling import Answer
 from duologue.nodes.resources import Moment
 from duologue.nodes.tool_calls import read_call
 
 
-def decided(moment: Moment, speaker: Speaker, message: AIMessage) -> dict[str, AnyDecision]:
-    """Ask a person about the calls of a message that need it: one question for all of them.
+def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval | None:
+    """Give what a person has to be asked about the calls of a message.
 
     Args:
         moment: Where the conversation is.
         speaker: Who made the calls.
+        message: The message with the calls, or with code that the speaker has heard.
+
+    Returns:
+        One question for all of them; None where there is nothing to decide. Code that was heard is
+        no call of a tool, though it be in the language that a tool is named by.
+    """
+    if line(message).kind is Kind.CODE:
+        return None
+    registered = ((name, moment.resources.registry.tool(name)) for name in speaker.tools)
+    tools = {name: tool for name, tool in registered if tool is not None}
+    return approval(speaker, message.tool_calls, tools)
+
+
+def ask_about(request: Approval, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
+    """Ask a person about calls; nothing may have run before.
+
+    Args:
+        request: The question.
+        speaker: Who made the calls.
         message: The message with the calls.
 
     Returns:
-        What was decided, by the ids of the calls; of the others nothing.
+        The answer as the state keeps it, for `decided`.
 
     Raises:
         AnswerError: The answer does not fit; the question stays open.
         langgraph.errors.GraphInterrupt: There is none yet.
     """
-    registered = ((name, moment.resources.registry.tool(name)) for name in speaker.tools)
-    tools = {name: tool for name, tool in registered if tool is not None}
-    request = approval(speaker, message.tool_calls, tools)
-    if request is None:
-        return {}
     answer: Decisions = ask(request.payload(), _fitting(request, speaker.tools))
     calls = needing_approval(speaker, message.tool_calls)
-    return {
-        str(call["id"]): decision for call, decision in zip(calls, answer.decisions, strict=True)
-    }
+    dumped = answer.model_dump(mode="json")["decisions"]
+    ids = [str(call["id"]) for call in calls]
+    return {"message": message.id, "decisions": dict(zip(ids, dumped, strict=True))}
+
+
+def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
+    """Give what a person has decided of the calls of a message, by their ids.
+
+    Args:
+        state: The session's state.
+        message: The message with the calls.
+
+    Returns:
+        The decisions; None where nobody has decided anything.
+    """
+    kept = state.get("decisions") or {}
+    if kept.get("message") != message.id:
+        return None
+    return {key: _DECISION.validate_python(one) for key, one in kept["decisions"].items()}
+
+
+_DECISION: TypeAdapter[AnyDecision] = TypeAdapter(AnyDecision)
 
 
 def _fitting(request: Approval, tools: Sequence[str]) -> Any:  # noqa: ANN401  # a type, annotated

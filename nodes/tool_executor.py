@@ -5,14 +5,14 @@ after a kill; what was in flight is, under the same call id. Calls of tools run 
 that run code one after another; results enter the log in the order of the calls. Only a hook that
 fails raises: what the tools gave is kept, and resuming runs the hooks again.
 
-A person may be asked twice over: about calls, before any hook and any tool (``interrupt_on``), and
-by a tool, which calls ``interrupt()``. Such a tool runs again from its start when the answer is
-there; the other calls have finished by then and do not, save those that run code behind it, which
-wait with it.
+A person may be asked twice over: about calls, before any hook and any tool and in a step of its own
+(``interrupt_on``), and by a tool, which calls ``interrupt()``. Such a tool runs again from its start
+when the answer is there; the other calls have finished by then and do not, save those that run code
+behind it, which wait with it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 from langgraph.func import task
 
-from duologue.graphs.approval import DecisionType
+from duologue.graphs.approval import AnyDecision, DecisionType
 from duologue.graphs.end_chat import paused
 from duologue.graphs.errors import AnswerError, SpecError
 from duologue.graphs.log import Failure, Kind, line
@@ -30,7 +30,13 @@ from duologue.graphs.position import Event
 from duologue.graphs.sandbox import Language
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.state import State
-from duologue.nodes.approving import as_decided, decided, instead_of_tool
+from duologue.nodes.approving import (
+    as_decided,
+    ask_about,
+    decided,
+    instead_of_tool,
+    question,
+)
 from duologue.nodes.calling import Answer, given, run_call, tool_state, unknown_tool
 from duologue.nodes.hooking import Hooks, before_tool
 from duologue.nodes.interpreter import Interpreter
@@ -66,16 +72,21 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     if moment.position.event is Event.RAN:
         answers = await past_hooks(moment, speaker, hooks, message)
         return await returned(moment, speaker, message, answers)
+    request, decisions = question(moment, speaker, message), decided(state, message)
+    if request is not None and decisions is None:
+        # A step of its own: what was decided must stand before anything runs.
+        return {"decisions": ask_about(request, speaker, message)}
     before = state.get("interpreter") or {}
     interpreter = Interpreter(moment.conversation.sandbox, before)
-    answers = await _Run(moment, speaker, hooks, interpreter).all_of(message)
+    answers = await _Run(moment, speaker, hooks, interpreter).all_of(message, decisions or {})
     if any(hook.after_tool for _, hook in hooks):
         ran = paused(moment.conversation, moment.position, Event.RAN)
         update = await moment.step(ran, result_lines(moment, speaker, answers, final=False))
     else:
         update = await returned(moment, speaker, message, answers)
     kept = interpreter.dumped()
-    return update | ({"interpreter": kept} if kept not in ({}, before) else {})
+    update |= {"interpreter": kept} if kept not in ({}, before) else {}
+    return update | ({"decisions": {}} if decisions else {})
 
 
 @task
@@ -120,11 +131,9 @@ class _Run:
     hooks: Hooks
     interpreter: Interpreter
 
-    async def all_of(self, message: AIMessage) -> Answers:
-        """Ask a person, run the hooks before the calls, then these; give what came of each."""
+    async def all_of(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
+        """Run the calls, the hooks before them first; give what came of each."""
         is_code = line(message).kind is Kind.CODE
-        # First of all, since what stands before a question runs again with its answer.
-        decisions = {} if is_code else decided(self.moment, self.speaker, message)
         found: dict[str, Answer] = {}
         asked: list[_Call] = []
         for made in message.tool_calls:
