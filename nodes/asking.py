@@ -16,8 +16,8 @@ def ask(question: dict[str, Any], schema: Any) -> Any:  # noqa: ANN401  # a type
     with the next step is the answer safe from a kill, and is none of LangGraph's any more, which
     would give it to another question of the same step.
 
-    An answer that does not fit is not recorded. LangGraph (measured with 1.2.22) does so for nothing
-    but what ``schema`` checks: every check belongs into it, by a validator where a type does not say
+    An answer that does not fit is not recorded. LangGraph (measured with 1.2.22) does so only where
+    ``schema`` refuses it: every check belongs in there, by a validator where a type does not say
     it. After a check behind this call the same answer would come again at each resume, whatever a
     person says.
 

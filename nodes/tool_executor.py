@@ -6,9 +6,9 @@ that run code one after another; results enter the log in the order of the calls
 fails raises: what the tools gave is kept, and resuming runs the hooks again.
 
 A person may be asked twice over: about calls, before any hook and any tool and in a step of its own
-(``interrupt_on``), and by a tool, which calls ``interrupt()``. Such a tool runs again from its start
-when the answer is there; the other calls have finished by then and do not, save those that run code
-behind it, which wait with it.
+(``interrupt_on``), and by a tool, which calls ``interrupt()``. Such a tool runs again from its
+start when the answer is there; the other calls have finished by then and do not, save those that
+run code behind it, which wait with it.
 """
 
 import asyncio

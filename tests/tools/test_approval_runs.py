@@ -4,7 +4,11 @@ Each conversation runs on memory and on SQLite; tools note every run, so that no
 """
 
 import asyncio
+import os
+import sqlite3
+import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, Interrupt, interrupt
 from pydantic import BaseModel
 
@@ -343,7 +348,7 @@ async def test_rounds_in_which_all_is_refused_count_so_that_a_turn_ends(saver: S
     assert len(await talk.decide(REJECT)) == 1
     assert await talk.decide(REJECT) == []
     assert await talk.said() == ["Done.", "Fine."]
-    assert [one.tool_choice for one in talk.model.calls[:3]] == [None, None, "none"]
+    assert [bool(one.tools) for one in talk.model.calls] == [True, True, False, False]
     assert talk.ran == []
 
 
@@ -638,3 +643,252 @@ async def test_a_decision_for_each_message_of_a_turn(saver: Saver) -> None:
     assert talk.ran == [("mail", "Bob")]
     assert await talk.decide(REJECT) == []
     assert talk.ran == [("mail", "Bob")]
+
+
+# Which calls are meant
+
+
+async def test_tools_that_run_code_are_asked_about_and_their_variables_stay(saver: Saver) -> None:
+    made = calls(
+        call("python", "c1", code="x = 1"),
+        call("python", "c2", code="x = 100"),
+        call("python", "c3", code="print(x + 1)"),
+    )
+    fields = {"sandbox": {"level": "monty"}}
+    rules = {"python": True}
+    talk = Talk(saver, [made, *END], tools=["python"], interrupt_on=rules, fields=fields)
+    (asked,) = await talk.start()
+    assert [one["args"]["code"] for one in asked.value["action_requests"]] == [
+        "x = 1",
+        "x = 100",
+        "print(x + 1)",
+    ]
+    assert await talk.decide(APPROVE, REJECT, edited("python", code="print(x + 2)")) == []
+    first, second, third = await talk.results()
+    assert [about(one).decision for one in (first, second, third)] == ["approve", "reject", "edit"]
+    assert third.text.endswith("What came of it:\n3\n")
+    assert 'to python with {"code": "print(x + 2)"}' in third.text
+
+
+async def test_a_command_is_asked_about_before_a_shell_runs_it(
+    saver: Saver, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    made = calls(
+        call("shell", "c1", code=f"echo refused >> {note}"),
+        call("shell", "c2", code=f"echo made >> {note}"),
+    )
+    talk = Talk(
+        saver,
+        [made, *END],
+        tools=["shell"],
+        interrupt_on={"shell": True},
+        fields={"sandbox": {"level": "host"}},
+        more={"allow_host": True},
+    )
+    await talk.start()
+    assert await talk.decide(REJECT, edited("shell", code=f"echo changed >> {note}")) == []
+    assert note.read_text() == "changed\n"
+
+
+async def test_code_that_is_heard_is_no_call_of_the_tool_of_that_name(saver: Saver) -> None:
+    """A7: a code reply's blocks are named by their language, as the tool is."""
+    fields = {
+        "sandbox": {"level": "monty"},
+        "speakers": [
+            {"name": "Bob"},
+            {
+                "name": "Ann",
+                "replies": ["code", "model"],
+                "tools": ["python"],
+                "interrupt_on": {"python": True},
+            },
+        ],
+    }
+    talk = Talk(saver, ["```python\nprint(6 * 7)\n```"], fields=fields)
+    assert await talk.start() == []
+    assert "42" in (await talk.said())[-1]
+
+
+async def test_a_tool_is_asked_about_by_its_registered_name(saver: Saver) -> None:
+    sent: list[str] = []
+
+    @tool("post.send now")
+    def send(to: str) -> str:
+        """Sends."""
+        sent.append(to)
+        return "Sent."
+
+    rules = {"post.send now": True}
+    more = {"tools": [send]}
+    talk = Talk(
+        saver,
+        [calls(call("post_send_now", "c1", to="Bob")), *END],
+        tools=["post.send now"],
+        interrupt_on=rules,
+        more=more,
+    )
+    (asked,) = await talk.start()
+    assert asked.value["action_requests"][0]["name"] == "post.send now"
+    with pytest.raises(AnswerError, match="'post_send_now' is none of the speaker's tools"):
+        await talk.decide(edited("post_send_now", to="Zoe"))
+    assert await talk.decide(edited("post.send now", to="Zoe")) == []
+    assert sent == ["Zoe"]
+
+
+async def test_tools_of_an_mcp_server_are_asked_about(tmp_path: Path) -> None:
+    served = str(Path(__file__).with_name("served.py"))
+    servers = {"served": {"command": sys.executable, "args": [served, str(tmp_path)]}}
+    made = calls(call("served.note", "c1", number=1), call("served.note", "c2", number=2))
+    talk = Talk(
+        InMemorySaver(),
+        [made, *END],
+        tools=["served.note"],
+        interrupt_on={"served.note": {"allowed_decisions": ["edit", "reject"]}},
+        more={"mcp_servers": servers},
+    )
+    (asked,) = await talk.start()
+    (review, _) = asked.value["review_configs"]
+    assert review["action_name"] == "served.note"
+    assert review["args_schema"]["properties"]["number"]["type"] == "integer"
+    assert not (tmp_path / "notes").exists()
+    assert await talk.decide(REJECT, edited("served.note", number=7)) == []
+    assert (tmp_path / "notes").read_text() == "7\n"
+    _, second = await talk.results()
+    assert second.text.endswith("What came of it:\n8")
+
+
+async def test_a_call_of_no_tool_is_told_to_the_speaker_and_asked_about_by_nobody(
+    saver: Saver,
+) -> None:
+    made = calls(call("post", "c1", to="Bob"), MAIL.model_copy(update={"id": "c2"}))
+    made = calls(*made.tool_calls, ScriptedToolCall(name="mail", args="{to: Bob", id="c3"))
+    talk = Talk(saver, [made, *END], **ASKS)
+    (asked,) = await talk.start()
+    assert len(asked.value["action_requests"]) == 1
+    assert await talk.decide(REJECT) == []
+    failures = [about(one).failure for one in await talk.results()]
+    assert failures == [Failure.CALL, Failure.PERSON, Failure.CALL]
+
+
+async def test_tools_that_run_code_wait_behind_one_that_asks(saver: Saver) -> None:
+    """The others finish; those behind it would find the interpreter as it is not yet."""
+    ran: list[str] = []
+
+    def coding(name: str, *, asks: bool) -> BaseTool:
+        async def work(runtime: ToolRuntime[Any, Any]) -> str:
+            ran.append(name)
+            size = f" {interrupt(name)}" if asks else ""
+            ran.append(f"{name}!")
+            return f"{name}{size}"
+
+        made: BaseTool = tool(name, description="Runs code.")(work)
+        made.metadata = {"sandbox": ["python"]}
+        return made
+
+    tools = [coding("one", asks=False), coding("two", asks=True), coding("three", asks=False)]
+    names = [one.name for one in tools]
+
+    @tool
+    def free() -> str:
+        """Runs beside them."""
+        ran.append("free!")
+        return "free"
+
+    talk = Talk(
+        saver,
+        [calls(*(call(name, f"c_{name}") for name in (*names, "free"))), *END],
+        tools=[*names, "free"],
+        fields={"sandbox": {"level": "monty"}},
+        more={"tools": [*tools, free]},
+    )
+    (asked,) = await talk.start()
+    assert asked.value == "two"
+    assert sorted(one for one in ran if one.endswith("!")) == ["free!", "one!"]
+    assert await talk.answer("large") == []
+    assert sorted(one for one in ran if one.endswith("!")) == ["free!", "one!", "three!", "two!"]
+    assert [one.text for one in await talk.results()] == ["one", "two large", "three", "free"]
+
+
+# Kills
+
+
+class Killed:
+    """A conversation in a file, of which a process that is killed runs the first part."""
+
+    def __init__(self, folder: Path, saver: Saver, *, again: bool) -> None:
+        self.notes = folder / "notes"
+
+        @tool
+        async def quick(what: str) -> str:
+            """Works."""
+            self._note(f"quick {what}")
+            return f"{what} is done."
+
+        @tool
+        async def deadly() -> str:
+            """Ends the process, the first time, when the other's result is stored."""
+            self._note("deadly")
+            if self.noted.count("deadly") == 1:
+                query = "SELECT count(*) FROM writes WHERE channel = '__return__'"
+                while True:
+                    with closing(sqlite3.connect(folder / "s.db")) as found:
+                        if found.execute(query).fetchone()[0]:
+                            os._exit(9)
+                    await asyncio.sleep(0.01)
+            return "It lives."
+
+        made = calls(
+            call("quick", "c1", what="refused"),
+            call("quick", "c2", what="edited"),
+            call("deadly", "c3"),
+        )
+        self.talk = Talk(
+            saver,
+            END if again else [made],
+            tools=["quick", "deadly"],
+            interrupt_on={"quick": True},
+            more={"tools": [quick, deadly]},
+        )
+
+    @property
+    def noted(self) -> list[str]:
+        return self.notes.read_text().splitlines() if self.notes.exists() else []
+
+    def _note(self, what: str) -> None:
+        with self.notes.open("a") as file:
+            print(what, file=file)
+
+
+def be_killed(folder: str, how: str) -> None:
+    """What the killed process runs."""
+
+    async def run() -> None:
+        async with AsyncSqliteSaver.from_conn_string(str(Path(folder) / "s.db")) as saver:
+            talk = Killed(Path(folder), saver, again=False).talk
+            (asked,) = await talk.start()
+            answer = {"decisions": [REJECT, edited("quick", what="changed")]}
+            await talk.answer({asked.id: answer} if how == "by-id" else answer)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["alone", "by-id"])
+async def test_killed_behind_the_decisions_nobody_is_asked_again(tmp_path: Path, how: str) -> None:
+    """A call that has finished is not run again, one in flight is, and one refused never."""
+    here = str(Path(__file__).parent)
+    program = (
+        f"import sys; sys.path.insert(0, {here!r}); import {Path(__file__).stem} as test; "
+        f"test.be_killed({str(tmp_path)!r}, {how!r})"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    assert await process.wait() == 9
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "s.db")) as saver:
+        killed = Killed(tmp_path, saver, again=True)
+        assert sorted(killed.noted) == ["deadly", "quick changed"]
+        assert await killed.talk.go_on() == []
+        assert sorted(killed.noted) == ["deadly", "deadly", "quick changed"]
+        results = await killed.talk.results()
+        assert [about(one).decision for one in results] == ["reject", "edit", None]
+        assert [one.status for one in results] == ["error", "success", "success"]
+        assert await killed.talk.said() == ["Done.", "Fine."]
