@@ -189,12 +189,11 @@ def _add_own(
     results: Mapping[str, ToolMessage],
 ) -> None:
     """Add a line of the speaker's own, with the results of its calls behind it."""
-    new = {key for key in results if not _called(view, key)}
-    calls = [
-        call
-        for call in (_calls(message) if isinstance(message, AIMessage) else ())
-        if _taken(new, call["id"])
-    ]
+    made = _calls(message) if isinstance(message, AIMessage) else []
+    new = {call["id"] for call in made if call["id"] in results}
+    if new:
+        new -= {seen.tool_call_id for seen in view if isinstance(seen, ToolMessage)}
+    calls = [call for call in made if _taken(new, call["id"])]
     text, calls = put_back(message.text, calls, about.to_user)
     text = text.strip()
     if not text and not calls:
@@ -210,7 +209,7 @@ def _add_own(
     view.extend(results[str(call["id"])] for call in calls)
 
 
-def _taken(new: set[str], call_id: str | None) -> bool:
+def _taken(new: set[str | None], call_id: str | None) -> bool:
     """Take an id out of those not shown yet; whether it was among them."""
     if call_id not in new:
         return False
@@ -226,10 +225,6 @@ def _calls(message: AIMessage) -> list[ToolCall]:
     )
     # Who is shown them may change them, down to a list among the arguments.
     return [*deepcopy(message.tool_calls), *broken]
-
-
-def _called(view: Iterable[BaseMessage], call_id: str) -> bool:
-    return any(isinstance(seen, ToolMessage) and seen.tool_call_id == call_id for seen in view)
 
 
 def _add_heard(
