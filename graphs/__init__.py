@@ -3,9 +3,19 @@
 from duologue.graphs.approval import InterruptOn
 from duologue.graphs.blogger import Blogger, blogger
 from duologue.graphs.build import build_graph
+from duologue.graphs.chat import Chat, chat
 from duologue.graphs.coder import Coder, coder
 from duologue.graphs.context import KeepAll, LastMessages, RunningSummary, TokenBudget
-from duologue.graphs.converse import aconverse, aresume, astream, converse, resume, stream
+from duologue.graphs.converse import (
+    aconverse,
+    arespond,
+    aresume,
+    astream,
+    converse,
+    respond,
+    resume,
+    stream,
+)
 from duologue.graphs.end_chat import decide
 from duologue.graphs.ends import (
     AllOf,
@@ -62,11 +72,26 @@ from duologue.graphs.memory import (
 )
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.position import Position
+from duologue.graphs.questions import (
+    Answer,
+    ApprovalQuestion,
+    MessageQuestion,
+    Question,
+    ToolQuestion,
+)
 from duologue.graphs.replay import areplay, replay
-from duologue.graphs.replies import CodeReply, FunctionReply, ModelReply, TextReply
+from duologue.graphs.replies import (
+    CodeReply,
+    FunctionReply,
+    HumanInputMode,
+    HumanReply,
+    ModelReply,
+    TextReply,
+)
 from duologue.graphs.result import Result
 from duologue.graphs.role_play import RolePlay, role_play
 from duologue.graphs.sandbox import Sandbox
+from duologue.graphs.saying import asay, say
 from duologue.graphs.sessions import (
     adelete_session,
     aget_session,
@@ -81,13 +106,16 @@ from duologue.graphs.speaker import Brief, Example, Generation, PrivateOpening, 
 from duologue.graphs.spec import Conversation, Opening, TaskSpecification
 from duologue.graphs.store import SessionRow
 from duologue.graphs.usage import Price, Usage
+from duologue.graphs.user_proxy import UserProxy, user_proxy
 from duologue.graphs.viewpoint import viewpoint
 from duologue.graphs.why import Cause, CauseKind
 
 __all__ = [
     "AllOf",
+    "Answer",
     "AnswerError",
     "AnyOf",
+    "ApprovalQuestion",
     "Block",
     "Blocks",
     "Blogger",
@@ -95,6 +123,7 @@ __all__ = [
     "ByFunction",
     "Cause",
     "CauseKind",
+    "Chat",
     "Code",
     "CodeReply",
     "Coder",
@@ -112,6 +141,8 @@ __all__ = [
     "Generation",
     "GroupSolve",
     "Guards",
+    "HumanInputMode",
+    "HumanReply",
     "InterruptOn",
     "Judge",
     "KeepAll",
@@ -122,6 +153,7 @@ __all__ = [
     "MaxMessages",
     "MaxSeconds",
     "MaxTokens",
+    "MessageQuestion",
     "ModelError",
     "ModelReply",
     "Moderator",
@@ -132,6 +164,7 @@ __all__ = [
     "Predicate",
     "Price",
     "PrivateOpening",
+    "Question",
     "Reason",
     "Result",
     "RolePlay",
@@ -150,7 +183,9 @@ __all__ = [
     "TaskSpecification",
     "TextReply",
     "TokenBudget",
+    "ToolQuestion",
     "Usage",
+    "UserProxy",
     "Verdict",
     "aconverse",
     "acopy_session",
@@ -163,11 +198,14 @@ __all__ = [
     "aload_session",
     "areplay",
     "areset_session",
+    "arespond",
     "aresume",
+    "asay",
     "astop_session",
     "astream",
     "blogger",
     "build_graph",
+    "chat",
     "coder",
     "converse",
     "copy_session",
@@ -183,9 +221,12 @@ __all__ = [
     "load_session",
     "replay",
     "reset_session",
+    "respond",
     "resume",
     "role_play",
+    "say",
     "stop_session",
     "stream",
+    "user_proxy",
     "viewpoint",
 ]

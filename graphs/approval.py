@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from duologue.graphs.data import Data, Text, all_different, listing
 from duologue.graphs.validation import did_you_mean
+from duologue.tools.arguments import parameters_of
 
 if TYPE_CHECKING:
     from duologue.graphs.speaker import Speaker
@@ -209,9 +209,7 @@ def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
 
 def _schema(tool: BaseTool | None) -> dict[str, Any] | None:
     """The schema of what a model may give it, which is what a person may change."""
-    found = {} if tool is None else convert_to_openai_tool(tool)["function"]
-    schema: dict[str, Any] | None = found.get("parameters")
-    return schema
+    return (parameters_of(tool) if tool is not None else None) or None
 
 
 def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:

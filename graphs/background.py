@@ -7,8 +7,11 @@ synchronous functions work where a loop is already running, as in a notebook.
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
-from functools import cache
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextvars import ContextVar
+from functools import cache, partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from duologue.graphs.errors import DuologueError
@@ -16,6 +19,11 @@ from duologue.graphs.errors import DuologueError
 T = TypeVar("T")
 
 _END = object()
+
+_Errand = Callable[[], None]
+
+_CALLER: ContextVar[SimpleQueue[_Errand | None] | None] = ContextVar("_CALLER", default=None)
+"""What the thread that waits for a coroutine is to do meanwhile; None: it is done."""
 
 
 @cache
@@ -58,15 +66,24 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             "await the asynchronous function (aconverse, aresume, …) instead"
         )
     ended = threading.Event()
+    errands: SimpleQueue[_Errand | None] = SimpleQueue()
 
     async def watched() -> T:
+        _CALLER.set(errands)
         try:
             return await work
+        except (KeyboardInterrupt, SystemExit) as error:
+            # On the loop it would end the thread of all.
+            errands.put(partial(_raise, error))
+            raise asyncio.CancelledError from error
         finally:
             ended.set()
+            errands.put(None)
 
     future = asyncio.run_coroutine_threadsafe(watched(), _loop())
     try:
+        while (errand := errands.get()) is not None:
+            errand()
         return future.result()
     except BaseException:
         if not future.done():
@@ -74,6 +91,44 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             # The future is cancelled at once, the work only when the loop gets to it.
             ended.wait()
         raise
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+async def in_caller(function: Callable[..., T], *given: object) -> T:
+    """Call a function that may wait long, such as for a person, from a coroutine.
+
+    Args:
+        function: The function.
+        *given: What it is called with.
+
+    Returns:
+        What it returns. It runs in the thread that waits for the coroutine in `run`, so that Ctrl-C
+        reaches it; where none does, in a thread of its own.
+    """
+    errands = _CALLER.get()
+    if errands is None:
+        return await asyncio.to_thread(_called, function, *given)
+    answer: Future[T] = Future()
+
+    def errand() -> None:
+        try:
+            answer.set_result(_called(function, *given))
+        except Exception as error:
+            answer.set_exception(error)
+
+    errands.put(errand)
+    return await asyncio.wrap_future(answer)
+
+
+def _called(function: Callable[..., T], *given: object) -> T:
+    try:
+        return function(*given)
+    except StopIteration as error:
+        # No coroutine can raise it.
+        raise RuntimeError("it has no further answer (StopIteration)") from error
 
 
 def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -11,6 +11,7 @@ from pydantic import Field
 from duologue.graphs.build import build_graph
 from duologue.graphs.data import MOST, Mark, Name, Temperature, Text
 from duologue.graphs.ends import DoneToken, MaxMessages
+from duologue.graphs.people import with_people
 from duologue.graphs.spec import Conversation, Form, Opening
 from duologue.graphs.validation import validated
 from duologue.nodes import prompts
@@ -37,6 +38,8 @@ class Blogger(Form):
     """The word with which the critic ends it: the text is good as it is."""
     temperature: Temperature = None
     """The temperature of both. None: 0.2."""
+    people: tuple[Name, ...] = ()
+    """Those of the two whom people speak for, by their names."""
     seed: int | None = None
     """Asks a model that can for the same conversation again."""
     model: Text | None = None
@@ -46,7 +49,7 @@ class Blogger(Form):
         """Give the conversation that this form stands for.
 
         Raises:
-            SpecError: Both have the same name.
+            SpecError: Both have the same name, or ``people`` names neither.
         """
         names = {"writer": self.writer, "critic": self.critic, "satisfied": self.satisfied}
         generation = {"temperature": self.temperature}
@@ -68,7 +71,7 @@ class Blogger(Form):
             Conversation,
             {
                 "task": self.task,
-                "speakers": (writer, critic),
+                "speakers": with_people([writer, critic], self.people),
                 "opening": Opening(first_line=prompts.BEGIN_WRITING),
                 "end_chat": {
                     # The last round is the writer's alone.

@@ -33,7 +33,14 @@ _NAME = "duologue"
 
 _SPEAKERS = [Node.USER_AGENT, Node.ASSISTANT_AGENT]
 _AFTER: Mapping[Node, list[Node]] = {
-    Node.TASK_SPECIFICATION: [Node.TASK_SPECIFICATION, *_SPEAKERS, Node.END],
+    # What a run is started with may come while a session waits, wherever it does.
+    Node.TASK_SPECIFICATION: [
+        Node.TASK_SPECIFICATION,
+        *_SPEAKERS,
+        Node.TOOL_EXECUTOR,
+        Node.COMPLETION_JUDGE,
+        Node.END,
+    ],
     Node.USER_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
     Node.ASSISTANT_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
     Node.TOOL_EXECUTOR: [Node.TOOL_EXECUTOR, *_SPEAKERS, Node.END],
@@ -78,7 +85,7 @@ def build_graph(
     """
     check_options(registered, Registered)
     found = models if isinstance(models, Models) else Models(model, models or {})
-    resources = Resources(found, Registry(registered), stop_requested, allow_host)
+    resources = Resources(found, Registry(registered), stop_requested, allow_host=allow_host)
     return compiled(resources, checkpointer, form)
 
 

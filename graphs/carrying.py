@@ -4,7 +4,7 @@ Finding the state, and storing the new one, is in `duologue.graphs.fork`.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
@@ -15,7 +15,7 @@ from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.log import Kind, Line, line, message_id, said
 from duologue.graphs.migrations import restored, restored_position
 from duologue.graphs.outcome import outcome
-from duologue.graphs.position import Event, Position, Stage
+from duologue.graphs.position import Event, Facts, Position, Stage
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
 from duologue.graphs.usage import used_so_far
@@ -101,7 +101,7 @@ def carried(
         The position to go on from.
     """
     before = position.facts
-    kept = {name: getattr(before, name) for name in _NOT_IN_THE_LOG}
+    kept = not_in_the_log(before)
     # A function can't be asked here; what it said of this very log still stands.
     kept["predicates"] = tuple(name for name in before.predicates if name in new.predicates)
     carries = position.model_copy(
@@ -122,6 +122,11 @@ def carried(
         return carries
     spoken = len(last_words(old, position.speaker or "")) - len(position.owed)
     return carries.model_copy(update={"stage": Stage.ROUNDS, "turns": position.turns + spoken})
+
+
+def not_in_the_log(facts: Facts) -> dict[str, Any]:
+    """Give the facts that are counted beside the log, and go on from any message, by name."""
+    return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
 
 
 def _completed(old: Conversation, new: Conversation, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 What they do is in `duologue.graphs.cli_run`, `duologue.graphs.cli_show` and
 `duologue.graphs.cli_sessions`, how the command ends in `duologue.graphs.cli_exit`. Those are
 imported inside the commands: help and a mistyped option need nothing of what runs a conversation.
-The commands about memory are in `duologue.graphs.cli_memory`.
+The commands that fork a session or are about memory are in `duologue.graphs.cli_memory`, those in
+which a person takes part in `duologue.graphs.cli_people`.
 """
 
 import sys
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duologue.graphs.cli_memory import copy, dump, export, load, reset
+from duologue.graphs.cli_memory import copy, dump, export, fork, load, reset
 from duologue.graphs.cli_options import (
     EXIT_CODES,
     HELP,
@@ -25,6 +26,7 @@ from duologue.graphs.cli_options import (
     Session,
     Store,
 )
+from duologue.graphs.cli_people import answer, chat, say
 
 app = typer.Typer(
     cls=Commands,
@@ -99,6 +101,10 @@ def run(
     temperature: Annotated[
         float | None, typer.Option(metavar="T", help="Of both speakers, 0 to 2. [default: 0.2]")
     ] = None,
+    person: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A role that you speak for yourself; repeatable."),
+    ] = None,
     reset: Annotated[
         bool, typer.Option("--reset", help="Delete what is stored of that session first.")
     ] = False,
@@ -117,6 +123,7 @@ def run(
         "specify_task": False if no_specify_task else None,
         "seed": seed,
         "temperature": temperature,
+        "people": person,
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     # With roles it is a task, even one that ends in a file's name, unless there is such a file.
@@ -139,12 +146,16 @@ def _check(options: dict[str, Any], *, is_file: bool) -> None:
 
     if is_file:
         for name in options:
-            option = "--no-specify-task" if name == "specify_task" else _option(name)
+            option = _OPTIONS.get(name, _option(name))
             raise SpecError(f"a file says that itself: leave out {option}")
         return
     for name, who in (("user_role", "who instructs"), ("assistant_role", "who solves")):
         if name not in options:
             raise SpecError(f"a task needs two roles: {_option(name)} is missing ({who})")
+
+
+_OPTIONS = {"specify_task": "--no-specify-task", "people": "--person"}
+"""The options that are not called like their fields."""
 
 
 def _option(name: str) -> str:
@@ -160,6 +171,10 @@ def resume(
     from duologue.graphs.cli_run import follow
 
     follow(None, session, Again(store, model), reset=False, as_json=as_json)
+
+
+app.command()(chat)
+app.command()(answer)
 
 
 @app.command()
@@ -207,56 +222,7 @@ def show(
     show_session(session, Again(store), speaker=speaker, why=why, as_json=as_json)
 
 
-@app.command()
-def fork(
-    session: Session,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MESSAGE",
-            help="The id of the last message to keep, such as m0007. [default: the newest]",
-        ),
-    ] = None,
-    into: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
-    ] = None,
-    mode: Mode = None,
-    max_iterations: Cap = None,
-    task: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The task from there on, as it is given.")
-    ] = None,
-    prompt: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's system prompt from there on."),
-    ] = None,
-    speaker_task: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's own task from there on."),
-    ] = None,
-    speaker_model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SPEAKER=NAME", help="What speaks for a speaker from there on."),
-    ] = None,
-    store: Store = None,
-) -> None:
-    """Make a new session that goes on from any message of another one.
-
-    The other one stays as it is. Without options the new one goes on by the same rules.
-    """
-    from duologue.graphs.cli_exit import Again
-    from duologue.graphs.cli_sessions import changes_of, fork_session
-
-    speakers = {
-        "--prompt": ("role_prompt", prompt or []),
-        "--speaker-task": ("task", speaker_task or []),
-        "--speaker-model": ("model", speaker_model or []),
-    }
-    changes = changes_of(mode=mode, max_iterations=max_iterations, task=task, speakers=speakers)
-    fork_session(session, Again(store), at=at, into=into, changes=changes)
-
-
-for command in (dump, load, reset, copy, export):
+for command in (say, fork, dump, load, reset, copy, export):
     app.command()(command)
 
 
@@ -287,7 +253,7 @@ def models() -> None:
 
 def main() -> None:
     """Run the command `duologue`."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         # What a terminal's encoding lacks must not end a conversation.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

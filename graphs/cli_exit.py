@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from duologue.graphs.cli_text import clean, one_line
 from duologue.graphs.errors import (
+    AnswerError,
     DuologueError,
     ModelError,
     SessionError,
@@ -33,6 +35,8 @@ class ExitCode(IntEnum):
     """A model can't be had or did not answer."""
     SESSION = 4
     """A session, or the place where sessions are kept, can't be used."""
+    WAITING = 5
+    """The session waits for a person's answer."""
     INTERRUPTED = 130
     """Ctrl-C."""
     CLOSED_PIPE = 141
@@ -43,6 +47,7 @@ class ExitCode(IntEnum):
 
 _CODES: dict[type[DuologueError], ExitCode] = {
     SpecError: ExitCode.BAD_INPUT,
+    AnswerError: ExitCode.BAD_INPUT,
     ModelError: ExitCode.MODEL,
     SessionError: ExitCode.SESSION,
     StoreError: ExitCode.SESSION,
@@ -58,12 +63,21 @@ class Again:
     model: str | None = None
     """What speaks where it names no model, if that was said."""
 
-    def command(self, verb: str, session: str) -> str:
+    def command(
+        self,
+        verb: str,
+        session: str,
+        *,
+        options: Sequence[str] = (),
+        arguments: Sequence[str] = (),
+    ) -> str:
         """Write the command that does something with a session.
 
         Args:
             verb: The subcommand.
             session: The session's id.
+            options: Further options.
+            arguments: What stands behind the id.
 
         Returns:
             One line for a shell. A password in the store's address is left out.
@@ -71,10 +85,12 @@ class Again:
         words = ["duologue", verb]
         if self.store is not None:
             words += ["--store", redacted(self.store)]
-        if self.model is not None and verb == "resume":
+        if self.model is not None and verb in ("resume", "answer"):
             words += ["--model", self.model]
+        words += options
         # An id may begin with a dash, which would make it an option.
         words += ["--", session] if session.startswith("-") else [session]
+        words += arguments
         return " ".join(shlex.quote(clean(word)) for word in words)
 
 

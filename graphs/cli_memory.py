@@ -1,4 +1,4 @@
-"""The commands about memory: dump, load, reset, copy and export.
+"""The commands that fork a session or are about memory: dump, load, reset, copy and export.
 
 What they need is imported inside them, as in `duologue.graphs.cli`.
 """
@@ -9,11 +9,59 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from duologue.graphs.cli_options import Output, Session, Speaker, Store
+from duologue.graphs.cli_options import Cap, Mode, Output, Session, Speaker, Store
 from duologue.graphs.errors import SpecError
 
 if TYPE_CHECKING:
     from duologue.graphs.memory import Format
+
+
+def fork(
+    session: Session,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MESSAGE",
+            help="The id of the last message to keep, such as m0007. [default: the newest]",
+        ),
+    ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
+    ] = None,
+    mode: Mode = None,
+    max_iterations: Cap = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The task from there on, as it is given.")
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's system prompt from there on."),
+    ] = None,
+    speaker_task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's own task from there on."),
+    ] = None,
+    speaker_model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=NAME", help="What speaks for a speaker from there on."),
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Make a new session that goes on from any message of another one.
+
+    The other one stays as it is. Without options the new one goes on by the same rules.
+    """
+    from duologue.graphs.cli_exit import Again
+    from duologue.graphs.cli_sessions import changes_of, fork_session
+
+    speakers = {
+        "--prompt": ("role_prompt", prompt or []),
+        "--speaker-task": ("task", speaker_task or []),
+        "--speaker-model": ("model", speaker_model or []),
+    }
+    changes = changes_of(mode=mode, max_iterations=max_iterations, task=task, speakers=speakers)
+    fork_session(session, Again(store), at=at, into=into, changes=changes)
 
 
 def dump(

@@ -24,6 +24,7 @@ Exit codes:
   2    bad input: arguments, a conversation, its file, a setting
   3    a model can't be had or did not answer
   4    a session, or the place where sessions are kept, can't be used
+  5    the session waits for a person's answer
   130  interrupted (Ctrl-C); the session can be resumed
   141  whoever read the output went away; the session can be resumed
   143  terminated (SIGTERM); the session can be resumed

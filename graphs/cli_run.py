@@ -6,27 +6,43 @@ What the events look like is in `duologue.graphs.terminal`.
 import asyncio
 import os
 import signal
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
+from types import FrameType
+from typing import NoReturn
 
 import typer
 
+from duologue.graphs.cli_ask import Asker
 from duologue.graphs.cli_exit import Again, ExitCode
-from duologue.graphs.converse import astream
-from duologue.graphs.errors import DuologueError, ModelError, SpecError, StoreError
-from duologue.graphs.events import SessionStarted
-from duologue.graphs.running import Options, Source
+from duologue.graphs.cli_input import Lines
+from duologue.graphs.cli_waiting import told, ways_on
+from duologue.graphs.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
+from duologue.graphs.events import Event, SessionStarted
+from duologue.graphs.questions import Question
+from duologue.graphs.result import Result
+from duologue.graphs.running import Options, Source, run_session
 from duologue.graphs.settings import load_settings
+from duologue.graphs.steps import AtHand
 from duologue.graphs.store import open_store
-from duologue.graphs.terminal import JsonLines, Transcript, View, plain, stderr, stdout
+from duologue.graphs.terminal import JsonLines, Transcript, View, plain, prose, stderr, stdout
 
 _PATIENCE = 3  # signals: the first asks to stop, and `uv run` and the like may send it twice
 
 
 def follow(
-    source: Source | None, session: str | None, again: Again, *, reset: bool, as_json: bool
+    source: Source | None,
+    session: str | None,
+    again: Again,
+    *,
+    reset: bool,
+    as_json: bool,
+    reply: AtHand | None = None,
 ) -> None:
     """Run a session to its outcome and show what happens.
+
+    A person is asked at the terminal, save with JSON, where the session is left waiting.
 
     Args:
         source: The conversation. None: go on with the session.
@@ -34,13 +50,14 @@ def follow(
         again: Where the session is kept, and its model.
         reset: Whether to delete what is stored of that session first.
         as_json: Whether to show events as JSON.
+        reply: The answer to the question that the session waits with.
 
     Raises:
-        typer.Exit: A signal ended it, after which it can be resumed.
+        typer.Exit: A signal ended it, after which it can be resumed; or it waits for a person.
         DuologueError: As in `converse`.
     """
     view = JsonLines() if as_json else Transcript(again, stdout(), stderr())
-    code = asyncio.run(_Run(view, again).play(source, session, reset=reset))
+    code = asyncio.run(_Run(view, again).play(source, session, reset=reset, reply=reply))
     if code is not ExitCode.DONE:
         raise typer.Exit(code)
 
@@ -52,27 +69,82 @@ class _Run:
     session: str | None = None
     signals: list[int] = field(default_factory=list)
 
-    async def play(self, source: Source | None, session: str | None, *, reset: bool) -> ExitCode:
+    async def play(
+        self, source: Source | None, session: str | None, *, reset: bool, reply: AtHand | None
+    ) -> ExitCode:
         self._listen()
         options: Options = {"store": self.again.store, "model": self.again.model}
+        if isinstance(self.view, Transcript):
+            lines = Lines(stdout(), stderr(), self._reading)
+            options["answer"] = Asker(self.view, lines).answer
+        run = run_session(source, session, reset=reset, tokens=True, reply=reply, **options)
         try:
-            async with aclosing(astream(source, session=session, reset=reset, **options)) as events:
-                async for event in events:
-                    if isinstance(event, SessionStarted):
-                        self.session = event.session
-                    self.view.show(event)
-        except asyncio.CancelledError:
+            async with aclosing(run) as events:
+                questions = await self._show(events, hold=reply is not None)
+        except (asyncio.CancelledError, KeyboardInterrupt):
             # On Windows the loop itself turns Ctrl-C into this.
             code = ExitCode(128 + (self.signals or [signal.SIGINT])[0])
             self._pause()
             plain(stderr(), f"\n{'Interrupted' if code is ExitCode.INTERRUPTED else 'Terminated'}.")
             await self._say_how_to_go_on()
             return code
-        except (ModelError, SpecError, StoreError):
+        except (AnswerError, ModelError, SpecError, StoreError):
             self._pause()
             await self._say_how_to_go_on()
             raise
-        return ExitCode.DONE
+        if not questions:
+            return ExitCode.DONE
+        await self._say_what_it_waits_for(questions)
+        return ExitCode.WAITING
+
+    async def _show(
+        self, events: AsyncGenerator[Event | Result, None], *, hold: bool
+    ) -> tuple[Question, ...]:
+        """Show what happens.
+
+        Args:
+            events: What happens.
+            hold: Whether to keep back that the session goes on until it does.
+
+        Returns:
+            What people are asked at its end.
+        """
+        held: list[Event] = []
+        questions: tuple[Question, ...] = ()
+        async for event in events:
+            if isinstance(event, Result):
+                questions = event.pending
+                continue
+            held.append(event)
+            if isinstance(event, SessionStarted):
+                self.session = event.session
+                if hold:
+                    continue
+            for one in held:
+                self.view.show(one)
+            held.clear()
+        return questions
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Let a signal end at once what blocks the loop, which can't see it."""
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGINT, signal.SIGTERM)
+
+        def leave(number: int, _: FrameType | None) -> NoReturn:
+            self.signals.append(number)
+            raise KeyboardInterrupt
+
+        for number in numbers:
+            with suppress(NotImplementedError):  # Windows
+                loop.remove_signal_handler(number)
+        before = {number: signal.signal(number, leave) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._listen()
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -95,6 +167,15 @@ class _Run:
         if isinstance(self.view, Transcript):
             self.view.pause()
 
+    async def _say_what_it_waits_for(self, questions: tuple[Question, ...]) -> None:
+        self._pause()
+        assert self.session is not None  # noqa: S101  # it has begun
+        for question in questions:
+            prose(stderr(), f"Session {self.session} waits for an answer. {told(question)}")
+        if await _waits(self.session, self.again.store):
+            for way in ways_on(self.session, questions, self.again):
+                plain(stderr(), way)
+
     async def _say_how_to_go_on(self) -> None:
         if self.session is not None and await _waits(self.session, self.again.store):
             plain(stderr(), f"Go on with: {self.again.command('resume', self.session)}")
@@ -110,4 +191,4 @@ async def _waits(session: str, store: str | None) -> bool:
             row = await opened.get(session)
     except DuologueError:
         return False
-    return row is not None and row.status == "unfinished"
+    return row is not None and row.status != "finished"

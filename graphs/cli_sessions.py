@@ -1,4 +1,4 @@
-"""What the command line does to sessions without running them: forks one, asks one to stop."""
+"""What the command line does to sessions without running them: fork, say something, stop."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from duologue.graphs.cli_exit import Again
 from duologue.graphs.errors import SpecError
 from duologue.graphs.fork import fork
+from duologue.graphs.saying import say
 from duologue.graphs.sessions import stop_session
 from duologue.graphs.terminal import plain, stderr, stdout
 
@@ -79,3 +80,23 @@ def stop(session: str, store: str | None) -> None:
     """
     stop_session(session, store=store)
     plain(stdout(), f"Asked {session} to stop after its current turn.")
+
+
+def say_as(session: str, speaker: str, text: str, again: Again) -> None:
+    """Say something as one of the speakers of a session, and say how it goes on.
+
+    Args:
+        session: Its id.
+        speaker: Who is to have said it.
+        text: What is said.
+        again: Where it is kept.
+
+    Raises:
+        DuologueError: As in `duologue.graphs.saying.say`.
+    """
+    result = say(session, speaker, text, store=again.store)
+    plain(stdout(), f"{speaker} has said it.")
+    if result.outcome is not None:
+        plain(stderr(), result.outcome.sentence())
+    else:
+        plain(stderr(), f"Go on with: {again.command('resume', session)}")

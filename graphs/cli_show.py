@@ -10,7 +10,8 @@ from rich.text import Text
 
 from duologue.graphs.cli_exit import Again
 from duologue.graphs.cli_text import one_line
-from duologue.graphs.events import Ended, events_of, replayed
+from duologue.graphs.cli_waiting import told, ways_on
+from duologue.graphs.events import Ended, QuestionAsked, events_of, replayed
 from duologue.graphs.result import Result
 from duologue.graphs.sessions import check_speaker, get_session, known_store, title_of
 from duologue.graphs.settings import Settings, load_settings
@@ -21,6 +22,7 @@ from duologue.graphs.terminal import (
     json_line,
     on_screen,
     plain,
+    prose,
     stderr,
     stdout,
 )
@@ -70,7 +72,7 @@ def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
     narrow = on_screen(out) and out.width < ids + states + 20 + _TITLE
     for row, status in rows:
         when = f"{row.created_at.astimezone():%Y-%m-%d %H:%M}"
-        style = {"running": "green", "unfinished": "yellow"}.get(status, "")
+        style = {"running": "green", "unfinished": "yellow", "waiting": "cyan"}.get(status, "")
         line = Text.assemble(
             (row.session.ljust(ids), "bold"), "  ", (status.ljust(states), style), "  ", when
         )
@@ -115,10 +117,28 @@ def show_session(
         for message in result.viewpoint(speaker):
             transcript.head(_role(message))
             transcript.body(_text(message))
-    if result.outcome is None:
-        transcript.unfinished(session)
-    else:
-        transcript.show(Ended.of(session, result.outcome))
+    _print_end(out, result, transcript, again)
+
+
+def _print_end(out: Console, result: Result, transcript: Transcript, again: Again) -> None:
+    """Say how a session has ended, or what it waits for and how it goes on."""
+    if result.outcome is not None:
+        transcript.show(Ended.of(result.session, result.outcome))
+        return
+    transcript.rule()
+    _print_ways_on(out, result, again)
+
+
+def _print_ways_on(out: Console, result: Result, again: Again) -> None:
+    """Say that a session has not ended, and how it goes on."""
+    if not result.pending:
+        plain(out, "Not finished. It goes on with:", "bold")
+        plain(out, again.command("resume", result.session))
+        return
+    for question in result.pending:
+        prose(out, f"Waits for an answer. {told(question)}", "bold")
+    for way in ways_on(result.session, result.pending, again):
+        plain(out, way)
 
 
 def _print_causes(out: Console, causes: list[Cause]) -> None:
@@ -149,6 +169,8 @@ def _show_json(result: Result, speaker: str | None, *, why: bool) -> None:
     if speaker is None:
         for event in replayed(result):
             JsonLines().show(event)
+        for question in result.pending:
+            JsonLines().show(QuestionAsked(question=question))
         return
     for message in convert_to_openai_messages(result.viewpoint(speaker)):
         json_line(json.dumps(message))

@@ -45,6 +45,11 @@ def check(conversation: "Conversation") -> None:
     _check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
         raise ValueError("opening.reconcile: there is nothing to hear without opening.answers")
+    if end_chat.max_iterations is None and not conversation.is_bounded_by_people:
+        raise ValueError(
+            "end_chat.max_iterations: none is only possible where every round needs a person: give "
+            "a number of rounds"
+        )
     needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
     if needs_stopper and not conversation.stoppers:
         raise ValueError(
@@ -59,8 +64,10 @@ def check(conversation: "Conversation") -> None:
 
 
 def _check_tasks(conversation: "Conversation") -> None:
+    # A person, or a first message, says what it is about.
+    is_told = any(speaker.human or speaker.first_message for speaker in conversation.speakers)
     for speaker in conversation.speakers:
-        if speaker.task is None and conversation.task is None:
+        if speaker.task is None and conversation.task is None and not is_told:
             raise ValueError(f"task: missing, and {speaker.name!r} has none of its own: give one")
         if speaker.task is None and conversation.opening.answers:
             raise ValueError(f"opening.answers: {speaker.name!r} has no task of its own to answer")

@@ -13,6 +13,7 @@ from duologue.graphs.background import iterate, run
 from duologue.graphs.events import Event
 from duologue.graphs.result import Result
 from duologue.graphs.running import Options, Source, run_session
+from duologue.graphs.steps import AtHand
 
 
 def converse(
@@ -35,11 +36,13 @@ def converse(
         **options: See `Options`.
 
     Returns:
-        The result, with the outcome.
+        The result, with the outcome; or with what people are asked, where the session waits for
+        them (see ``answer`` among the options).
 
     Raises:
-        SpecError: The conversation, its file or a setting is not valid.
+        SpecError: The conversation, its file or a setting is not valid, or ``answer`` failed.
         ModelError: A model can't be had or did not answer. The session can be resumed.
+        AnswerError: ``answer`` gave what does not fit, again and again. The session waits.
         SessionError: The id is odd, another run has the session, or it belongs to another
             conversation; names the first field that differs.
         StoreError: The store can't be opened or written.
@@ -75,7 +78,7 @@ def resume(session: str, **options: Unpack[Options]) -> Result:
         **options: See `Options`.
 
     Returns:
-        The result, with the outcome.
+        The result, with the outcome or with what people are asked.
 
     Raises:
         SessionError: There is no such session, or another run has it.
@@ -88,6 +91,55 @@ def resume(session: str, **options: Unpack[Options]) -> Result:
 async def aresume(session: str, **options: Unpack[Options]) -> Result:
     """Go on with a session, from its id alone; `resume` says how."""
     return await _last(run_session(None, session, reset=False, tokens=False, **options))
+
+
+def respond(
+    session: str, value: object, *, question: str | None = None, **options: Unpack[Options]
+) -> Result:
+    """Answer what a session waits for, here or in another process, and go on.
+
+    Args:
+        session: The session's id.
+        value: The answer: text for a `MessageQuestion`, else what the question's
+            ``response_schema`` says.
+        question: The id of the question. None: the one that waits, of which there must be just one.
+        **options: See `Options`; ``answer`` in it answers what is asked after this.
+
+    Returns:
+        The result, with the outcome or with what people are asked next.
+
+    Raises:
+        AnswerError: The answer does not fit. The session waits on.
+        SessionError: There is no such session, it waits for no answer or for another one, or
+            another run has it.
+        ModelError: A model can't be had or did not answer. The answer is kept, and the session can
+            be resumed.
+        StoreError: The store can't be opened or written.
+
+    Example:
+        >>> from duologue.graphs import chat, converse, respond
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> model = ScriptedChatModel(script=["Hello! What is it about?"])
+        >>> result = converse(chat(), session="hi", model=model, store="memory:respond-docs")
+        >>> result.pending[0].prompt
+        'User, it is your turn. exit: leave.'
+        >>> result = respond("hi", "Good morning.", model=model, store="memory:respond-docs")
+        >>> result.speeches
+        [('User', 'Good morning.'), ('Assistant', 'Hello! What is it about?')]
+        >>> respond("hi", "exit", store="memory:respond-docs").outcome.reason.value
+        'quit'
+    """
+    return run(arespond(session, value, question=question, **options))
+
+
+async def arespond(
+    session: str, value: object, *, question: str | None = None, **options: Unpack[Options]
+) -> Result:
+    """Answer what a session waits for, and go on; `respond` says how."""
+    reply = AtHand(value, question)
+    return await _last(
+        run_session(None, session, reset=False, tokens=False, reply=reply, **options)
+    )
 
 
 def stream(
@@ -106,7 +158,8 @@ def stream(
         **options: See `Options`.
 
     Yields:
-        Events, the last of which is the outcome. A finished session yields its messages again.
+        Events, the last of which is the outcome, or the question with which the session waits. A
+        finished session yields its messages again.
 
     Raises:
         DuologueError: As in `converse`.

@@ -10,9 +10,17 @@ from enum import StrEnum
 from duologue.graphs.data import Data
 from duologue.graphs.ends import EndChatMode
 from duologue.graphs.holding import Held, Reason, Strength, holding, reasons_of
-from duologue.graphs.judging import RoundRobin, SeparateJudge
-from duologue.graphs.position import Event, Position, Stage
+from duologue.graphs.judging import SeparateJudge
+from duologue.graphs.position import Event, Leaving, Position, Stage
 from duologue.graphs.spec import Conversation
+from duologue.graphs.turns import (
+    code_waits,
+    in_turn,
+    must_check,
+    must_choose,
+    must_judge,
+    next_turn,
+)
 
 
 class Node(StrEnum):
@@ -39,6 +47,10 @@ class Decision(Data):
     """At the end, every reason that holds; the first is the reason."""
 
 
+_BEFORE_CALLS = {Reason.SAME_TOOL_CALLS, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
+"""What ends it before calls of tools are run, beside hard stops."""
+
+
 def decide(conversation: Conversation, position: Position) -> Decision:
     """Say what comes next.
 
@@ -58,7 +70,14 @@ def decide(conversation: Conversation, position: Position) -> Decision:
     match position.event:
         case Event.CALLED | Event.RAN:
             return Decision(node=Node.TOOL_EXECUTOR, speaker=speaker, stage=position.stage)
-        case Event.SUMMARISED | Event.REJECTED | Event.ANSWERED | Event.RETURNED | Event.GIVEN:
+        case (
+            Event.PASSED
+            | Event.SUMMARISED
+            | Event.REJECTED
+            | Event.ANSWERED
+            | Event.RETURNED
+            | Event.GIVEN
+        ):
             return _speak(conversation, speaker, position.stage)
         case Event.ASKED:
             return Decision(node=Node.COMPLETION_JUDGE, speaker=speaker, stage=position.stage)
@@ -77,15 +96,15 @@ def _is_over(conversation: Conversation, position: Position, held: list[Held]) -
         case Event.ANSWERED | Event.RAN | Event.GIVEN:
             # What is answered already is said, and heard, before anything ends.
             return False
-        case Event.STARTED | Event.SUMMARISED | Event.REJECTED | Event.ASKED:
+        case Event.STARTED | Event.PASSED | Event.SUMMARISED | Event.REJECTED | Event.ASKED:
             return strongest is Strength.HARD
         case Event.RETURNED:
             return strongest <= Strength.SAID
         case Event.CALLED:
-            # A call made over and over is not run once more.
-            loops = any(Reason.SAME_TOOL_CALLS in one.reasons for one in held)
-            return strongest is Strength.HARD or (loops and position.stage is not Stage.LAST_WORDS)
-    if strongest is Strength.HARD:
+            # A call made over and over is not run once more, nor one that nobody may run.
+            stops = any(one.reasons & _BEFORE_CALLS for one in held)
+            return strongest is Strength.HARD or (stops and position.stage is not Stage.LAST_WORDS)
+    if strongest is Strength.HARD or position.event is Event.LEFT:
         return True
     if strongest is Strength.SAID:
         if not code_waits(conversation, position):
@@ -98,58 +117,6 @@ def _is_over(conversation: Conversation, position: Position, held: list[Held]) -
     return not position.owed and not must_judge(conversation, position)
 
 
-def code_waits(conversation: Conversation, position: Position) -> bool:
-    """Whether who speaks next runs code that stands in the newest message (AutoGen)."""
-    writer = position.facts.code_by
-    if writer is None or writer != position.speaker or position.event not in _TURN_ENDS:
-        return False
-    following = _next_turn(conversation, position).speaker
-    return following != writer and conversation.speaker(following).runs_code
-
-
-_TURN_ENDS = (Event.SPOKEN, Event.CHECKED, Event.JUDGED, Event.CHOSEN)
-"""After these events a turn is over, or about to be."""
-
-
-def must_check(conversation: Conversation, position: Position) -> bool:
-    """Whether predicates are to be asked, after each turn that all hear."""
-    return (
-        position.event is Event.SPOKEN
-        and position.stage in (Stage.ROUNDS, Stage.LAST_WORDS)
-        and bool(conversation.predicates)
-    )
-
-
-def must_judge(conversation: Conversation, position: Position) -> bool:
-    """Whether it is to be asked if the task of who has just finished a turn is complete.
-
-    Only after turns of stoppers in the rounds, until they have completed their task; on the cap's
-    turn too, since the answer changes the reason and the last words.
-    """
-    return (
-        position.event is _turn_is_over(conversation)
-        and position.stage is Stage.ROUNDS
-        and conversation.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
-        and position.speaker not in position.completed
-        and position.speaker in conversation.stoppers
-    )
-
-
-def _turn_is_over(conversation: Conversation) -> Event:
-    """The event after which a turn has nothing more to be asked about but its judge."""
-    return Event.CHECKED if conversation.predicates else Event.SPOKEN
-
-
-def must_choose(conversation: Conversation, position: Position) -> bool:
-    """Whether it is to be chosen who speaks next. The first turn and last words have an order."""
-    return (
-        not isinstance(conversation.turn_order, RoundRobin)
-        and position.event in (_turn_is_over(conversation), Event.JUDGED)
-        and position.turns > 0
-        and not position.owed
-    )
-
-
 def _speak(conversation: Conversation, speaker: str, stage: Stage) -> Decision:
     first = speaker == conversation.names[0]
     return Decision(
@@ -158,23 +125,8 @@ def _speak(conversation: Conversation, speaker: str, stage: Stage) -> Decision:
 
 
 def _next_turn(conversation: Conversation, position: Position) -> Decision:
-    if position.owed:
-        return _speak(conversation, position.owed[0], Stage.LAST_WORDS)
-    prepared = conversation.secretive
-    if position.prepared < len(prepared):
-        return _speak(conversation, prepared[position.prepared], Stage.PRIVATE)
-    if conversation.opening.answers and position.opened < len(conversation.names):
-        return _speak(conversation, conversation.names[position.opened], Stage.OPENING)
-    return _speak(conversation, position.chosen or in_turn(conversation, position), Stage.ROUNDS)
-
-
-def in_turn(conversation: Conversation, position: Position) -> str:
-    """Give who speaks next in the rounds where nobody chooses: who stands behind the last one."""
-    order = conversation.order
-    # Who spoke last in the opening does not count.
-    if position.turns == 0 or position.speaker is None:
-        return order[0]
-    return order[(order.index(position.speaker) + 1) % len(order)]
+    following = next_turn(conversation, position)
+    return _speak(conversation, following.speaker, following.stage)
 
 
 def spoke(conversation: Conversation, position: Position) -> Position:
@@ -188,15 +140,29 @@ def spoke(conversation: Conversation, position: Position) -> Position:
         The new position, with the facts of the old one.
     """
     turn = decide(conversation, position)
+    return after_turn(position, turn.speaker, turn.stage)
+
+
+def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
+    """Give the position after a turn of any speaker, in any part.
+
+    Args:
+        position: Where it was.
+        speaker: Whose turn it was.
+        stage: The part it belonged to.
+
+    Returns:
+        The new position, with the facts of the old one.
+    """
     return position.model_copy(
         update={
             "event": Event.SPOKEN,
-            "stage": turn.stage,
-            "speaker": turn.speaker,
-            "turns": position.turns + (turn.stage is Stage.ROUNDS),
-            "prepared": position.prepared + (turn.stage is Stage.PRIVATE),
-            "opened": position.opened + (turn.stage is Stage.OPENING),
-            "owed": position.owed[1:] if turn.stage is Stage.LAST_WORDS else position.owed,
+            "stage": stage,
+            "speaker": speaker,
+            "turns": position.turns + (stage is Stage.ROUNDS),
+            "prepared": position.prepared + (stage is Stage.PRIVATE),
+            "opened": position.opened + (stage is Stage.OPENING),
+            "owed": position.owed[1:] if stage is Stage.LAST_WORDS else position.owed,
             "chosen": None,
             "tool_rounds": 0,
             "asked_again": False,
@@ -212,8 +178,8 @@ def paused(
     Args:
         conversation: The spec.
         position: Where it was.
-        event: `Event.SUMMARISED`, `Event.REJECTED`, `Event.ANSWERED`, `Event.CALLED`, `Event.RAN`,
-            `Event.RETURNED` or `Event.GIVEN`.
+        event: `Event.PASSED`, `Event.SUMMARISED`, `Event.REJECTED`, `Event.ANSWERED`,
+            `Event.CALLED`, `Event.RAN`, `Event.RETURNED` or `Event.GIVEN`.
         succeeded: Whether one of the calls has succeeded, whose tools have answered now.
 
     Returns:
@@ -229,6 +195,20 @@ def paused(
             "asked_again": position.asked_again or event is Event.REJECTED,
         }
     )
+
+
+def left(conversation: Conversation, position: Position, leaving: Leaving) -> Position:
+    """Give the position after a person has ended it instead of speaking.
+
+    Args:
+        conversation: The spec.
+        position: Where it was.
+        leaving: Who has, and how.
+
+    Returns:
+        The new position, with the facts of the old one.
+    """
+    return paused(conversation, position, Event.LEFT).model_copy(update={"left": leaving})
 
 
 def checked(position: Position) -> Position:
@@ -308,6 +288,12 @@ def max_steps(conversation: Conversation) -> int:
     Returns:
         The bound, in LangGraph's steps.
     """
-    tools = 1 + 2  # the run, and the hooks behind the call and behind the results
-    per_turn = conversation.most_tool_rounds * tools + 2
-    return conversation.most_calls + conversation.most_messages * per_turn
+    speakers = conversation.speakers
+    asks = any(speaker.interrupt_on for speaker in speakers)
+    sees = any(speaker.human and speaker.human.sees_calls for speaker in speakers)
+    # What is seen and decided, the run, and the hooks behind the call and behind the results.
+    tools = sees + asks + 1 + 2
+    has_people = any(speaker.human for speaker in speakers)
+    # A person may leave each reply to what stands behind, and then the whole conversation.
+    per_turn = conversation.most_tool_rounds * tools + 2 + has_people
+    return conversation.most_calls + conversation.most_messages * per_turn + has_people

@@ -6,7 +6,7 @@ Whether any of it holds at a moment is in `duologue.graphs.holding`, what follow
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias, Union, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast
 
 from pydantic import (
     BeforeValidator,
@@ -17,6 +17,9 @@ from pydantic import (
 )
 
 from duologue.graphs.data import MOST, Cap, Data, Kinded, Mark, Name, by_kind
+
+NO_CAP: Final = "none"
+"""How TOML says that there is no cap on rounds."""
 
 
 class EndChatMode(StrEnum):
@@ -263,8 +266,10 @@ class EndChat(Data):
 
     mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
     """How completed tasks end it."""
-    max_iterations: Cap = 5
-    """The cap, in rounds; in one round every speaker speaks once."""
+    max_iterations: Cap | None = 5
+    """The cap, in rounds; in one round every speaker speaks once. None: no cap, which is possible
+    only where every round needs a person, or an automatic reply in a person's place, which has a
+    cap of its own. In TOML, which has no null, it is written ``"none"``."""
     when: End | None = None
     """What else ends it, whatever the mode. A list means any of its ends."""
     guards: Guards = Guards()
@@ -272,9 +277,5 @@ class EndChat(Data):
 
     @field_validator("max_iterations", mode="before")
     @classmethod
-    def _has_a_cap(cls, given: object) -> object:
-        if given is None:
-            raise ValueError(
-                "none is only possible where every round needs a person: give a number of rounds"
-            )
-        return given
+    def _none_in_toml(cls, given: object) -> object:
+        return None if given == NO_CAP else given

@@ -33,7 +33,7 @@ class ContextTooLongError(ModelError):
 
 
 class AnswerError(DuologueError, ValueError):
-    """An answer to a question does not fit, or nobody asked. The question stays open."""
+    """An answer to a question does not fit. The question stays open."""
 
 
 class StoreError(DuologueError):

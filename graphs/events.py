@@ -1,17 +1,18 @@
 """What happens in a conversation, one event at a time."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from pydantic import JsonValue, computed_field
+from pydantic import Field, JsonValue, computed_field
 
 from duologue.graphs.approval import DecisionType
 from duologue.graphs.data import Data
 from duologue.graphs.holding import Reason
 from duologue.graphs.judging import Verdict
-from duologue.graphs.log import Kind, Line, is_said, line
+from duologue.graphs.log import Kind, Line, Source, is_said, line
 from duologue.graphs.outcome import Outcome
+from duologue.graphs.questions import Question
 from duologue.graphs.result import Result
 
 
@@ -27,6 +28,8 @@ class SessionStarted(Data):
     """What it is about."""
     resumed: bool
     """Whether it goes on from an earlier run."""
+    people: tuple[str, ...] = ()
+    """The speakers that people speak for."""
 
 
 class Notice(Data):
@@ -76,6 +79,8 @@ class MessageSaid(Data):
     """What it says by the speaker's output format, as plain values."""
     calling: bool = False
     """Whether it stands beside a call of tools: the speaker's turn goes on."""
+    human: bool = False
+    """Whether a person has said it."""
 
 
 class ReplyRejected(Data):
@@ -162,6 +167,14 @@ class HistoryShortened(Data):
     """The summary that stands for it; empty where there is none."""
 
 
+class QuestionAsked(Data):
+    """A person is asked. Where nobody answers at once, the session waits, and this is the last."""
+
+    event: Literal["question"] = "question"
+    question: Annotated[Question, Field(discriminator="kind")]
+    """What is asked."""
+
+
 class Ended(Outcome):
     """The last event: why, when and by whom the conversation ended, and what it used."""
 
@@ -194,6 +207,7 @@ Event = (
     | VerdictGiven
     | SpeakerChosen
     | HistoryShortened
+    | QuestionAsked
     | Ended
 )
 """Anything that happens."""
@@ -268,6 +282,7 @@ def _said(message: BaseMessage, about: Line) -> MessageSaid:
         alone=about.audience is not None,
         parsed=about.parsed,
         calling=about.kind is Kind.TOOL_CALLS,
+        human=about.source is Source.HUMAN,
     )
 
 

@@ -60,7 +60,7 @@ def _object(message: BaseMessage) -> dict[str, Any]:
 _OF_A_LINE = (
     *("kind", "speaker", "parsed", "audience", "to", "stage"),
     *("flaw", "problem", "verdict", "source", "instead_of", "failure", "arguments"),
-    *("tool", "decision"),
+    *("tool", "decision", "to_user", "interrupts"),
 )
 
 

@@ -5,16 +5,26 @@ the log; the nodes add that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from duologue.graphs.code import code_blocks
 from duologue.graphs.ends import DoneToken, EndingTool, leaves
 from duologue.graphs.log import Failure, Flaw, Kind, Line, Source, line
+from duologue.graphs.people import watcher
 from duologue.graphs.position import Facts
 from duologue.graphs.spec import Conversation
 from duologue.graphs.usage import Usage, total
-from duologue.graphs.wording import is_blank, is_farewell, is_same, is_same_move, says
+from duologue.graphs.wording import (
+    ends_with,
+    is_blank,
+    is_equal,
+    is_farewell,
+    is_same,
+    is_same_move,
+    says,
+)
 
 Read = Sequence[tuple[BaseMessage, Line]]
 """Messages of a log, each with what stands beside it."""
@@ -48,9 +58,13 @@ def facts_of(conversation: Conversation, read: Read) -> Facts:
         tokens_said=tuple(dict.fromkeys(_tokens_said(conversation, heard))),
         tools_called=tuple(dict.fromkeys(_tools_called(conversation, read))),
         **_code(conversation, heard),
+        **_people(conversation, read, heard),
         call_errors=errors.count(Failure.CALL),
         tool_errors=errors.count(Failure.TOOL),
-        blank_replies=_trailing(is_blank(message.text) for message, _ in reversed(heard)),
+        blank_replies=_trailing(
+            about.source is not Source.HUMAN and is_blank(message.text)
+            for message, about in reversed(heard)
+        ),
         same_replies=_same_replies(heard),
         farewells=_trailing(
             _is_farewell(conversation, message, about) for message, about in reversed(heard)
@@ -143,11 +157,50 @@ def _code(conversation: Conversation, heard: Read) -> dict[str, str | None]:
     return {"code_by" if writes else "no_code_by": about.speaker}
 
 
+def _people(conversation: Conversation, read: Read, heard: Read) -> dict[str, Any]:
+    """What is looked at where people take part, or a first message is given."""
+    speakers = conversation.speakers
+    if not any(speaker.human or speaker.first_message for speaker in speakers):
+        return {}
+    people = [(speaker.name, speaker.human) for speaker in speakers if speaker.human is not None]
+    counts = {name: _auto_replies(conversation, name, read) for name, _ in people}
+    facts: dict[str, Any] = {
+        "heard_from": tuple(dict.fromkeys(about.speaker for _, about in heard)),
+        "auto_replies": {name: count for name, count in counts.items() if count},
+    }
+    if heard:
+        message, about = heard[-1]
+        text = "" if about.source in _DATA else message.text
+        facts["said_by"] = about.speaker
+        facts["terminated"] = tuple(
+            name
+            for name, human in people
+            if name != about.speaker and ends_with(human.termination, text)
+        )
+    return facts
+
+
+def _auto_replies(conversation: Conversation, name: str, read: Read) -> int:
+    """Count what nobody has given for a speaker since a person last spoke for it."""
+    answered = {message.tool_call_id for message, _ in read if isinstance(message, ToolMessage)}
+    count, first = 0, None
+    for message, about in reversed(read):
+        if about.counts and about.speaker == name:
+            if about.source is Source.HUMAN:
+                return count
+            count, first = count + 1, about
+        elif about.kind is Kind.TOOL_CALLS and about.is_aloud and isinstance(message, AIMessage):
+            ran = any(call["id"] in answered for call in message.tool_calls)
+            count += ran and watcher(conversation, about.speaker or "") == name
+    given = conversation.speaker(name).first_message is not None
+    return count - (given and first is not None and first.source is Source.TEXT)
+
+
 def _errors(read: Read) -> list[Failure | None]:
     """How the calls of this turn ended, the newest first."""
     found: list[Failure | None] = []
     for _, about in reversed(read):
-        if about.kind is Kind.SPEECH:
+        if about.ends_turn:
             break
         if about.kind is Kind.TOOL_RESULT:
             found.append(about.failure)
@@ -157,30 +210,50 @@ def _errors(read: Read) -> list[Failure | None]:
 _DATA = (Source.CODE, Source.TOOL)
 """What gives replies that nobody has thought: in them no word ends anything, and no code is run."""
 
-_NOBODYS = (Source.TEXT, *_DATA)
-"""What gives replies that a speaker does not choose: they may well be the same."""
+_FREE = (Source.HUMAN, Source.TEXT, *_DATA)
+"""What gives replies that may well be the same: people do as they like, the rest has no choice."""
 
 
 def _same_replies(heard: Read) -> int:
     if not heard:
         return 0
     latest, who = heard[-1]
-    answered = [message.text for message, _ in heard]
-    if who.source in _NOBODYS:
+    if who.source in _FREE:
         return 0
     return 1 + sum(
-        is_same(message.text, latest.text) and _same_answered(answered, place)
+        is_same(message.text, latest.text) and _same_answered(heard, place)
         for place, (message, about) in enumerate(heard[:-1])
-        if about.speaker == who.speaker and about.source not in _NOBODYS
+        if about.speaker == who.speaker and about.source not in _FREE
     )
 
 
-def _same_answered(texts: Sequence[str], place: int) -> bool:
+def _same_answered(heard: Read, place: int) -> bool:
     """Whether a message and the newest one answer the same move; the very first answers none."""
-    return place == 0 or is_same_move(texts[place - 1], texts[-2])
+    return place == 0 or is_alike(heard[place - 1], heard[-2])
+
+
+def is_alike(before: tuple[BaseMessage, Line], now: tuple[BaseMessage, Line]) -> bool:
+    """Whether the same answer to two messages is a repetition.
+
+    It is none where they are two moves of a game. Nor where a person says the same again: whoever
+    asks the same may well be told the same, as often as it is asked.
+
+    Args:
+        before: What was answered before.
+        now: What is answered now.
+
+    Returns:
+        True when it is one.
+    """
+    (first, _), (second, about) = before, now
+    if about.source is Source.HUMAN and is_equal(first.text, second.text):
+        return False
+    return is_same_move(first.text, second.text)
 
 
 def _is_farewell(conversation: Conversation, message: BaseMessage, about: Line) -> bool:
+    if about.source is Source.HUMAN:
+        return False
     marks = conversation.speaker(about.speaker or "").marks
     return is_farewell(message.text, conversation.names, marks.texts if marks else ())
 
@@ -196,7 +269,7 @@ def _role_flips(heard: Read) -> dict[str, int]:
 def _same_tool_calls(read: Read) -> int:
     calls: list[tuple[str | None, object]] = []
     for message, about in reversed(read):
-        if about.kind is Kind.SPEECH:
+        if about.ends_turn:
             break
         if about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage):
             of_one = [(call["name"], call["args"]) for call in message.tool_calls]

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from uuid import uuid4
@@ -17,7 +18,13 @@ from langgraph.checkpoint.base import (
 
 from duologue.graphs.build import Graph
 from duologue.graphs.end_chat import Node
-from duologue.graphs.errors import SessionError
+from duologue.graphs.errors import AnswerError, SessionError
+from duologue.graphs.questions import (
+    MessageQuestion,
+    Question,
+    check_message,
+    read_question,
+)
 from duologue.graphs.state import State
 
 
@@ -230,3 +237,31 @@ async def _read(graph: Graph, config: RunnableConfig) -> State:
 
 def _ids(state: State) -> list[str]:
     return [str(message.id) for message in state.get("messages", [])]
+
+
+async def questions_of(graph: Graph, session: str) -> list[Question]:
+    """Give the questions that a session waits with.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id.
+
+    Returns:
+        The questions, in the order in which they were asked; without one whose answer is stored
+        already, and which the session goes on with when it is resumed.
+    """
+    config = config_of(session)
+    asked = [read_question(found) for found in (await graph.aget_state(config)).interrupts]
+    if len(asked) != 1 or not isinstance(asked[0], MessageQuestion):
+        return asked
+    found = await checkpointer_of(graph).aget_tuple(config)
+    for task, channel, value in (found.pending_writes or ()) if found else ():
+        if (task, channel) == _ANSWER:
+            with suppress(AnswerError):
+                check_message(asked[0], value)
+                return []
+    return asked
+
+
+_ANSWER: Final = ("00000000-0000-0000-0000-000000000000", "__resume__")
+"""Where LangGraph stores an answer that is given without the id of its question."""

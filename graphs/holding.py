@@ -25,8 +25,10 @@ from duologue.graphs.ends import (
     StopRequested,
     leaves,
 )
-from duologue.graphs.position import Facts, Position
+from duologue.graphs.people import has_capped_calls, is_capped, is_terminated, never_asked
+from duologue.graphs.position import ALOUD, TURN_ENDS, Facts, Position
 from duologue.graphs.spec import Conversation
+from duologue.graphs.turns import begins, must_choose, next_turn
 
 
 class Reason(StrEnum):
@@ -34,6 +36,8 @@ class Reason(StrEnum):
 
     STOP_REQUESTED = "stop_requested"
     """Somebody outside asked it to stop."""
+    QUIT = "quit"
+    """A person has left it."""
     MAX_COST = "max_cost"
     """The money is spent."""
     MAX_TOKENS = "max_tokens"
@@ -54,6 +58,8 @@ class Reason(StrEnum):
     """A tool was called that ends it."""
     NO_CODE = "no_code"
     """A speaker whose code is run has written none."""
+    TERMINATION = "termination"
+    """A termination message was received, and no person wanted to go on."""
     COMPLETED = "completed"
     """The tasks are complete that the end-chat mode asks for."""
     UNREADABLE_VERDICTS = "unreadable_verdicts"
@@ -68,6 +74,8 @@ class Reason(StrEnum):
     """Messages in a row were nothing but thanks or farewells."""
     SAME_TOOL_CALLS = "same_tool_calls"
     """A speaker kept calling a tool with equal arguments."""
+    MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"
+    """So many automatic replies were given in the place of a person."""
     MAX_MESSAGES = "max_messages"
     """The message cap is reached."""
     MAX_ITERATIONS = "max_iterations"
@@ -92,6 +100,7 @@ class Strength(IntEnum):
 
 _STRENGTHS = {
     Reason.STOP_REQUESTED: Strength.HARD,
+    Reason.QUIT: Strength.HARD,
     Reason.MAX_COST: Strength.HARD,
     Reason.MAX_TOKENS: Strength.HARD,
     Reason.MAX_SECONDS: Strength.HARD,
@@ -102,10 +111,15 @@ _STRENGTHS = {
     Reason.PREDICATE: Strength.SAID,
     Reason.ENDING_TOOL: Strength.SAID,
     Reason.NO_CODE: Strength.SAID,
+    Reason.TERMINATION: Strength.SAID,
     Reason.COMPLETED: Strength.VERDICT,
+    Reason.MAX_CONSECUTIVE_AUTO_REPLY: Strength.CAP,
     Reason.MAX_MESSAGES: Strength.CAP,
     Reason.MAX_ITERATIONS: Strength.CAP,
 }
+
+
+_PLACES = {reason: place for place, reason in enumerate(Reason)}
 
 
 class Held(NamedTuple):
@@ -130,7 +144,7 @@ def holding(conversation: Conversation, position: Position) -> list[Held]:
 
 def reasons_of(held: list[Held]) -> tuple[Reason, ...]:
     """Give the reasons of all that holds, each once, the strongest first."""
-    ordered = [reason for one in held for reason in Reason if reason in one.reasons]
+    ordered = [reason for one in held for reason in sorted(one.reasons, key=_PLACES.__getitem__)]
     return tuple(dict.fromkeys(ordered))
 
 
@@ -139,15 +153,17 @@ def _one(reason: Reason) -> Held:
 
 
 def _places(held: Held) -> list[int]:
-    return [place for place, reason in enumerate(Reason) if reason in held.reasons]
+    return sorted(_PLACES[reason] for reason in held.reasons)
 
 
 def _by_the_rules(conversation: Conversation, position: Position) -> Iterator[Reason]:
     if _completion_holds(conversation, position.completed):
         yield Reason.COMPLETED
+    yield from _people(conversation, position)
     yield from _errors(conversation, position.facts)
     yield from _guards(conversation, position.facts)
-    if position.rounds(conversation) >= conversation.end_chat.max_iterations:
+    cap = conversation.end_chat.max_iterations
+    if cap is not None and position.rounds(conversation) >= cap:
         yield Reason.MAX_ITERATIONS
 
 
@@ -159,6 +175,25 @@ def _completion_holds(conversation: Conversation, completed: tuple[str, ...]) ->
             return set(conversation.stoppers) <= set(completed)
         case _:
             return bool(completed)
+
+
+def _people(conversation: Conversation, position: Position) -> Iterator[Reason]:
+    """What a person has ended, or what ends it where a person is never asked (AutoGen)."""
+    if position.left is not None:
+        yield Reason(position.left.reason)
+    if has_capped_calls(conversation, position):
+        yield Reason.MAX_CONSECUTIVE_AUTO_REPLY
+    if position.event not in TURN_ENDS or must_choose(conversation, position):
+        return
+    name, stage = next_turn(conversation, position)
+    if stage not in ALOUD or not never_asked(conversation, name):
+        return
+    if begins(conversation, position, name):
+        return
+    if is_terminated(conversation, position, name):
+        yield Reason.TERMINATION
+    if is_capped(conversation, position, name):
+        yield Reason.MAX_CONSECUTIVE_AUTO_REPLY
 
 
 def _errors(conversation: Conversation, facts: Facts) -> Iterator[Reason]:

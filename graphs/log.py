@@ -24,7 +24,7 @@ from pydantic import Field, JsonValue
 from duologue.graphs.approval import DecisionType
 from duologue.graphs.data import Data
 from duologue.graphs.judging import Verdict
-from duologue.graphs.position import Stage
+from duologue.graphs.position import ALOUD, Stage
 
 KEY = "duologue"
 """Where a message's `Line` stands in its ``additional_kwargs``."""
@@ -70,6 +70,8 @@ class Kind(StrEnum):
 class Source(StrEnum):
     """What gave a reply."""
 
+    HUMAN = "human"
+    """A person."""
     MODEL = "model"
     """The speaker's model."""
     FUNCTION = "function"
@@ -144,6 +146,8 @@ class Line(Data):
     """The tool that was run, where a person chose another than the one that was called."""
     decision: DecisionType | None = None
     """What a person decided of the call, where one was asked before it ran."""
+    interrupts: bool = False
+    """Whether it is what a person has said to calls that waited: the turn of who called goes on."""
     to_user: dict[str, str] = Field(default={})
     """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
     without it."""
@@ -163,9 +167,14 @@ class Line(Data):
         return self.kind is Kind.SPEECH
 
     @property
+    def ends_turn(self) -> bool:
+        """Whether a turn is over with it."""
+        return self.is_speech and not self.interrupts
+
+    @property
     def is_aloud(self) -> bool:
         """Whether all hear it, in the rounds or as last words."""
-        return self.audience is None and self.stage in (Stage.ROUNDS, Stage.LAST_WORDS)
+        return self.audience is None and self.stage in ALOUD
 
 
 NOBODY: tuple[str, ...] = ()

@@ -56,6 +56,11 @@ def _with_each_tool_once(speaker: Any) -> Any:  # noqa: ANN401
     return speaker | {"tools": list(dict.fromkeys(found))}
 
 
+def _nothing(data: dict[str, Any]) -> dict[str, Any]:
+    """From 4 to 5: what is new, such as people, was not there."""
+    return data
+
+
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """Makes data of the next version out of data of one."""
 
@@ -63,6 +68,7 @@ MIGRATIONS: dict[int, Migration] = {
     1: _ends_of_their_own,
     2: _formats_of_many_kinds,
     3: _tools_named_once,
+    4: _nothing,
 }
 """For each older version the function that makes a spec of the next one out of it."""
 

@@ -126,6 +126,7 @@ _BY_THE_LATEST = (
 
 _BECAUSE = {
     Reason.STOP_REQUESTED: "it was asked to stop",
+    Reason.QUIT: "{left}",
     Reason.MAX_COST: "the money is spent ({facts.cost:.6g} of {most_cost:g})",
     Reason.MAX_TOKENS: "the token cap was reached ({facts.tokens} tokens)",
     Reason.MAX_SECONDS: "the time is over ({facts.seconds:.1f} s)",
@@ -136,6 +137,7 @@ _BECAUSE = {
     Reason.PREDICATE: "the predicate {predicates} says so",
     Reason.ENDING_TOOL: "{called} called the tool {tool}",
     Reason.NO_CODE: "{by} wrote no more code",
+    Reason.TERMINATION: "{by} ended it with a termination message",
     Reason.COMPLETED: "{completed}",
     Reason.UNREADABLE_VERDICTS: "{facts.unreadable_verdicts} verdicts in a row could not be read",
     Reason.ROLE_FLIPS: "{by} kept speaking another's part",
@@ -143,6 +145,7 @@ _BECAUSE = {
     Reason.SAME_REPLIES: "{by} gave the same reply {facts.same_replies} times",
     Reason.FAREWELLS: "{facts.farewells} messages in a row were nothing but thanks or farewells",
     Reason.SAME_TOOL_CALLS: "{by} called a tool {facts.same_tool_calls} times with equal arguments",
+    Reason.MAX_CONSECUTIVE_AUTO_REPLY: "the cap on automatic replies was reached",
     Reason.MAX_MESSAGES: "the message cap was reached",
     Reason.MAX_ITERATIONS: "the round cap was reached",
 }
@@ -166,6 +169,10 @@ class _Words:
         if reason is Reason.COMPLETED:
             separate = isinstance(self.conversation.judge, SeparateJudge)
             return None if separate else self.position.completed[-1]
+        if reason is Reason.QUIT:
+            return self.position.left.by if self.position.left else None
+        if reason is Reason.TERMINATION:
+            return facts.said_by
         if reason is Reason.ROLE_FLIPS:
             return max(facts.role_flips, key=facts.role_flips.__getitem__)
         return self.position.speaker if reason in _BY_THE_LATEST else None
@@ -184,6 +191,7 @@ class _Words:
             tool=_together(tools),
             predicates=_together(predicates),
             completed=self._completed(),
+            left=f"{self.by(Reason.QUIT) or 'a person'} left",
         )
 
     def _said(self) -> list[str]:

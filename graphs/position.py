@@ -1,6 +1,7 @@
 """Where a conversation is: what has just happened, and what is true of all that was said."""
 
 from enum import StrEnum
+from typing import Final, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
@@ -21,6 +22,10 @@ class Stage(StrEnum):
     """What is still said after a completed task."""
 
 
+ALOUD: Final = (Stage.ROUNDS, Stage.LAST_WORDS)
+"""The parts in which all hear what is said."""
+
+
 class Event(StrEnum):
     """What has just happened."""
 
@@ -28,6 +33,10 @@ class Event(StrEnum):
     """The task stands; nobody has spoken."""
     SPOKEN = "spoken"
     """The speaker's turn is over."""
+    PASSED = "passed"
+    """The person who speaks for the speaker has nothing to say; what stands behind replies."""
+    LEFT = "left"
+    """A person has ended it instead of speaking."""
     SUMMARISED = "summarised"
     """The older part of the speaker's history is summarised; it has not spoken yet."""
     REJECTED = "rejected"
@@ -50,6 +59,23 @@ class Event(StrEnum):
     """The speaker's task is judged."""
     CHOSEN = "chosen"
     """It is decided who speaks next."""
+
+
+TURN_ENDS: Final = (Event.SPOKEN, Event.CHECKED, Event.JUDGED, Event.CHOSEN)
+"""After these events a turn is over, or about to be."""
+
+BETWEEN_TURNS: Final = (Event.STARTED, *TURN_ENDS)
+"""After these events, where nothing else comes first, somebody's turn begins."""
+
+
+class Leaving(Data):
+    """How a person has ended a conversation instead of speaking."""
+
+    by: str | None
+    """The speaker that the person speaks for. None: a person who takes no other part."""
+    reason: Literal["quit", "termination", "max_consecutive_auto_reply"]
+    """``quit``: by leaving. The others: by saying nothing to a termination message, or where no
+    automatic reply may be given."""
 
 
 class Facts(Data):
@@ -77,6 +103,15 @@ class Facts(Data):
     """Who said the newest message, where code that can be run stands in it."""
     no_code_by: str | None = None
     """Who said the newest message, where none stands in it."""
+    said_by: str | None = None
+    """Who said the newest message that all hear. This and the next three are looked at only where
+    people take part."""
+    heard_from: tuple[str, ...] = ()
+    """Who has said something that all hear."""
+    terminated: tuple[str, ...] = ()
+    """Whom the newest message tells that it is over, by the word that they look for."""
+    auto_replies: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    """How many replies in a row nobody has given for those whom people speak for."""
     call_errors: NonNegativeInt = 0
     """The calls of this turn that no tool could be run for."""
     tool_errors: NonNegativeInt = 0
@@ -120,6 +155,8 @@ class Position(Data):
     """Rounds of tool calls in this turn in which one succeeded."""
     asked_again: bool = False
     """Whether a reply of this turn was rejected already; it is asked for again once."""
+    left: Leaving | None = None
+    """How a person has ended it."""
     facts: Facts = Facts()
     """What is true of all that was said and used."""
 

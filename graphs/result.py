@@ -1,5 +1,6 @@
 """What a session holds: its messages, each speaker's view of them, and its outcome."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from pydantic import JsonValue
 
 from duologue.graphs.log import is_said, line, speeches
 from duologue.graphs.outcome import Outcome
+from duologue.graphs.questions import Question
 from duologue.graphs.spec import Conversation
 from duologue.graphs.viewpoint import viewpoint
 from duologue.graphs.why import Cause, why
@@ -28,15 +30,24 @@ class Result:
     """The task that the speakers were given; None while there is none."""
     outcome: Outcome | None
     """Why, when and by whom it ended; None while it has not."""
+    pending: tuple[Question, ...] = ()
+    """What people are asked, for which the session waits; `respond` answers."""
 
     @classmethod
-    def of(cls, session: str, conversation: Conversation, state: dict[str, Any]) -> "Result":
+    def of(
+        cls,
+        session: str,
+        conversation: Conversation,
+        state: dict[str, Any],
+        pending: Iterable[Question] = (),
+    ) -> "Result":
         """Read a session's state.
 
         Args:
             session: Its id.
             conversation: Its spec.
             state: The values of the graph's state.
+            pending: What people are asked.
 
         Returns:
             The result.
@@ -48,6 +59,7 @@ class Result:
             list(state.get("messages", [])),
             state.get("specified_task") or None,
             Outcome.model_validate(ended) if ended else None,
+            tuple(pending),
         )
 
     @property

@@ -12,6 +12,7 @@ from duologue.graphs.build import build_graph
 from duologue.graphs.data import Mark, Name, Temperature, Text
 from duologue.graphs.ends import DoneToken, EndChatMode
 from duologue.graphs.formats import Marks
+from duologue.graphs.people import with_people
 from duologue.graphs.spec import Conversation, Form, Opening
 from duologue.graphs.validation import validated
 from duologue.nodes import prompts
@@ -47,6 +48,8 @@ class RolePlay(Form):
     """The temperature of the task's rewriting. None: 1.0."""
     temperature: Temperature = None
     """The temperature of both speakers. None: 0.2."""
+    people: tuple[Name, ...] = ()
+    """Those of the two whom people speak for, by their names."""
     seed: int | None = None
     """Asks a model that can for the same conversation again."""
     model: Text | None = None
@@ -56,7 +59,7 @@ class RolePlay(Form):
         """Give the conversation that this form stands for.
 
         Raises:
-            SpecError: Both have the same role.
+            SpecError: Both have the same role, or ``people`` names neither.
         """
         names_for_user = {"me": self.user_role, "other": self.assistant_role}
         names_for_assistant = {"me": self.assistant_role, "other": self.user_role}
@@ -89,7 +92,7 @@ class RolePlay(Form):
             Conversation,
             {
                 "task": self.task,
-                "speakers": (user, assistant),
+                "speakers": with_people([user, assistant], self.people),
                 "task_specification": {
                     "word_limit": self.word_limit,
                     "generation": {"temperature": self.task_temperature},

@@ -15,22 +15,21 @@ from typing import Any, Literal, Unpack, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from duologue.graphs.build import Graph, compiled, reading
-from duologue.graphs.end_chat import max_steps
 from duologue.graphs.ends import EndChatMode
-from duologue.graphs.errors import SessionError, SpecError
-from duologue.graphs.events import Ended, Event, Notice, SessionStarted, events_of, replayed
-from duologue.graphs.history import config_of
+from duologue.graphs.errors import SessionError
+from duologue.graphs.events import Ended, Event, Notice, QuestionAsked, SessionStarted, replayed
+from duologue.graphs.history import config_of, questions_of
 from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.load import load_conversation
 from duologue.graphs.migrations import restored
+from duologue.graphs.questions import Answer
 from duologue.graphs.result import Result
 from duologue.graphs.sessions import read_session, title_of
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
+from duologue.graphs.steps import AtHand, Following, Steps, answer_of
 from duologue.graphs.store import (
     SessionRow,
     Store,
@@ -38,7 +37,6 @@ from duologue.graphs.store import (
     open_store,
     unknown_session,
 )
-from duologue.graphs.telling import Telling
 from duologue.nodes.models import Models
 from duologue.nodes.resources import Resources
 from duologue.nodes.task_specification import first_difference
@@ -63,6 +61,11 @@ class Options(Registered, total=False):
     """LangChain callback handlers, which are told of each node, model call and tool."""
     durability: Literal["sync", "async"]
     """``sync`` (the default) writes each step before the next begins; ``async`` beside it."""
+    answer: Answer
+    """What answers when a person is asked: a function, sync or async, that takes the question. One
+    that is not async may wait for somebody: it is called in the thread of who called `converse`,
+    or from a coroutine in one of its own. Without it the session waits, and the result carries the
+    questions."""
 
 
 async def run_session(
@@ -71,6 +74,7 @@ async def run_session(
     *,
     reset: bool,
     tokens: bool,
+    reply: AtHand | None = None,
     **options: Unpack[Options],
 ) -> AsyncGenerator[Event | Result, None]:
     """Run a session.
@@ -80,6 +84,7 @@ async def run_session(
         session: The session's id. None: a new one is made up.
         reset: Whether to delete what is stored of that session first.
         tokens: Whether to tell what is said token by token, too.
+        reply: The answer to the question that the session waits with.
         **options: See `Options`.
 
     Yields:
@@ -90,6 +95,7 @@ async def run_session(
         DuologueError: As in `duologue.graphs.converse.converse`.
     """
     check_options(options, Options)
+    _check_answer(options.get("answer"))
     given = None if source is None else await asyncio.to_thread(_loaded, source)
     if session is not None:
         check_session_id(session)
@@ -120,14 +126,15 @@ async def run_session(
                 store=store.url,
                 title=title_of(conversation),
                 resumed=row is not None,
+                people=tuple(one.name for one in conversation.speakers if one.human),
             )
             yield started
             finished = await _stored(store, row, conversation)
             if finished is not None:
-                for event in replayed(finished):
+                for event in _told_again(finished, reply):
                     yield event
-                yield finished
                 return
+            await _check_reply(store, session, reply)
             await _forget_stop(store, before)
             await resources.check(conversation)
             async for event in _prepared(models, conversation):
@@ -138,17 +145,64 @@ async def run_session(
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
                 await store.add(session, title=title_of(conversation), spec=spec)
             graph = compiled(
-                replace(resources, stop_requested=store.stop_requested), store.checkpointer
+                replace(resources, stop_requested=store.stop_requested, written=store.drain),
+                store.checkpointer,
             )
-            async with aclosing(
-                _steps(graph, session, conversation, options, tokens=tokens)
-            ) as steps:
-                async for event in steps:
+            following = Following(
+                tokens,
+                list(options.get("callbacks") or ()),
+                options.get("durability") or "sync",
+            )
+            answer = options.get("answer")
+            steps = Steps(graph, session, conversation, following, answer, reply)
+            async with aclosing(_noted(store, session, steps)) as events:
+                async for event in events:
                     yield event
             result = await _finished(store, session, conversation, graph)
             if result.outcome is not None:
                 yield Ended.of(session, result.outcome)
             yield result
+
+
+def _check_answer(answer: object) -> None:
+    if answer is not None and not callable(answer):
+        raise TypeError(f"answer must be a function, not {type(answer).__name__}")
+
+
+async def _noted(store: Store, session: str, steps: Steps) -> AsyncGenerator[Event, None]:
+    """Run a session, and note where sessions are listed whether it waits for a person."""
+    row = await store.get(session)
+    waited = row is not None and row.status == "waiting"
+
+    async def note(waits: bool) -> None:
+        nonlocal waited
+        if waits is not waited:
+            await (store.wait(session) if waits else store.reopen(session))
+            waited = waits
+
+    try:
+        async with aclosing(steps.run()) as events:
+            async for event in events:
+                await note(isinstance(event, QuestionAsked))
+                yield event
+    except Exception:
+        # What has failed may have come after the answer.
+        await note(bool(await steps.waiting()))
+        raise
+
+
+async def _check_reply(store: Store, session: str, reply: AtHand | None) -> None:
+    """Refuse an answer that nobody waits for, before anything takes time."""
+    if reply is not None:
+        answer_of(session, await questions_of(reading(store.checkpointer), session), reply)
+
+
+def _told_again(finished: Result, reply: AtHand | None) -> Iterator[Event | Result]:
+    """What is told of a session that has ended already."""
+    if reply is not None:
+        raise SessionError(f"Session {finished.session!r} has ended: it waits for no answer.")
+    yield from replayed(finished)
+    yield finished
 
 
 IDLE_JUDGE = (
@@ -189,8 +243,8 @@ def _agreed(
     if given is not None and given != stored:
         raise SessionError(
             f"session {session!r} belongs to another conversation: "
-            f"{first_difference(stored, given)} differs; choose another id, or give reset=True "
-            "(--reset), which deletes what is stored"
+            f"{first_difference(stored, given)} differs; resume it as it is, choose another id, or "
+            "give reset=True (--reset), which deletes what is stored"
         )
     return stored
 
@@ -220,61 +274,6 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
         await preparing
     finally:
         preparing.cancel()
-
-
-async def _steps(
-    graph: Graph,
-    session: str,
-    conversation: Conversation,
-    options: Options,
-    *,
-    tokens: bool,
-) -> AsyncGenerator[Event, None]:
-    """Run the graph from where the session is, and tell what happens."""
-    config: RunnableConfig = {
-        "configurable": {"thread_id": session},
-        "recursion_limit": max_steps(conversation),
-        "callbacks": list(options.get("callbacks") or ()),
-    }
-    checkpointer = graph.checkpointer
-    assert isinstance(checkpointer, BaseCheckpointSaver)  # noqa: S101  # built with the store's
-    known = await checkpointer.aget_tuple(config) is not None
-    spec = conversation.stored()
-    stream = graph.astream(
-        None if known else {"conversation": spec},
-        config,
-        stream_mode=["updates", "custom", "messages"] if tokens else ["updates", "custom"],
-        durability=options.get("durability") or "sync",
-    )
-    # Closed here: else a reader who leaves early would have it run on after the store is closed.
-    async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
-        telling = Telling({one.name for one in conversation.speakers if one.to_user})
-        async for mode, found in parts:
-            for event in _events(mode, found, telling):
-                yield event
-
-
-def _events(mode: str, found: Any, telling: Telling) -> Iterator[Event]:  # noqa: ANN401
-    """Turn what LangGraph streams into events."""
-    if mode == "custom" and "notice" in found:
-        yield Notice(text=found["notice"])
-    elif mode == "custom" and "speech" in found:
-        yield from telling.beside(**found["speech"])
-    elif mode == "messages":
-        chunk, metadata = found
-        # Whole messages that a node writes come without a purpose; a model's tokens have one.
-        if metadata.get("purpose") == "speech":
-            yield from telling.content(metadata["speaker"], chunk.text, metadata.get("answer"))
-    elif mode == "updates" and "__interrupt__" in found:
-        raise SpecError(
-            "a tool waits for an answer by interrupt(): run the conversation as a graph, where one "
-            "can be given"
-        )
-    elif mode == "updates":
-        for update in found.values():
-            for message in (update or {}).get("messages", ()):
-                for event in events_of(message):
-                    yield from telling.whole(event)
 
 
 async def _finished(store: Store, session: str, conversation: Conversation, graph: Graph) -> Result:

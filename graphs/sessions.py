@@ -12,7 +12,7 @@ from duologue.graphs.background import run
 from duologue.graphs.build import Graph, reading
 from duologue.graphs.data import listing
 from duologue.graphs.errors import SessionError, SpecError
-from duologue.graphs.history import config_of
+from duologue.graphs.history import config_of, questions_of
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
 from duologue.graphs.settings import load_settings
@@ -156,7 +156,8 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
         The session as it stands.
     """
     state = await graph.aget_state(config_of(session))
-    return Result.of(session, conversation, state.values)
+    pending = await questions_of(graph, session)
+    return Result.of(session, conversation, state.values, pending)
 
 
 def title_of(conversation: Conversation) -> str:
@@ -168,8 +169,10 @@ def title_of(conversation: Conversation) -> str:
     Returns:
         The title.
     """
-    own = next((speaker.task for speaker in conversation.speakers if speaker.task), None)
-    return conversation.title or conversation.task or own or "session"
+    speakers = conversation.speakers
+    own = next((speaker.task for speaker in speakers if speaker.task), None)
+    first = next((speaker.first_message for speaker in speakers if speaker.first_message), None)
+    return conversation.title or conversation.task or own or first or "session"
 
 
 async def adelete_session(session: str, *, store: str | Path | None = None) -> None:

@@ -9,7 +9,15 @@ from duologue.graphs.approval import Rule
 from duologue.graphs.context import Context, KeepAll
 from duologue.graphs.data import Data, Name, Temperature, Text, all_different
 from duologue.graphs.formats import Format, Marks, Schema
-from duologue.graphs.replies import AnyReply, CodeReply, FunctionReply, ModelReply
+from duologue.graphs.replies import (
+    AnyReply,
+    CodeReply,
+    FunctionReply,
+    HumanInputMode,
+    HumanReply,
+    ModelReply,
+    TextReply,
+)
 from duologue.graphs.validation import did_you_mean
 
 SPEAKER_TEMPERATURE = 0.2
@@ -187,11 +195,42 @@ class Speaker(Data):
     @classmethod
     def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
         for before in replies[:-1]:
-            if not isinstance(before, FunctionReply | CodeReply):
+            if not (isinstance(before, HumanReply | FunctionReply | CodeReply) or _is_once(before)):
                 raise ValueError(
                     f"what stands behind {before.kind!r} is never reached: leave it out"
                 )
         return replies
+
+    @field_validator("replies")
+    @classmethod
+    def _begin_with_the_person(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
+        rest = replies[1:] if _is_once(replies[0]) else replies
+        if not rest:
+            raise ValueError("a first message is not enough: name what replies after it")
+        if any(_is_once(reply) for reply in rest):
+            raise ValueError('the first message ("once") must stand in front')
+        if any(isinstance(reply, HumanReply) for reply in rest[1:]):
+            raise ValueError(
+                'a person is asked first: put "human" in front of all but the first message'
+            )
+        human = rest[0]
+        if isinstance(human, HumanReply) and len(rest) == 1 and not _always(human):
+            raise ValueError(
+                f"a person is not asked each time ({human.human_input_mode}): name behind it what "
+                'replies else, such as "model"'
+            )
+        return replies
+
+    @property
+    def human(self) -> HumanReply | None:
+        """How a person speaks for it; None where nobody does."""
+        return next((reply for reply in self.replies if isinstance(reply, HumanReply)), None)
+
+    @property
+    def first_message(self) -> str | None:
+        """What it says first; None where that is not given."""
+        first = self.replies[0]
+        return first.text if isinstance(first, TextReply) and first.once else None
 
     @property
     def runs_code(self) -> bool:
@@ -252,6 +291,14 @@ class Speaker(Data):
     def marks(self) -> Marks | None:
         """The marks its replies must carry, where its format is one of marks."""
         return self.format if isinstance(self.format, Marks) else None
+
+
+def _is_once(reply: AnyReply) -> bool:
+    return isinstance(reply, TextReply) and reply.once
+
+
+def _always(human: HumanReply) -> bool:
+    return human.human_input_mode is HumanInputMode.ALWAYS
 
 
 def _has_model(replies: tuple[AnyReply, ...]) -> bool:

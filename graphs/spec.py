@@ -15,6 +15,7 @@ from duologue.graphs.coherence import check
 from duologue.graphs.context import RunningSummary
 from duologue.graphs.data import MOST, Cap, Data, Name, Text, listing
 from duologue.graphs.ends import (
+    NO_CAP,
     EndChat,
     EndChatMode,
     MaxMessages,
@@ -35,7 +36,7 @@ from duologue.graphs.sandbox import Sandbox
 from duologue.graphs.speaker import Generation, Speaker
 from duologue.graphs.usage import Price
 
-SPEC_VERSION: Final = 4
+SPEC_VERSION: Final = 5
 """The version of the spec this release writes; `duologue.graphs.migrations` reads older ones."""
 
 _A_PAIR = 2
@@ -81,12 +82,13 @@ class Conversation(Data):
             never hold, or a model has no price.
     """
 
-    version: Literal[4] = SPEC_VERSION
+    version: Literal[5] = SPEC_VERSION
     """The version of this spec's shape."""
     title: Text | None = None
     """What lists of sessions show. None: the task."""
     task: Text | None = None
-    """The task of all. None only when every speaker has a task of its own."""
+    """The task of all. None only where every speaker has a task of its own, or where a person or a
+    first message says what it is about."""
     speakers: tuple[Speaker, ...] = Field(min_length=2)
     """Who takes part, in the order they speak. The first is the user agent's part, the others the
     assistant agent's."""
@@ -173,7 +175,19 @@ class Conversation(Data):
     def predicates(self) -> tuple[str, ...]:
         """The names of the predicates that may end it."""
         ends = (end for _, end in leaves(self.end_chat.when))
-        return tuple(dict.fromkeys(end.name for end in ends if isinstance(end, Predicate)))
+        names = [end.name for end in ends if isinstance(end, Predicate)]
+        people = (speaker.human for speaker in self.speakers)
+        names += [one.is_termination for one in people if one and one.is_termination is not None]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def is_bounded_by_people(self) -> bool:
+        """Whether it can't go on for ever without a person.
+
+        In turn everybody speaks, and automatic replies in a person's place are counted.
+        """
+        has_people = any(speaker.human for speaker in self.speakers)
+        return has_people and isinstance(self.turn_order, RoundRobin)
 
     @property
     def secretive(self) -> tuple[str, ...]:
@@ -219,10 +233,17 @@ class Conversation(Data):
 
     @property
     def most_messages(self) -> int:
-        """The most messages that it can have, whatever is said."""
+        """The most messages that it can have, whatever is said.
+
+        Without a cap on rounds it is a number that nobody reaches.
+        """
         count = len(self.speakers)
         opening = count if self.opening.answers else 0
-        most = len(self.secretive) + opening + count * self.end_chat.max_iterations
+        rounds = self.end_chat.max_iterations or MOST
+        most = len(self.secretive) + opening + count * rounds
+        if any(speaker.human and speaker.human.sees_calls for speaker in self.speakers):
+            # A person may say something to each round of calls.
+            most *= 1 + self.most_tool_rounds
         caps = [end.limit for end in lone(self.end_chat.when) if isinstance(end, MaxMessages)]
         last_words = {
             EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: 1,
@@ -264,6 +285,8 @@ class Conversation(Data):
             What differs from the defaults, and the version.
         """
         stored = self.stored()
+        if self.end_chat.max_iterations is None:
+            stored["end_chat"]["max_iterations"] = NO_CAP
         # Inside a block string TOML reads a carriage return and a line feed as one line feed.
         blocks = "\\r" not in json.dumps(stored)
         return tomli_w.dumps(stored, multiline_strings=blocks)

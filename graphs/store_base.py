@@ -26,7 +26,7 @@ class SessionRow(BaseModel):
         title: What people see in a listing.
         spec: The conversation, as JSON text.
         digest: SHA-256 of `spec` in UTF-8, 64 hexadecimal digits.
-        status: Whether the conversation has ended.
+        status: Whether the conversation has ended, or waits for a person.
         reason: Why it ended; None while unfinished.
         stop_requested: Whether someone asked it to stop at its next turn.
         created_at: When the row was added, UTC.
@@ -39,7 +39,7 @@ class SessionRow(BaseModel):
     title: str
     spec: str
     digest: str
-    status: Literal["unfinished", "finished"] = "unfinished"
+    status: Literal["unfinished", "waiting", "finished"] = "unfinished"
     reason: str | None = None
     stop_requested: bool = False
     created_at: AwareDatetime
@@ -108,13 +108,26 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def reopen(self, session: str) -> None:
-        """Mark `session` as unfinished, whatever ended it.
+    async def wait(self, session: str) -> None:
+        """Mark `session` as one that waits for a person.
 
         Raises:
             SessionError: There is no such session.
             StoreError: The database fails.
         """
+
+    @abstractmethod
+    async def reopen(self, session: str) -> None:
+        """Mark `session` as unfinished, whatever ended it or whomever it waited for.
+
+        Raises:
+            SessionError: There is no such session.
+            StoreError: The database fails.
+        """
+
+    async def drain(self) -> None:
+        """Await the writes under way; some stores have none."""
+        return
 
     @abstractmethod
     async def request_stop(self, session: str) -> None:

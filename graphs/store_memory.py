@@ -56,6 +56,10 @@ class MemoryStore(Store):
         """See `Store.finish`."""
         self._change(session, status="finished", reason=reason)
 
+    async def wait(self, session: str) -> None:
+        """See `Store.wait`."""
+        self._change(session, status="waiting", reason=None)
+
     async def reopen(self, session: str) -> None:
         """See `Store.reopen`."""
         self._change(session, status="unfinished", reason=None)

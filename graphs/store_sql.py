@@ -74,18 +74,20 @@ class SqlStore(Store):
 
     async def finish(self, session: str, reason: str) -> None:
         """See `Store.finish`."""
-        await self._change(
-            "UPDATE duologue_sessions SET status = 'finished', reason = ?, updated_at = ? "
-            "WHERE session = ?",
-            *(reason, _now(), session),
-        )
+        await self._set_status(session, "finished", reason)
+
+    async def wait(self, session: str) -> None:
+        """See `Store.wait`."""
+        await self._set_status(session, "waiting", None)
 
     async def reopen(self, session: str) -> None:
         """See `Store.reopen`."""
+        await self._set_status(session, "unfinished", None)
+
+    async def _set_status(self, session: str, status: str, reason: str | None) -> None:
         await self._change(
-            "UPDATE duologue_sessions SET status = 'unfinished', reason = NULL, updated_at = ? "
-            "WHERE session = ?",
-            *(_now(), session),
+            "UPDATE duologue_sessions SET status = ?, reason = ?, updated_at = ? WHERE session = ?",
+            *(status, reason, _now(), session),
         )
 
     async def request_stop(self, session: str) -> None:

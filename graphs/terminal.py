@@ -21,6 +21,7 @@ from duologue.graphs.events import (
     HistoryShortened,
     MessageSaid,
     Notice,
+    QuestionAsked,
     ReplyRejected,
     SessionStarted,
     SpeakerChosen,
@@ -113,6 +114,9 @@ class Transcript:
         self._colours: dict[str, str] = {}
         self._flow: Flow | None = None
         self._streamed = ""
+        self._typed: str | None = None
+        self._shown: list[tuple[str, str]] = []
+        self._people: tuple[str, ...] = ()
 
     def show(self, event: Event) -> None:
         """Show one event."""
@@ -125,8 +129,9 @@ class Transcript:
             case TaskSpecified():
                 self.head(_TASK)
                 self.body(event.text)
-            case SpeechStarted():
-                # Where a message begins anew, what was shown of it is no part of it.
+            case SpeechStarted() | QuestionAsked():
+                # Where a message begins anew, what was shown of it is no part of it; who is there
+                # to answer is asked by what reads the answer.
                 self.pause()
             case Token():
                 self._stream(event)
@@ -150,7 +155,7 @@ class Transcript:
     def head(self, name: str, message: str = "") -> None:
         """Announce who speaks, and which message it is where ids are shown."""
         self.pause()
-        colour = "bold" if name == _TASK else self._colour(name)
+        colour = "bold" if name == _TASK else self.colour(name)
         mark = message if self._ids else ""
         if not self._live:
             beside = f" ({mark})" if mark else ""
@@ -174,15 +179,21 @@ class Transcript:
         flow.write(text)
         flow.end()
 
-    def unfinished(self, session: str) -> None:
-        """Say that a session has not ended, and how it goes on."""
-        self._rule()
-        plain(self._out, "Not finished. It goes on with:", "bold")
-        plain(self._out, self._again.command("resume", session))
+    def typed(self, text: str) -> None:
+        """Note what a person has just typed, so that it is not shown a second time."""
+        self._typed = text
+
+    def rule(self) -> None:
+        """End the conversation that was shown; what stands below is about it."""
+        self.pause()
+        self._out.print()
+        if self._live:
+            self._out.print(Rule(style="dim"))
 
     def _start(self, event: SessionStarted) -> None:
         width = self._out.width if self._live else None
         plain(self._out, one_line(event.title, width), "bold")
+        self._people = event.people
         kind = "goes on" if event.resumed else "begins"
         hint = " Ctrl-C stops it for later." if self._live else ""
         plain(self._out, f"Session {event.session} {kind}.{hint}", "dim")
@@ -197,8 +208,24 @@ class Transcript:
         self._streamed += event.text
         self._flow.write(event.text)
 
+    def unseen(self, heard: str) -> str:
+        """Give what of something heard was not shown here since this was asked."""
+        for speaker, text in self._shown:
+            # Among several it stands behind the name.
+            said = f"{speaker}: {text}"
+            heard = heard.replace(said if said in heard else text, "", 1) if text else heard
+        self._shown.clear()
+        return "\n\n".join(part for part in heard.split("\n\n") if part.strip())
+
     def _said(self, event: MessageSaid) -> None:
-        if self._flow is None or self._streamed != event.text:
+        if event.alone and self._people and event.speaker not in self._people:
+            # Whoever plays here must not see it.
+            self._aside(f"{event.speaker} keeps something to itself")
+            return
+        typed, self._typed = self._typed, None
+        self._shown.append((event.speaker, event.text.strip()))
+        is_typed = event.human and event.text == typed
+        if not is_typed and (self._flow is None or self._streamed != event.text):
             self.head(event.speaker, event.id)
             self.body(event.text)
         self.pause()
@@ -235,7 +262,7 @@ class Transcript:
 
     def _end(self, event: Ended) -> None:
         used = event.total
-        self._rule()
+        self.rule()
         prose(self._out, event.sentence(), "bold")
         for warning in event.warnings:
             prose(self._out, warning, "yellow")
@@ -247,13 +274,8 @@ class Transcript:
         plain(self._out, f"{calls}, {tokens}{spent}.", "dim")
         plain(self._out, f"Read it again: {self._again.command('show', event.session)}", "dim")
 
-    def _rule(self) -> None:
-        self.pause()
-        self._out.print()
-        if self._live:
-            self._out.print(Rule(style="dim"))
-
-    def _colour(self, name: str) -> str:
+    def colour(self, name: str) -> str:
+        """Give the colour of a speaker's name."""
         return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
 
 
@@ -272,6 +294,10 @@ def _remark(
         case ToolCalled():
             arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
             return f"{event.speaker} calls {event.name}({arguments})"
+        case ToolAnswered(decision="reject"):
+            return f"A person refused the call: {event.text}"
+        case ToolAnswered(decision="respond"):
+            return f"A person answers in its place: {event.text}"
         case ToolAnswered():
             return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
         case VerdictGiven():

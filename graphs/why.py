@@ -38,6 +38,8 @@ class CauseKind(StrEnum):
     """A done token."""
     CALLED = "called"
     """A tool that ends it."""
+    DECIDED = "decided"
+    """What a person decided of a call of a tool."""
     CHOICE = "choice"
     """A choice of the next speaker that could not be read."""
     REASON = "reason"
@@ -151,9 +153,15 @@ def _told(message: BaseMessage, about: Line) -> Iterator[Cause]:
     elif about.kind is Kind.DRAFT:
         text = f"{about.speaker or 'The task'}: rejected and asked again: {about.problem}"
         yield Cause(kind=CauseKind.REJECTED, text=text, **found)
+    elif about.decision not in (None, "approve") and about.kind is Kind.TOOL_RESULT:
+        text = f"{about.speaker}: a person {_DECIDED[str(about.decision)]} a call of a tool"
+        yield Cause(kind=CauseKind.DECIDED, text=text, **found)
     elif about.kind is Kind.CHOICE and about.problem is not None:
         text = f"Who speaks next: unreadable, so it is {about.to}, the next in order"
         yield Cause(kind=CauseKind.CHOICE, text=text, message=str(message.id), speaker=about.to)
+
+
+_DECIDED = {"edit": "changed", "reject": "refused", "respond": "answered in the place of"}
 
 
 def _new_ends(
@@ -170,6 +178,14 @@ def _new_ends(
                 text=f"{who}: said {token}",
                 reason=Reason.DONE_TOKEN,
             )
+    if facts.terminated and line(message).counts:
+        yield Cause(
+            kind=CauseKind.SAID,
+            message=str(message.id),
+            speaker=facts.said_by,
+            text=f"{facts.said_by}: a termination message",
+            reason=Reason.TERMINATION,
+        )
     watched = {end.by for end in ends if isinstance(end, NoCode)}
     if facts.no_code_by in watched and line(message).counts:
         yield Cause(

@@ -91,6 +91,20 @@ def says(token: str, text: str) -> bool:
     return any(token in (found.strip(), found.strip(_EMPHASIS)) for found in text.splitlines())
 
 
+def ends_with(word: str, text: str) -> bool:
+    """Whether a word ends a text, in just this case; signs may stand behind it, no letters.
+
+    Args:
+        word: The word, such as ``TERMINATE``.
+        text: The text.
+
+    Returns:
+        True when it does, also where nothing else is said.
+    """
+    found = re.search(rf"(?<!\w){re.escape(word)}[^\w]*\Z", text)
+    return found is not None
+
+
 def is_same(one: str, other: str) -> bool:
     """Whether two replies of one speaker are the same, word by word or nearly.
 

@@ -11,13 +11,14 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel
 
-from duologue.graphs.end_chat import Decision, paused, spoke
+from duologue.graphs.end_chat import Decision, left, paused, spoke
 from duologue.graphs.log import NOBODY, Flaw, Kind, Line, Source, line, message_id, said
 from duologue.graphs.parsing import parse
-from duologue.graphs.position import Event, Stage
+from duologue.graphs.position import BETWEEN_TURNS, Event, Leaving, Stage
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
+from duologue.nodes.asking_people import asked_for_message
 from duologue.nodes.checks import Problem, find_problem
 from duologue.nodes.hooking import after_speaker, sees_replies
 from duologue.nodes.replying import Given, reply_of, turn_of
@@ -39,19 +40,36 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     Raises:
         ModelError: The model did not answer; the session can be resumed.
         SpecError: A hook, function or predicate failed, or the price table lacks the model.
+        AnswerError: A person's answer does not fit; the question stays open.
+        langgraph.errors.GraphInterrupt: A person is asked.
     """
     moment = await Moment.of(state, resources)
-    conversation, position, turn = moment.conversation, moment.position, moment.turn
-    speaker = _as_in(turn.stage, conversation.speaker(turn.speaker))
+    conversation, position = moment.conversation, moment.position
+    speaker = _as_in(moment.turn.stage, conversation.speaker(moment.turn.speaker))
     if position.event is Event.ANSWERED:
         return await _past_hooks(moment, speaker)
-    if position.event not in (Event.SUMMARISED, Event.REJECTED, Event.RETURNED, Event.GIVEN):
+    person: str | None = None
+    if position.event in BETWEEN_TURNS:
+        # The first effect of the node, which runs again once there is an answer.
+        found = await asked_for_message(moment)
+        if isinstance(found, Leaving):
+            return await moment.step(left(conversation, position, found), [])
+        if found == "":
+            return await moment.step(paused(conversation, position, Event.PASSED), [])
+        person = found
+    if person is None and position.event in (*BETWEEN_TURNS, Event.PASSED):
         left_out = await summed_up(moment, speaker)
         if left_out is not None:
             summary, usage = left_out
             waiting = paused(conversation, position, Event.SUMMARISED)
             return await moment.step(waiting, [summary], usage)
-    given = await reply_of(moment, speaker)
+    return await _reply(moment, speaker, person)
+
+
+async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[str, Any]:
+    """Get the reply, and write it down: as what is said, as calls, or as a draft."""
+    conversation, position, turn = moment.conversation, moment.position, moment.turn
+    given = await reply_of(moment, speaker, person)
     if given.message.response_metadata.get("finish_reason") == "length":
         speaker = _without_stops(speaker)
     about = Line(
@@ -189,8 +207,8 @@ def _read(
         return {}
     found = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
     read: dict[str, object] = {"parsed": found.value}
-    if found.problem is None or about.source is Source.MODEL:
-        # Of what a model said the flaw is found already.
+    if found.problem is None or about.source in (Source.MODEL, Source.HUMAN):
+        # Of what a model said the flaw is found already; people speak as they like.
         return read
     return read | {"flaw": Flaw.FORM, "problem": found.problem}
 

@@ -1,16 +1,18 @@
 """What a person decides of calls before they run, and what comes of each decision."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from duologue.graphs.approval import (
     AnyDecision,
     Approval,
     Decisions,
+    DecisionType,
     Edit,
     Reject,
     Respond,
@@ -21,12 +23,15 @@ from duologue.graphs.approval import (
     needing_approval,
 )
 from duologue.graphs.log import Failure, Kind, line
+from duologue.graphs.people import leaves
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.state import State
 from duologue.nodes.asking import ask
-from duologue.nodes.calling import Answer
+from duologue.nodes.calling import Answer, wrong
 from duologue.nodes.resources import Moment
 from duologue.nodes.tool_calls import read_call
+from duologue.tools.arguments import check_arguments
+from duologue.tools.state import ArgumentsError
 
 
 def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval | None:
@@ -48,26 +53,45 @@ def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval |
     return approval(speaker, message.tool_calls, tools)
 
 
-def ask_about(request: Approval, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
+def ask_about(
+    moment: Moment, request: Approval, speaker: Speaker, message: AIMessage
+) -> dict[str, Any] | None:
     """Ask a person about calls; nothing may have run before.
 
     Args:
+        moment: Where the conversation is.
         request: The question.
         speaker: Who made the calls.
         message: The message with the calls.
 
     Returns:
-        The answer as the state keeps it, for `decided`.
+        The answer as the state keeps it, for `decided`; None where the person leaves.
 
     Raises:
         AnswerError: The answer does not fit; the question stays open.
         langgraph.errors.GraphInterrupt: There is none yet.
     """
-    answer: Decisions = ask(request.payload(), _fitting(request, speaker.tools))
+    tools = {name: moment.resources.registry.tool(name) for name in speaker.tools}
+    answer: Decisions | None = ask(request.payload(), _fitting(request, tools))
+    if answer is None:
+        return None
     calls = needing_approval(speaker, message.tool_calls)
     dumped = answer.model_dump(mode="json")["decisions"]
     ids = [str(call["id"]) for call in calls]
     return {"message": message.id, "decisions": dict(zip(ids, dumped, strict=True))}
+
+
+def seen(message: AIMessage) -> dict[str, Any]:
+    """Give the update that keeps that a person has seen the calls of a message, and lets them run.
+
+    A step of its own: the answer must not become that to another question of the same step.
+    """
+    return {"decisions": {"message": message.id}}
+
+
+def is_seen(state: State, message: AIMessage) -> bool:
+    """Whether a person has seen the calls of a message."""
+    return (state.get("decisions") or {}).get("message") == message.id
 
 
 def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
@@ -81,7 +105,7 @@ def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
         The decisions; None where nobody has decided anything.
     """
     kept = state.get("decisions") or {}
-    if kept.get("message") != message.id:
+    if kept.get("message") != message.id or "decisions" not in kept:
         return None
     return {key: _DECISION.validate_python(one) for key, one in kept["decisions"].items()}
 
@@ -89,17 +113,20 @@ def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
 _DECISION: TypeAdapter[AnyDecision] = TypeAdapter(AnyDecision)
 
 
-def _fitting(request: Approval, tools: Sequence[str]) -> Any:  # noqa: ANN401  # a type, annotated
+def _fitting(request: Approval, tools: Mapping[str, BaseTool | None]) -> Any:  # noqa: ANN401  # a type
     """What an answer to this question must be; one that is not is refused before it is stored."""
 
-    def check(given: object, read: ValidatorFunctionWrapHandler) -> Decisions:
+    def check(given: object, read: ValidatorFunctionWrapHandler) -> Decisions | None:
+        if leaves(given):
+            return None
         try:
             answer: Decisions = read(given)
         except ValidationError as error:
             raise ValueError(misshapen(error)) from error
-        wrong = misfit(request, answer, tools) or _unstorable(answer)
-        if wrong is not None:
-            raise ValueError(wrong)
+        fault = misfit(request, answer, list(tools)) or _unstorable(answer)
+        fault = fault or _unfit_arguments(answer, tools)
+        if fault is not None:
+            raise ValueError(fault)
         return answer
 
     return Annotated[Decisions, WrapValidator(check)]
@@ -114,6 +141,24 @@ def _unstorable(answer: Decisions) -> str | None:
             if read["type"] == "invalid_tool_call":
                 why = str(read["error"]).removesuffix(".")
                 return f"decisions.{place}.edited_action.args: {why[:1].lower()}{why[1:]}"
+    return None
+
+
+def _unfit_arguments(answer: Decisions, tools: Mapping[str, BaseTool | None]) -> str | None:
+    """Say which edited arguments a tool does not take: that is no fault of the speaker's."""
+    for place, decision in enumerate(answer.decisions):
+        tool = tools[decision.edited_action.name] if isinstance(decision, Edit) else None
+        if tool is None or not isinstance(decision, Edit):
+            continue
+        schema, given = tool.tool_call_schema, decision.edited_action.args
+        try:
+            if isinstance(schema, dict):
+                check_arguments(schema, given)
+            else:
+                TypeAdapter(schema).validate_python(given)
+        except (ArgumentsError, ValidationError) as error:
+            why = wrong(error) if isinstance(error, ValidationError) else str(error)
+            return f"decisions.{place}.edited_action.args: {why}"
     return None
 
 
@@ -145,6 +190,15 @@ def as_decided(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
         return call
     action = decision.edited_action
     return ToolCall(name=action.name, args=action.args, id=call["id"], type="tool_call")
+
+
+def kind_of(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None:
+    """Say what was decided; who changes nothing has approved."""
+    if decision is None:
+        return None
+    ran = as_decided(call, decision)
+    is_same = (ran["name"], ran["args"]) == (call["name"], call["args"])
+    return "approve" if is_same and decision.type == "edit" else decision.type
 
 
 def edit_told(call: ToolCall, answer: Answer) -> str:

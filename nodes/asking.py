@@ -5,7 +5,7 @@ from typing import Any
 from langgraph.types import interrupt
 from pydantic import ValidationError
 
-from duologue.graphs.errors import AnswerError
+from duologue.graphs.questions import unfit
 
 
 def ask(question: dict[str, Any], schema: Any) -> Any:  # noqa: ANN401  # a type, or what annotates one
@@ -36,16 +36,3 @@ def ask(question: dict[str, Any], schema: Any) -> Any:  # noqa: ANN401  # a type
         return interrupt(question, response_schema=schema)
     except ValidationError as error:
         raise unfit(error) from error
-
-
-def unfit(error: ValidationError) -> AnswerError:
-    """Make one clear sentence of why an answer does not fit.
-
-    Args:
-        error: What pydantic found.
-    """
-    first = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(map(str, first["loc"]))
-    text = first["msg"].removeprefix("Value error, ")
-    where = f"{field}: {text[:1].lower()}{text[1:]}" if field else text
-    return AnswerError(f"the answer does not fit, and the question stays open: {where}")

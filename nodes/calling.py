@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool, ToolException
-from langgraph.errors import GraphBubbleUp
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.types import Command
@@ -17,9 +18,9 @@ from pydantic import JsonValue, ValidationError
 
 from duologue.graphs.approval import DecisionType
 from duologue.graphs.log import Failure, Kind, is_said, line
+from duologue.graphs.questions import unfit
 from duologue.graphs.remembering import memory
 from duologue.graphs.speaker import Speaker
-from duologue.nodes.asking import unfit
 from duologue.nodes.resources import Moment, session_id
 from duologue.tools.arguments import check_arguments
 from duologue.tools.functions import is_cancelled
@@ -144,6 +145,11 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
             check_arguments(tool.args_schema, call["args"])
         async with asyncio.timeout(seconds) as limit:
             found = await node.ainvoke({**state, "messages": [*state["messages"], asks]})
+    except GraphInterrupt as error:
+        problem = _unstorable(error)
+        if problem is None:
+            raise
+        return Answer(f"{name} failed: what it asks can't be stored: {problem}", Failure.TOOL)
     except GraphBubbleUp:
         raise
     except ValidationError as error:
@@ -159,6 +165,16 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
     return _read(name, found)
 
 
+def _unstorable(asked: GraphInterrupt) -> Exception | None:
+    """Why what a tool asks can't be stored while it waits."""
+    try:
+        for one in asked.args[0]:
+            JsonPlusSerializer().dumps_typed(one.value)
+    except Exception as error:
+        return error
+    return None
+
+
 def _failed(name: str, tool: BaseTool, error: BaseException) -> Answer:
     """Tell the model what went wrong."""
     unfit = f"The arguments of {name} do not fit"
@@ -166,7 +182,7 @@ def _failed(name: str, tool: BaseTool, error: BaseException) -> Answer:
         case ToolInvocationError() if error.source.title == getattr(
             tool.args_schema, "__name__", name
         ):
-            return Answer(f"{unfit}: {_wrong(error.source)}", Failure.CALL)
+            return Answer(f"{unfit}: {wrong(error.source)}", Failure.CALL)
         case ToolInvocationError():
             # The tool's own, about something that it has read.
             return Answer(f"{name} failed: ValidationError: {error.source}", Failure.TOOL)
@@ -214,7 +230,7 @@ def _exceptions_alone() -> Iterator[None]:
         raise _ExitError(f"{type(error).__name__}: {error}") from error
 
 
-def _wrong(error: ValidationError) -> str:
+def wrong(error: ValidationError) -> str:
     """Say what is wrong with arguments, by their names."""
     return "; ".join(
         f"{'.'.join(map(str, one['loc'])) or 'they'}: {one['msg']}" for one in error.errors()

@@ -6,13 +6,13 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 from duologue.graphs.data import Data
-from duologue.graphs.facts import done_tokens
+from duologue.graphs.facts import done_tokens, is_alike
 from duologue.graphs.log import Flaw, line
 from duologue.graphs.marks import begins
 from duologue.graphs.parsing import parse
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
-from duologue.graphs.wording import is_equal, is_same_move, is_short
+from duologue.graphs.wording import is_equal, is_short
 
 
 class Problem(Data):
@@ -125,10 +125,10 @@ def _prose(text: str) -> Iterator[str]:
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
     if is_short(text):
         return False
-    spoken = [(message.text, about) for message in log if (about := line(message)).is_speech]
+    spoken = [(message, about) for message in log if (about := line(message)).is_speech]
     own = [place for place, (_, about) in enumerate(spoken) if about.speaker == speaker.name]
-    if not own or not is_equal(spoken[own[-1]][0], text):
+    if not own or not is_equal(spoken[own[-1]][0].text, text):
         return False
     # The same answer to another move of a game is none; the very first answers no move.
     alone = own[-1] in (0, len(spoken) - 1)
-    return alone or is_same_move(spoken[own[-1] - 1][0], spoken[-1][0])
+    return alone or is_alike(spoken[own[-1] - 1], spoken[-1])

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from duologue.graphs.end_chat import checked, must_check, must_choose, must_judge
+from duologue.graphs.end_chat import checked
 from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.state import State
+from duologue.graphs.turns import must_check, must_choose, must_judge
 from duologue.nodes.moderator import choose
 from duologue.nodes.resources import Moment, Resources
 from duologue.nodes.self_judge import judge_yourself

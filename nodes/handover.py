@@ -10,17 +10,10 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from duologue.graphs.end_chat import Decision, Node
 from duologue.graphs.judging import RoundRobin
 from duologue.graphs.log import Kind, Line, line, said
-from duologue.graphs.position import Event, Position, Stage
-from duologue.graphs.spec import Conversation
+from duologue.graphs.position import BETWEEN_TURNS, Event, Position, Stage
+from duologue.graphs.speaker import Speaker
+from duologue.graphs.spec import Conversation, Opening
 from duologue.nodes import prompts
-
-_BETWEEN_TURNS = (
-    Event.STARTED,
-    Event.SPOKEN,
-    Event.CHECKED,
-    Event.JUDGED,
-    Event.CHOSEN,
-)
 
 
 def lines_before(
@@ -41,7 +34,7 @@ def lines_before(
         New messages of the log; none where no new turn begins.
     """
     speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
-    if position.event not in _BETWEEN_TURNS or not speaks:
+    if position.event not in BETWEEN_TURNS or not speaks:
         return []
     told = _told_privately(conversation) if position.event is Event.STARTED else []
     told += _before(conversation, position, decision, log)
@@ -73,10 +66,22 @@ def _before(
         about = Line(kind=Kind.INSTRUCTION, to=name, audience=None if heard_by_all else (name,))
         return [(speaker.task or "", about)]
     if decision.stage is Stage.ROUNDS and position.turns == 0:
+        if _begins_by_itself(speaker) and conversation.opening == Opening():
+            return []
         return [_shift(conversation, name, log)]
+    if speaker.human is not None and not speaker.has_model:
+        # A person's question says whose turn it is.
+        return []
     if not conversation.is_pair or not isinstance(conversation.turn_order, RoundRobin):
         return [(prompts.filled(prompts.YOUR_TURN, name=name), _to(name))]
     return []
+
+
+def _begins_by_itself(speaker: Speaker) -> bool:
+    """Whether no word is needed for its first message: that is given, or a person's."""
+    is_given = speaker.first_message is not None or speaker.human is not None
+    # Many models refuse a prompt that begins with their own words.
+    return is_given and not speaker.has_model
 
 
 def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -> tuple[str, Line]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from duologue.graphs.errors import ContextTooLongError
@@ -23,6 +24,7 @@ from duologue.graphs.viewpoint import viewpoint
 from duologue.nodes import prompts
 from duologue.nodes.model import Model
 from duologue.nodes.resources import Moment, notify
+from duologue.nodes.to_user import with_to_user
 from duologue.nodes.too_long import ran_out_of_room
 
 T = TypeVar("T")
@@ -34,11 +36,16 @@ def system_of(moment: Moment, speaker: Speaker) -> str:
     return prompts.system_prompt(moment.conversation, speaker, moment.task, schema)
 
 
+def offered(moment: Moment, speaker: Speaker) -> list[BaseTool]:
+    """Give the tools that a speaker may call, as its model is told of them."""
+    tools = moment.resources.registry.tools_of(speaker)
+    return [with_to_user(tool) for tool in tools] if speaker.to_user else tools
+
+
 def tokens_in_front(moment: Moment, speaker: Speaker) -> int:
     """Estimate the tokens of what stands in front of each prompt of a speaker."""
-    registry = moment.resources.registry
-    schema = registry.schema_of(speaker)
-    tools = (json.dumps(convert_to_openai_tool(tool)) for tool in registry.tools_of(speaker))
+    schema = moment.resources.registry.schema_of(speaker)
+    tools = (json.dumps(convert_to_openai_tool(tool)) for tool in offered(moment, speaker))
     fixed = fixed_tokens(moment.conversation, speaker, moment.task, schema)
     return fixed + sum(map(tokens_of, tools))
 

@@ -11,18 +11,19 @@ from pydantic import BaseModel, JsonValue
 from duologue.graphs.errors import SpecError
 from duologue.graphs.formats import Schema
 from duologue.graphs.log import Kind, Line, Source, said
-from duologue.graphs.position import Event
+from duologue.graphs.position import ALOUD, Event
 from duologue.graphs.remembering import remembered
-from duologue.graphs.replies import CodeReply, FunctionReply, TextReply
+from duologue.graphs.replies import CodeReply, FunctionReply, HumanReply, TextReply
 from duologue.graphs.speaker import SPEAKER_TEMPERATURE, Speaker
+from duologue.graphs.turns import begins
 from duologue.graphs.usage import Usage
 from duologue.graphs.viewpoint import heard_since, newly_heard
 from duologue.nodes.hooking import before_speaker, sees_replies
 from duologue.nodes.model import Model
 from duologue.nodes.outputs import code_heard, given_by
-from duologue.nodes.prompting import asked_of, prompt_of, view_of
+from duologue.nodes.prompting import asked_of, offered, prompt_of, view_of
 from duologue.nodes.resources import Moment, session_id
-from duologue.nodes.to_user import Speaking, taken_out, with_to_user
+from duologue.nodes.to_user import Speaking, taken_out
 from duologue.tools.functions import call
 from duologue.tools.hooks import Turn
 
@@ -42,12 +43,13 @@ class Given(NamedTuple):
     """What it says, as plain values, where what gave it knows."""
 
 
-async def reply_of(moment: Moment, speaker: Speaker) -> Given:
+async def reply_of(moment: Moment, speaker: Speaker, said_by_person: str | None) -> Given:
     """Get the reply of the speaker whose turn it is.
 
     Args:
         moment: The session's state.
         speaker: The speaker.
+        said_by_person: What the person says who speaks for it, where one was asked and did.
 
     Returns:
         The reply; a blank one where nothing gives any.
@@ -64,22 +66,41 @@ async def reply_of(moment: Moment, speaker: Speaker) -> Given:
             # In the middle of a turn it is the model's.
             return await _model(moment, speaker, [])
         case _:
-            return await _first_of(moment, speaker)
+            return await _first_of(moment, speaker, said_by_person)
 
 
-async def _first_of(moment: Moment, speaker: Speaker) -> Given:
+async def _first_of(moment: Moment, speaker: Speaker, said_by_person: str | None) -> Given:
     """Get a turn's first reply."""
-    new: list[AnyMessage] = []
+    new, text = await _by_hooks(moment, speaker)
+    if said_by_person is not None:
+        return Given(AIMessage(said_by_person), Source.HUMAN, new, moment.usage)
+    if text is not None:
+        return Given(AIMessage(text), Source.HOOK, new, moment.usage)
+    return await _by_replies(moment, speaker, new)
+
+
+async def _by_hooks(moment: Moment, speaker: Speaker) -> tuple[list[AnyMessage], str | None]:
+    """What the hooks in front make of what was heard, and the reply where one of them gives it."""
     hooks = moment.resources.registry.hooks_of(speaker)
-    if hooks:
-        turn = turn_of(moment, speaker, moment.log)
-        changed, given = await before_speaker(hooks, turn)
-        if changed.heard != turn.heard:
-            new.append(_heard(moment, speaker, changed.heard))
-        if given is not None:
-            return Given(AIMessage(given.text), Source.HOOK, new, moment.usage)
+    if not hooks:
+        return [], None
+    turn = turn_of(moment, speaker, moment.log)
+    changed, given = await before_speaker(hooks, turn)
+    new = [] if changed.heard == turn.heard else [_heard(moment, speaker, changed.heard)]
+    return new, None if given is None else given.text
+
+
+async def _by_replies(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
+    """Get the reply from what the spec names, but for people."""
+    is_first = moment.turn.stage in ALOUD and begins(
+        moment.conversation, moment.position, speaker.name
+    )
     for reply in speaker.replies:
+        if isinstance(reply, HumanReply):
+            continue
         if isinstance(reply, TextReply):
+            if reply.once and not is_first:
+                continue
             return Given(AIMessage(reply.text), Source.TEXT, new, moment.usage)
         if isinstance(reply, FunctionReply):
             text = await _function(moment, speaker, reply.name, new)
@@ -157,7 +178,6 @@ async def _text(
     # An endpoint that writes its calls as text goes on writing them unless it is told not to.
     is_told = may_call or model.by_schema(speaker.tool_calling)
     purpose = _purpose(moment, speaker)
-    tools = moment.resources.registry.tools_of(speaker) if is_told else []
     # What hooks see first is not told before.
     is_heard = speaker.to_user and purpose is Kind.SPEECH
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
@@ -167,7 +187,7 @@ async def _text(
         purpose=purpose,
         speaker=speaker.name,
         marks=speaker.marks,
-        tools=[with_to_user(tool) for tool in tools] if speaker.to_user else tools,
+        tools=offered(moment, speaker) if is_told else (),
         tool_choice=_choice(moment, speaker) if may_call else "none",
         tool_calling=speaker.tool_calling,
         listener=speaking,
@@ -190,7 +210,10 @@ def _choice(moment: Moment, speaker: Speaker) -> str:
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:
     """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
     hooks = moment.resources.registry.hooks_of(speaker)
-    return Kind.ANSWER if sees_replies(hooks) else Kind.SPEECH
+    # A person who follows it must not see what another keeps to itself.
+    opens = moment.turn.stage not in ALOUD
+    hides = opens and any(one.human for one in moment.conversation.speakers if one != speaker)
+    return Kind.ANSWER if hides or sees_replies(hooks) else Kind.SPEECH
 
 
 async def _structured(

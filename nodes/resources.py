@@ -15,7 +15,7 @@ from duologue.graphs.facts import observed, with_usage
 from duologue.graphs.log import is_said, line
 from duologue.graphs.migrations import restored, restored_position
 from duologue.graphs.outcome import outcome
-from duologue.graphs.position import Event, Facts, Position
+from duologue.graphs.position import TURN_ENDS, Event, Facts, Position
 from duologue.graphs.speaker import Generation
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
@@ -41,6 +41,8 @@ class Resources:
     """Where tools and functions are found."""
     stop_requested: StopRequested | None = None
     """Tells, between turns, whether a session was asked to stop."""
+    written: Callable[[], Awaitable[None]] | None = None
+    """Awaits what is being written, as a person's answer is while its node begins."""
     allow_host: bool = False
     """Whether a conversation may name ``host`` as its sandbox."""
 
@@ -184,13 +186,12 @@ class Moment:
         self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]
     ) -> Facts:
         before = position.facts
-        between_turns = (Event.SPOKEN, Event.CHECKED, Event.JUDGED, Event.CHOSEN)
         facts = with_usage(observed(self.conversation, log), usage.values())
         return facts.model_copy(
             update={
                 "seconds": before.seconds + time.monotonic() - self.began,
                 "stop_requested": await self._asked_to_stop()
-                if position.event in between_turns
+                if position.event in TURN_ENDS
                 else before.stop_requested,
                 "predicates": await self._predicates(log, position, before),
             }

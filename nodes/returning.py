@@ -7,10 +7,11 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs.end_chat import paused
-from duologue.graphs.log import Failure, Kind, line, result
+from duologue.graphs.log import Failure, Kind, Line, Source, line, result, said
 from duologue.graphs.position import Event
 from duologue.graphs.speaker import Speaker
 from duologue.nodes.approving import edit_told
+from duologue.nodes.asking_people import Interruption
 from duologue.nodes.calling import Answer, given
 from duologue.nodes.hooking import Hooks, after_tool
 from duologue.nodes.replying import turn_of
@@ -66,6 +67,27 @@ async def returned(
             answer = answers[str(call["id"])]
             told[str(call["id"])] = answer._replace(text=edit_told(call, answer))
     return await moment.step(position, result_lines(moment, speaker, told, final=not is_code))
+
+
+async def interrupted(
+    moment: Moment, speaker: Speaker, message: AIMessage, person: Interruption
+) -> dict[str, Any]:
+    """Write for each call that it was interrupted, and behind that what the person has said."""
+    text = f"Not run: {person.speaker} said something instead."
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    answers = {str(call["id"]): Answer(text, Failure.PERSON) for call in calls}
+    about = Line(
+        kind=Kind.SPEECH,
+        speaker=person.speaker,
+        stage=moment.turn.stage,
+        source=Source.HUMAN,
+        interrupts=True,
+    )
+    lines = result_lines(moment, speaker, answers, final=True)
+    spoken = said(len(moment.log) + len(lines), person.text, about)
+    # It counts as a round: else a turn could go on for ever.
+    position = paused(moment.conversation, moment.position, Event.RETURNED, succeeded=True)
+    return await moment.step(position, [*lines, spoken])
 
 
 def _is_direct(moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers) -> bool:

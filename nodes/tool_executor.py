@@ -5,10 +5,10 @@ after a kill; what was in flight is, under the same call id. Calls of tools run 
 that run code one after another; results enter the log in the order of the calls. Only a hook that
 fails raises: what the tools gave is kept, and resuming runs the hooks again.
 
-A person may be asked twice over: about calls, before any hook and any tool and in a step of its own
-(``interrupt_on``), and by a tool, which calls ``interrupt()``. Such a tool runs again from its
-start when the answer is there; the other calls have finished by then and do not, save those that
-run code behind it, which wait with it.
+A person may be asked three times over: as the speaker that sees the calls (``sees_calls``); about
+calls, before any hook and any tool and in a step of its own (``interrupt_on``); and by a tool that
+calls ``interrupt()``. Such a tool runs again from its start at each answer, as do others that wait
+for theirs; calls that have finished do not, and those that run code behind it wait with it.
 """
 
 import asyncio
@@ -16,17 +16,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 from langgraph.func import task
 
 from duologue.graphs.approval import AnyDecision, DecisionType
-from duologue.graphs.end_chat import paused
+from duologue.graphs.end_chat import left, paused
 from duologue.graphs.errors import AnswerError, SpecError
 from duologue.graphs.log import Failure, Kind, line
-from duologue.graphs.position import Event
+from duologue.graphs.people import person_of
+from duologue.graphs.position import Event, Leaving
 from duologue.graphs.sandbox import Language
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.state import State
@@ -35,15 +36,19 @@ from duologue.nodes.approving import (
     ask_about,
     decided,
     instead_of_tool,
+    is_seen,
+    kind_of,
     question,
+    seen,
 )
+from duologue.nodes.asking_people import asked_about_calls
 from duologue.nodes.calling import Answer, given, run_call, tool_state, unknown_tool
 from duologue.nodes.hooking import Hooks, before_tool
 from duologue.nodes.interpreter import Interpreter
 from duologue.nodes.outputs import calling, exit_code_of
 from duologue.nodes.replying import turn_of
 from duologue.nodes.resources import Moment, Resources
-from duologue.nodes.returning import Answers, past_hooks, result_lines, returned
+from duologue.nodes.returning import Answers, interrupted, past_hooks, result_lines, returned
 from duologue.tools.sandbox import Ran
 from duologue.tools.state import RunCode, languages_of, timeout_of
 
@@ -73,9 +78,22 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         answers = await past_hooks(moment, speaker, hooks, message)
         return await returned(moment, speaker, message, answers)
     request, decisions = question(moment, speaker, message), decided(state, message)
+    if not is_seen(state, message):
+        person = await asked_about_calls(moment)
+        if isinstance(person, Leaving):
+            position = left(moment.conversation, moment.position, person)
+            return await moment.step(position, [])
+        if person is not None and person.text:
+            return await interrupted(moment, speaker, message, person)
+        if person is not None:
+            return seen(message)
     if request is not None and decisions is None:
         # A step of its own: what was decided must stand before anything runs.
-        return {"decisions": ask_about(request, speaker, message)}
+        decided_now = ask_about(moment, request, speaker, message)
+        if decided_now is None:
+            leaving = Leaving(by=person_of(moment.conversation, speaker.name), reason="quit")
+            return await moment.step(left(moment.conversation, moment.position, leaving), [])
+        return {"decisions": decided_now}
     before = state.get("interpreter") or {}
     interpreter = Interpreter(moment.conversation.sandbox, before)
     answers = await _Run(moment, speaker, hooks, interpreter).all_of(message, decisions or {})
@@ -86,12 +104,18 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         update = await returned(moment, speaker, message, answers)
     kept = interpreter.dumped()
     update |= {"interpreter": kept} if kept not in ({}, before) else {}
-    return update | ({"decisions": {}} if decisions else {})
+    return update | ({"decisions": {}} if state.get("decisions") else {})
 
 
 @task
 async def call_tool(run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     """Run one call; LangGraph records what it gives."""
+    return await run()
+
+
+@task
+async def see_calls(run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Run the hooks in front of the calls; LangGraph records what they make of them."""
     return await run()
 
 
@@ -103,7 +127,7 @@ class _Call(NamedTuple):
     call: ToolCall
     decision: DecisionType | None
     """What a person has decided of it."""
-    instead: ToolMessage | None = None
+    instead: Answer | None = None
     """What a hook has answered in the tool's place."""
 
     @property
@@ -142,7 +166,7 @@ class _Run:
             if answer is not None:
                 found[str(made["id"])] = answer
             else:
-                kind = None if decision is None else decision.type
+                kind = kind_of(made, decision)
                 asked.append(_Call(made, as_decided(made, decision), kind))
         found |= await self._run(await self._hooked(asked, is_code=is_code), is_code=is_code)
         ids = [str(made["id"]) for made in message.tool_calls]
@@ -188,24 +212,37 @@ class _Run:
 
     async def _hooked(self, asked: Sequence[_Call], *, is_code: bool) -> Sequence[_Call]:
         """Run the hooks in front of all calls: one that fails must not cost what a tool does."""
-        if not self.hooks:
+        if not any(hook.before_tool for _, hook in self.hooks):
             return asked
         turn = turn_of(self.moment, self.speaker, self.moment.log)
-        calls = []
-        for one in asked:
-            call, instead = await before_tool(self.hooks, turn, one.call)
-            if is_code and not isinstance(call["args"].get("code"), str):
-                raise SpecError(
-                    f"a hook of {self.speaker.name!r} failed in before_tool: its code is no text"
-                )
-            calls.append(one._replace(call=call, instead=instead))
-        return calls
+
+        async def record() -> dict[str, Any]:
+            made = []
+            for one in asked:
+                call, instead = await before_tool(self.hooks, turn, one.call)
+                if is_code and not isinstance(call["args"].get("code"), str):
+                    raise SpecError(
+                        f"a hook of {self.speaker.name!r} failed in before_tool: its code is no "
+                        "text"
+                    )
+                answer = None if instead is None else given(instead).recorded()
+                made.append({"args": call["args"], "instead": answer})
+            return {"calls": made}
+
+        # Recorded, as calls are: where a tool asks a person, what was asked about is what runs.
+        return [
+            one._replace(
+                call=ToolCall(**{**one.call, "args": made["args"]}),
+                instead=None if made["instead"] is None else Answer.read(made["instead"]),
+            )
+            for one, made in zip(asked, (await see_calls(record))["calls"], strict=True)
+        ]
 
     def _begin(
         self, run: Callable[[ToolCall], Awaitable[Answer]], one: _Call
     ) -> Awaitable[dict[str, Any]]:
         async def record() -> dict[str, Any]:
-            answer = await run(one.call) if one.instead is None else given(one.instead)
+            answer = await run(one.call) if one.instead is None else one.instead
             return {"answer": one.about(answer).recorded(), "kept": self.interpreter.dumped()}
 
         return call_tool(record)

@@ -79,8 +79,11 @@ def start(folder: Path, order: dict[str, Any]) -> Child:
         folder: Where it works.
         order: ``environment``, ``session``, ``store``, ``durability`` and either ``conversation``,
             or nothing of that to resume; ``die_at``: the number of the write to the store, from 0,
-            instead of which it kills itself; ``tool``: whether it has the tool ``dig``. It has the
-            tools of `workers`, the order ``backwards`` and the hook ``brackets``.
+            instead of which it kills itself; ``tool``: whether it has the tool ``dig``;
+            ``answers``: what a person answers, one question after the other; ``respond``: the
+            answer to what the session waits with. It has the tools of `workers`, the order
+            ``backwards`` and the hooks ``brackets``, ``dies before`` and ``dies after``, which end
+            it there.
     """
     return Child(folder, order)
 
@@ -102,6 +105,16 @@ def brackets() -> Any:  # noqa: ANN401
         before_tool=lambda turn, call: {**call, "args": {"depth": 2 * call["args"]["depth"]}},
         after_tool=lambda turn, call, result: ToolMessage(f"<{result.text}>", tool_call_id=""),
     )
+
+
+def dying(point: str) -> Any:  # noqa: ANN401
+    """A hook that kills the process at this point."""
+    from duologue.tools import Hook
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return Hook(**{point: die})
 
 
 def workers() -> list[Any]:
@@ -147,7 +160,7 @@ def workers() -> list[Any]:
 def _run(order: dict[str, Any]) -> dict[str, Any]:
     from langchain_core.tools import tool
 
-    from duologue.graphs import converse, resume
+    from duologue.graphs import converse, respond, resume
 
     @tool
     def dig(depth: int) -> str:
@@ -160,12 +173,21 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
         "store": order["store"],
         "tools": [*workers(), *([dig] if order.get("tool") else [])],
         "orders": {"backwards": backwards},
-        "hooks": {"brackets": brackets()},
+        "hooks": {
+            "brackets": brackets(),
+            "dies before": dying("before_speaker"),
+            "dies after": dying("after_speaker"),
+        },
     }
+    if "answers" in order:
+        answers = iter(order["answers"])
+        options["answer"] = lambda question: next(answers, None)
     if "durability" in order:
         options["durability"] = order["durability"]
     conversation = order.get("conversation")
-    if conversation is None:
+    if "respond" in order:
+        result = respond(order["session"], order["respond"], **options)
+    elif conversation is None:
         result = resume(order["session"], **options)
     else:
         result = converse(conversation, session=order["session"], **options)
@@ -176,7 +198,11 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
         else result.outcome.model_dump(mode="json", exclude={"seconds"}),
         "specified_task": result.specified_task,
         "writes": _WRITES[0],
-    }
+    } | (
+        {"pending": [question.model_dump(mode="json") for question in result.pending]}
+        if result.pending
+        else {}
+    )
 
 
 _WRITES = [0]

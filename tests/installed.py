@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = """
+import json
+
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
+from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from duologue.tools import Hook
@@ -42,6 +45,28 @@ def dig(depth: int) -> str:
     return f"{depth} cm"
 
 
+@tool
+def pick(what: str) -> str:
+    "Has a person pick one."
+    return f"picked {interrupt({'pick': what})}"
+
+
+@tool
+def send(to: str, body: str) -> str:
+    "Has a person decide, as LangChain's middleware does."
+    args = {"to": to, "body": body}
+    told = f"Assistant wants to call send with {json.dumps(args)}."
+    ways = ["approve", "edit", "reject", "respond"]
+    return str(
+        interrupt(
+            {
+                "action_requests": [{"name": "send", "args": args, "description": told}],
+                "review_configs": [{"action_name": "send", "allowed_decisions": ways}],
+            }
+        )
+    )
+
+
 def rain(messages):
     return len(messages) == 3
 
@@ -54,6 +79,8 @@ ENTRY_POINTS = """
 [duologue.tools]
 dig = garden_package:dig
 shovel = garden_package:dig
+pick = garden_package:pick
+send = garden_package:send
 
 [duologue.functions]
 weather = garden_package:weather

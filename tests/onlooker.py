@@ -11,11 +11,36 @@ from typing import NamedTuple
 
 from duologue.graphs.ends import End
 from duologue.graphs.judging import RoundRobin, SeparateJudge
+from duologue.graphs.replies import HumanReply
 from duologue.graphs.spec import Conversation
-from reckoning import ALL, CAP, GUARD, HARD, SAID, VERDICT, Held, Tally, held_of, names_a_stop
+from reckoning import (
+    ALL,
+    CAP,
+    GUARD,
+    HARD,
+    SAID,
+    VERDICT,
+    Held,
+    Tally,
+    held_of,
+    names_a_stop,
+    rung_of,
+)
 
 Spent = tuple[tuple[str, float], ...]
 """How much of what is used, by the reason that a limit on it is."""
+
+
+class Person(NamedTuple):
+    """How a person speaks for a speaker."""
+
+    mode: str
+    most: int
+    """How many replies in a row may be automatic."""
+    predicate: str | None
+    """What finds termination messages instead of the word."""
+    alone: bool
+    """Whether nothing replies in the person's place."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +65,13 @@ class Rules:
     """Who runs the code it hears."""
     errors: tuple[int, int] = (5, 5)
     """At how many call errors and tool errors in one turn it ends."""
-    known: dict[tuple[Tally, bool, bool], tuple[Held, ...]] = field(default_factory=dict)
+    people: dict[str, Person] = field(default_factory=dict)
+    """For whom people speak."""
+    beginners: tuple[str, ...] = ()
+    """Who has a first message."""
+    known: dict[tuple[Tally, bool, bool, tuple[str, ...]], tuple[Held, ...]] = field(
+        default_factory=dict
+    )
     """What `held` found before."""
 
     @classmethod
@@ -49,6 +80,8 @@ class Rules:
         names = tuple(speaker.name for speaker in speakers)
         marked = tuple(speaker.name for speaker in speakers if speaker.stops_chat)
         separate = isinstance(conversation.judge, SeparateJudge)
+        # An agenda has an end.
+        assert end_chat.max_iterations is not None
         return cls(
             mode=end_chat.mode.value,
             cap=end_chat.max_iterations,
@@ -72,6 +105,20 @@ class Rules:
                 if any(reply.kind == "code" for reply in speaker.replies)
             ),
             errors=(conversation.max_call_errors, conversation.max_tool_errors),
+            people={
+                speaker.name: Person(
+                    reply.human_input_mode.value,
+                    reply.max_consecutive_auto_reply,
+                    reply.is_termination,
+                    alone=speaker.replies[-1] is reply,
+                )
+                for speaker in speakers
+                for reply in speaker.replies
+                if isinstance(reply, HumanReply)
+            },
+            beginners=tuple(
+                speaker.name for speaker in speakers if getattr(speaker.replies[0], "once", False)
+            ),
         )
 
     def around(self, first: str) -> tuple[str, ...]:
@@ -84,11 +131,14 @@ class Rules:
         """Y4, Y5: the first round; the shift's owner is B unless told otherwise."""
         return self.around(self.first or self.names[1 if self.opening_answers else 0])
 
-    def held(self, tally: Tally, completed: bool, at_the_cap: bool) -> tuple[Held, ...]:
+    def held(
+        self, tally: Tally, completed: bool, at_the_cap: bool, people: tuple[str, ...] = ()
+    ) -> tuple[Held, ...]:
         """Everything that ends a conversation and holds, the strongest first."""
-        key = (tally, completed, at_the_cap)
+        key = (tally, completed, at_the_cap, people)
         if key not in self.known:
             held = [*self._noted(tally)]
+            held += [Held(rung_of(reason), (reason,)) for reason in people]
             if completed:
                 held.append(Held(VERDICT, ("completed",)))
             if at_the_cap:
@@ -145,6 +195,8 @@ class Turn:
     """Whether code stands in it."""
     stop: bool = False
     """Whether somebody has asked meanwhile to stop."""
+    word: bool = False
+    """Whether it ends with the word of termination messages."""
 
 
 class Table(NamedTuple):
@@ -165,6 +217,8 @@ class Table(NamedTuple):
     in_rounds: int = 0
     over: bool = False
     tally: Tally = Tally()
+    left: str | None = None
+    """How a person has ended it."""
 
     @classmethod
     def laid(cls, rules: Rules, spent: Spent = ()) -> "Table":
@@ -199,7 +253,7 @@ class Table(NamedTuple):
 
     def after_summary(self, rules: Rules, spent: Spent = ()) -> "Table":
         """What follows a summary of what went before, with which a turn may begin."""
-        assert self.within is None
+        assert self.within in (None, "passed")
         assert self.question is None
         return self._within("summary", spent)._at_once(rules)
 
@@ -242,7 +296,7 @@ class Table(NamedTuple):
 
     def after_code(self, rules: Rules, spent: Spent = ()) -> "Table":
         """What follows it that the speaker is to run code, before it runs."""
-        assert self.within in (None, "summary")
+        assert self.within in (None, "passed", "summary")
         return self._within("code", spent)._at_once(rules)
 
     def after_code_run(self, spent: Spent = ()) -> "Table":
@@ -261,7 +315,35 @@ class Table(NamedTuple):
         # Z7: only a round in which a call succeeded is one.
         return table._replace(tally=tally, tool_rounds=self.tool_rounds + came.worked)
 
-    def after_turn(self, rules: Rules, turn: Turn, spent: Spent = ()) -> "Table":
+    def asked(self, rules: Rules) -> tuple[str, str | None] | None:
+        """Why the person is asked whose turn begins, and what no answer means; None: is not."""
+        name, aloud = self.speaking, self.part in ("rounds", "last_words")
+        person = rules.people.get(name)
+        if person is None or person.mode == "NEVER" or (aloud and self._begins(rules, name)):
+            return None
+        if aloud and self._is_told(rules, name):
+            return "termination", "stop"
+        if person.mode == "ALWAYS":
+            # A4: the cap is ignored.
+            return "turn", None if person.alone else "auto_reply"
+        if aloud and self._is_used_up(rules, name):
+            # A5: where no reply may be automatic nothing is said.
+            return "max_consecutive_auto_reply", "auto_reply" if person.most else "stop"
+        return None
+
+    def after_passing(self, rules: Rules, spent: Spent = ()) -> "Table":
+        """What follows it that a person has nothing to say, and something else is to reply."""
+        assert self.within is None
+        return self._within("passed", spent)._at_once(rules)
+
+    def after_leaving(self, how: str) -> "Table":
+        """What follows it that a person ends it: nothing."""
+        assert self.within is None
+        return self._within("left", ())._replace(left=how, over=True)
+
+    def after_turn(
+        self, rules: Rules, turn: Turn, spent: Spent = (), *, by_person: bool = False
+    ) -> "Table":
         """What follows a message."""
         (part, _), *rest = self.agenda
         name = self.speaking
@@ -273,6 +355,13 @@ class Table(NamedTuple):
             if rules.runners:
                 code = (name, None) if turn.code else (None, name)
                 tally = tally._replace(code=code[0], no_code=code[1])
+            if rules.people:
+                # The first message is none of those that are counted.
+                if name in rules.people and not self._begins(rules, name):
+                    tally = tally.replied(name, by_person=by_person)
+                told = (other for other in rules.people if turn.word and other != name)
+                begun = tally.begun | ({name} & {*rules.beginners})
+                tally = tally._replace(said_by=name, begun=begun, told=tuple(told))
         tally = tally._replace(
             messages=tally.messages + 1,
             equal_calls=0,
@@ -348,11 +437,48 @@ class Table(NamedTuple):
         else:
             completed = bool(self.complete)
         at_the_cap = self.in_rounds >= rules.cap * len(rules.names)
-        return rules.held(self.tally, completed, at_the_cap)
+        people = (self.left,) if self.left else tuple(self._never_asked(rules))
+        return rules.held(self.tally, completed, at_the_cap, people)
 
     def reasons(self, rules: Rules) -> tuple[str, ...]:
         """Every reason that holds, the strongest first."""
         return tuple(dict.fromkeys(reason for held in self.held(rules) for reason in held.reasons))
+
+    def _never_asked(self, rules: Rules) -> Iterator[str]:
+        """A3: what ends it as the turn of one comes who is never asked."""
+        if not rules.people or self.within is not None or self.latest is None:
+            return
+        if self.agenda:
+            part, name = self.agenda[0]
+        else:
+            # Were there no caps, the next in order would speak, where nobody chooses.
+            part, name = "rounds", None if rules.chosen else rules.around(self.latest)[1]
+        if name not in rules.people or part not in ("rounds", "last_words"):
+            return
+        assert name is not None
+        if rules.people[name].mode != "NEVER" or self._begins(rules, name):
+            return
+        if self._is_told(rules, name):
+            yield "termination"
+        if self._is_used_up(rules, name):
+            yield "max_consecutive_auto_reply"
+
+    def _begins(self, rules: Rules, name: str) -> bool:
+        return name in rules.beginners and name not in self.tally.begun
+
+    def _is_told(self, rules: Rules, name: str) -> bool:
+        """A6, A7: by what somebody else said, and never before code beside it has run."""
+        tally = self.tally
+        if tally.said_by in (None, name) or (tally.code is not None and name in rules.runners):
+            return False
+        predicate = rules.people[name].predicate
+        return name in tally.told if predicate is None else predicate in tally.true
+
+    def _is_used_up(self, rules: Rules, name: str) -> bool:
+        given = dict(self.tally.automatic).get(name, 0)
+        # Who has replied so already may be chosen once more, though nobody has spoken since.
+        answers = self.tally.said_by not in (None, name) or given > 0
+        return answers and given >= rules.people[name].most
 
     def _within(self, what: str, spent: Spent) -> "Table":
         return self._replace(within=what, latest=self.speaking, tally=_spending(self.tally, spent))
@@ -383,7 +509,9 @@ class Table(NamedTuple):
         known = self.agenda[0][1] if self.agenda else None
         # Until it is chosen who speaks next, that is who stands next in order.
         following = known or rules.around(self.latest)[1]
-        return following != self.latest and following in rules.runners
+        # A first message comes before any code.
+        begins = self._begins(rules, following)
+        return following != self.latest and following in rules.runners and not begins
 
 
 def _spending(tally: Tally, spent: Spent) -> Tally:

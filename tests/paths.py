@@ -19,6 +19,7 @@ from duologue.graphs.end_chat import (
     chose,
     decide,
     judged,
+    left,
     max_steps,
     paused,
     spoke,
@@ -38,8 +39,10 @@ from duologue.graphs.ends import (
     leaves,
 )
 from duologue.graphs.holding import Reason
-from duologue.graphs.position import Event, Facts, Position
+from duologue.graphs.people import asking, meaning
+from duologue.graphs.position import Event, Facts, Leaving, Position
 from duologue.graphs.spec import Conversation
+from duologue.graphs.turns import NextTurn
 from onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from reckoning import Tally, reason_of
 
@@ -72,6 +75,8 @@ class Choices:
     """Whether hooks may see what is answered, and what tools give, before it counts."""
     summaries: bool = False
     """Whether a turn may begin with a summary of what went before."""
+    word: bool = False
+    """Whether messages may end with the word of termination messages."""
 
 
 class Longest(NamedTuple):
@@ -106,6 +111,10 @@ def facts_of(tally: Tally) -> Facts:
         role_flips=dict(tally.flips),
         same_tool_calls=tally.equal_calls,
         unreadable_verdicts=tally.unreadable,
+        said_by=tally.said_by,
+        heard_from=tuple(sorted(tally.begun)),
+        terminated=tally.told,
+        auto_replies=dict(tally.automatic),
     )
 
 
@@ -139,10 +148,12 @@ class Walk:
         self.unspent = {name: limit - little.get(name, limit / 9) for name, limit in limits.items()}
         self.tools = [end.tool for end in ends if isinstance(end, EndingTool)]
         tokens = _subsets([end.token for end in ends if isinstance(end, DoneToken)])
-        true = _subsets([end.name for end in ends if isinstance(end, Predicate)])
+        asked = [one.predicate for one in self.rules.people.values() if one.predicate]
+        true = _subsets([*(end.name for end in ends if isinstance(end, Predicate)), *asked])
         self.stops = (False, True) if self.choices.stop else (False,)
         code = (False, True) if self.choices.code else (False,)
-        may = product(self.choices.texts, tokens, true, code, self.stops)
+        word = (False, True) if self.choices.word else (False,)
+        may = product(self.choices.texts, tokens, true, code, self.stops, word)
         self.turns = [Turn(*one) for one in may]
         self.walk()
 
@@ -206,7 +217,48 @@ class Walk:
             table.speaking,
             table.part,
         ), table
-        return self._called(position, table) if with_tools else self._spoken(position, table)
+        if with_tools:
+            return self._called(position, table)
+        found = None
+        if table.within is None:
+            turn = NextTurn(decision.speaker, decision.stage)
+            found = asking(self.conversation, position, turn)
+            expected = table.asked(self.rules)
+            assert (found and (found.because, found.empty)) == expected, table
+        return self._spoken(position, table) if found is None else self._asked(position, table)
+
+    def _asked(self, position: Position, table: Table) -> Longest:
+        """What may follow when a person is asked: a text, nothing, or that one leaves."""
+        turn = NextTurn(table.speaking, decide(self.conversation, position).stage)
+        question = asking(self.conversation, position, turn)
+        assert question is not None
+        assert meaning(question, "Text.") == "Text."
+        spendings = list(self._spendings(table.tally.spent))
+        after, checks = self._after_turn(position, table)
+        turns = [
+            self._from(after, table.after_turn(self.rules, one, spent, by_person=True))
+            for spent in spendings
+            for one in self.turns
+            # What a person says is never counted by a guard.
+            if one.text == "plain"
+        ]
+        found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
+        ways = {" Exit": "quit"}
+        if question.empty == "stop":
+            ways[""] = question.because.value
+        for answer, reason in ways.items():
+            leaving = meaning(question, answer)
+            assert leaving == Leaving(by=table.speaking, reason=reason)
+            gone = left(self.conversation, position, leaving)
+            found.append(_behind([self._from(gone, table.after_leaving(reason))], steps=1))
+        if question.empty == "auto_reply":
+            assert meaning(question, " \n") is None
+            passed = paused(self.conversation, position, Event.PASSED)
+            leaves_it = [
+                self._from(passed, table.after_passing(self.rules, spent)) for spent in spendings
+            ]
+            found.append(_behind(leaves_it, steps=1))
+        return _behind(found)
 
     def _judged(self, position: Position, table: Table) -> Longest:
         found = []
@@ -288,7 +340,7 @@ class Walk:
         ]
         found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
         has_answered = table.within in ("answer", "given")
-        if self.choices.summaries and table.within is None:
+        if self.choices.summaries and table.within in (None, "passed"):
             after = paused(self.conversation, position, Event.SUMMARISED)
             summaries = [
                 self._from(after, table.after_summary(self.rules, spent)) for spent in spendings
@@ -323,7 +375,7 @@ class Walk:
     def _may_run_code(self, table: Table) -> bool:
         """Whether a turn that has just begun may be the running of code."""
         heard = table.tally.code not in (None, table.speaking) and table.part != "private"
-        begins = table.within in (None, "summary")
+        begins = table.within in (None, "passed", "summary")
         return heard and begins and table.speaking in self.rules.runners
 
     @property

@@ -23,6 +23,7 @@ from duologue.graphs.ends import (
 LADDER = (
     (
         "stop_requested",
+        "quit",
         "max_cost",
         "max_tokens",
         "max_seconds",
@@ -30,7 +31,7 @@ LADDER = (
         "call_errors",
         "tool_errors",
     ),
-    ("done_token", "predicate", "ending_tool", "no_code"),
+    ("done_token", "predicate", "ending_tool", "no_code", "termination"),
     ("completed",),
     (
         "unreadable_verdicts",
@@ -40,7 +41,7 @@ LADDER = (
         "farewells",
         "same_tool_calls",
     ),
-    ("max_messages", "max_iterations"),
+    ("max_consecutive_auto_reply", "max_messages", "max_iterations"),
 )
 """All reasons, the strongest first; those on one rung overrule the same."""
 
@@ -88,6 +89,15 @@ class Tally(NamedTuple):
     tool_errors: int = 0
     """How many calls of this turn could not be run, and in how many a tool failed."""
     unreadable: int = 0
+    said_by: str | None = None
+    """Who said the newest message that all hear. This and the next three are noted where people
+    take part."""
+    begun: frozenset[str] = frozenset()
+    """Of those who have a first message who has said something."""
+    told: tuple[str, ...] = ()
+    """Whom the newest message tells that it is over, by the word."""
+    automatic: tuple[tuple[str, int], ...] = ()
+    """How many replies in a row were automatic, by whom people speak for."""
 
     def heard(self, name: str, text: str) -> "Tally":
         """What is noted of a message that all hear."""
@@ -99,6 +109,14 @@ class Tally(NamedTuple):
             repeated=repeated,
             flips=_plus(self.flips, name) if text == "flip" else self.flips,
         )
+
+    def replied(self, name: str, *, by_person: bool) -> "Tally":
+        """What is noted of a message by a person, or in a person's place."""
+        counts = dict(self.automatic)
+        if by_person:
+            counts.pop(name, None)
+            return self._replace(automatic=tuple(sorted(counts.items())), same=0)
+        return self._replace(automatic=_plus(self.automatic, name))
 
     def calling(self, call: str) -> "Tally":
         """What is noted of a call: "equal" ones are equal to each other, all others differ."""

@@ -1,14 +1,25 @@
-"""The arguments of a call, held to a JSON schema; LangChain does that for pydantic's models."""
+"""The arguments of tools: what models are told of them, and calls held to a JSON schema.
+
+LangChain holds them to pydantic's models.
+"""
 
 import re
 from typing import Any
 
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from duologue.tools.state import ArgumentsError
+
+
+def parameters_of(tool: BaseTool) -> dict[str, Any]:
+    """Give the JSON schema of a tool's arguments as models are told of them."""
+    found: dict[str, Any] = convert_to_openai_tool(tool)["function"].get("parameters") or {}
+    return found
 
 
 def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:

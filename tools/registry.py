@@ -10,7 +10,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 from typing_extensions import TypedDict, get_type_hints
 
@@ -20,11 +19,12 @@ from duologue.graphs.ends import Predicate, leaves
 from duologue.graphs.errors import SpecError
 from duologue.graphs.formats import Schema
 from duologue.graphs.judging import ByFunction
-from duologue.graphs.replies import FunctionReply
+from duologue.graphs.replies import FunctionReply, HumanReply
 from duologue.graphs.sandbox import Language
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.validation import did_you_mean
+from duologue.tools.arguments import parameters_of
 from duologue.tools.functions import OrderFunction, PredicateFunction, ReplyFunction
 from duologue.tools.hooks import Hook
 from duologue.tools.kinds import KINDS, check_kind
@@ -199,7 +199,7 @@ class Registry:
         for number, speaker in enumerate(conversation.speakers):
             found = map(self.tool, speaker.tools if speaker.to_user else ())
             for tool in filter(None, found):
-                if TO_USER in _arguments(tool):
+                if TO_USER in parameters_of(tool).get("properties", {}):
                     raise SpecError(
                         f"speakers.{number}.to_user: the tool {tool.name!r} has an argument "
                         f"{TO_USER!r} of its own: leave to_user off, or give the tool's argument "
@@ -238,6 +238,8 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
         for place, reply in enumerate(speaker.replies):
             if isinstance(reply, FunctionReply):
                 yield f"{at}.replies.{place}.name", "functions", reply.name
+            elif isinstance(reply, HumanReply) and reply.is_termination is not None:
+                yield f"{at}.replies.{place}.is_termination", "predicates", reply.is_termination
         if isinstance(speaker.format, Schema):
             yield f"{at}.format.name", "schemas", speaker.format.name
     for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
@@ -265,13 +267,6 @@ def _loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa
     check_kind(kind, found, f"{path}: {what}")
     if kind == "tools" and found.name != entry.name:
         raise SpecError(f"{path}: {what} calls itself {found.name!r}: give both one name")
-    return found
-
-
-def _arguments(tool: BaseTool) -> Mapping[str, Any]:
-    """The arguments of a tool as models are told of them."""
-    parameters = convert_to_openai_tool(tool)["function"].get("parameters") or {}
-    found: Mapping[str, Any] = parameters.get("properties") or {}
     return found
 
 

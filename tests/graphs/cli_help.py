@@ -35,17 +35,23 @@ def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path, **variables: str) -> 
         monkeypatch.setenv(name, value)
 
 
-def duologue(*arguments: str) -> Result:
-    """Run the command in this process."""
-    return CliRunner().invoke(app, arguments, prog_name="duologue", catch_exceptions=False)
+def duologue(*arguments: str, lines: str = "") -> Result:
+    """Run the command in this process, with what stands in the pipe that it reads."""
+    return CliRunner().invoke(
+        app, arguments, input=lines, prog_name="duologue", catch_exceptions=False
+    )
 
 
 def started(
-    *arguments: str, env: Mapping[str, str] | None = None, stdout: int = subprocess.PIPE
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    stdin: int | None = None,
+    stdout: int = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
     """Run the command in a process of its own."""
     return subprocess.Popen(
         [*COMMAND, *arguments],
+        stdin=stdin,
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,

@@ -32,7 +32,13 @@ from duologue.graphs.ends import (
 )
 from duologue.graphs.holding import Reason
 from duologue.graphs.judging import ByFunction, Moderator, SeparateJudge
-from duologue.graphs.replies import CodeReply, ModelReply
+from duologue.graphs.replies import (
+    CodeReply,
+    HumanInputMode,
+    HumanReply,
+    ModelReply,
+    TextReply,
+)
 from duologue.graphs.speaker import PrivateOpening, Speaker
 from duologue.graphs.spec import Conversation, Opening
 from duologue.graphs.usage import Price
@@ -56,6 +62,7 @@ CALLS, TOKENS = MaxCalls(limit=9), MaxTokens(limit=900)
 COST, SECONDS = MaxCost(limit=9), MaxSeconds(limit=90)
 JUDGE = SeparateJudge(criteria=("They agree.",))
 SUMMED_UP = RunningSummary(limit=9_000)
+HELLO = TextReply(text="Hello.", once=True)
 SHAPED: dict[str, Any] = {"hooks": True, "summaries": True}
 """What may stand around and before a speaker's replies."""
 BAD_CALL, BROKEN_TOOL = Came(1, 0, worked=False), Came(0, 1, worked=False)
@@ -86,6 +93,8 @@ def spec(
     guards: Guards | None = None,
     context: Context | None = None,
     runners: tuple[str, ...] = (),
+    people: dict[str, HumanReply] | None = None,
+    beginners: tuple[str, ...] = (),
     **others: Any,  # noqa: ANN401
 ) -> Conversation:
     secret = PrivateOpening(prompt="Choose a number.")
@@ -99,7 +108,12 @@ def spec(
                 private_opening=secret if name in private else None,
                 tools=("bell", "book"),
                 context=context or KeepAll(),
-                replies=(CodeReply(), ModelReply()) if name in runners else (ModelReply(),),
+                replies=(
+                    *([HELLO] if name in beginners else []),
+                    *([people[name]] if people and name in people else []),
+                    *([CodeReply()] if name in runners else []),
+                    ModelReply(),
+                ),
             )
             for name in NAMES[:count]
         ),
@@ -456,6 +470,150 @@ def test_a_cap_on_messages_counts_all_and_leaves_last_words(
         assert (Reason.MAX_ITERATIONS in walk.reasons) is (limit > before + cap * count)
 
 
+ALWAYS, TERMINATE, NEVER = (
+    pytest.param(mode, id=f"{row}-{mode}")
+    for row, mode in (
+        ("A4", HumanInputMode.ALWAYS),
+        ("A5", HumanInputMode.TERMINATE),
+        ("A3", HumanInputMode.NEVER),
+    )
+)
+each_input_mode = pytest.mark.parametrize("human_input_mode", [ALWAYS, TERMINATE, NEVER])
+
+
+def person(mode: HumanInputMode, most: int = 1, **others: Any) -> HumanReply:  # noqa: ANN401
+    return HumanReply(human_input_mode=mode, max_consecutive_auto_reply=most, **others)
+
+
+def people_walked(conversation: Conversation, **choices: Any) -> Walk:  # noqa: ANN401
+    """Walk all paths; who is never asked may be stopped before the bounds."""
+    if any(one.human and one.human.human_input_mode == "NEVER" for one in conversation.speakers):
+        return Walk(conversation, Choices(word=True, **choices))
+    return walked(conversation, word=True, **choices)
+
+
+@each_input_mode
+@each_mode
+def test_people_are_asked_and_end_it_as_the_rules_say(
+    mode: EndChatMode, human_input_mode: HumanInputMode
+) -> None:
+    """A3-A6, G6: by the word or a predicate, at caps, in private, opening, rounds, last words."""
+    never = human_input_mode is HumanInputMode.NEVER
+    for (count, cap), most, who, first in (
+        ((2, 3), 0, "Ann", True),
+        ((2, 3), 1, "Bob", False),
+        ((2, 4), 2, "Ann", True),
+        ((3, 2), 0, "Bob", True),
+        ((3, 2), 1, "Cid", False),
+    ):
+        conversation = spec(
+            mode,
+            cap,
+            count,
+            NAMES[1:2],
+            answers=count == 3,
+            first="Ann" if count == 3 else None,
+            private=(who,),
+            people={who: person(human_input_mode, most)},
+            beginners=(who,) if first else (),
+        )
+        walk = people_walked(conversation)
+        wanted = {Reason.TERMINATION, Reason.MAX_ITERATIONS, Reason.QUIT}
+        if never:
+            wanted = {Reason.TERMINATION, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
+        elif human_input_mode is HumanInputMode.TERMINATE and not most:
+            wanted |= {Reason.MAX_CONSECUTIVE_AUTO_REPLY}
+        assert wanted <= walk.reasons
+        assert (Reason.QUIT in walk.reasons) is not never
+
+
+def test_who_is_never_asked_gives_just_so_many_automatic_replies() -> None:
+    """A3: cap 2 gives two, 0 none, and the first message is none of them."""
+    for most, begins, who in product((0, 1, 2), (True, False), NAMES[:2]):
+        conversation = spec(
+            MODES[0],
+            5,
+            people={who: person(HumanInputMode.NEVER, most)},
+            beginners=(who,) if begins else (),
+        )
+        walk = people_walked(conversation)
+        # The other one answers each of them. Who speaks first answers nobody, so that message is
+        # no automatic reply that is too many, but it is counted where it is no first message.
+        said = most + 1 if begins else max(most, 1) if who == "Ann" else most
+        assert walk.longest.messages == 2 * said + (who == "Bob")
+        assert walk.reasons == {Reason.TERMINATION, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
+
+
+@pytest.mark.parametrize("order", [None, ByFunction(name="f")], ids=["in-turn", "chosen"])
+@each_mode
+def test_several_people_with_predicates_judges_and_code(
+    mode: EndChatMode, order: ByFunction | None
+) -> None:
+    """A2-A7, Y13, Y14, Y20: beside whatever else ends it, each for itself."""
+    others: dict[str, Any] = {} if order is None else {"turn_order": order}
+    both = {
+        "Ann": person(HumanInputMode.TERMINATE, 1),
+        "Bob": person(HumanInputMode.NEVER, 1, is_termination="enough"),
+    }
+    three = {
+        "Ann": person(HumanInputMode.ALWAYS, 0, is_termination="enough"),
+        "Cid": person(HumanInputMode.NEVER, 1),
+    }
+    in_order = order is None
+    conversation = spec(mode, 2, 2, NAMES[:1], people=both, beginners=("Ann",), **others)
+    walk = people_walked(conversation)
+    assert walk.reasons >= {Reason.TERMINATION, Reason.QUIT}
+    conversation = spec(
+        mode, 2 if in_order else 1, 3, NAMES[1:2], people=three, judge=JUDGE, when=DONE, **others
+    )
+    walk = people_walked(conversation, stop=in_order)
+    assert walk.reasons >= {Reason.TERMINATION, Reason.QUIT, Reason.DONE_TOKEN}
+    coding = spec(
+        mode,
+        2,
+        2,
+        NAMES[1:2],
+        people={"Ann": person(HumanInputMode.NEVER, 2)},
+        runners=("Ann",),
+        when=NoCode(by="Bob") & MaxMessages(limit=3),
+        **others,
+    )
+    walk = people_walked(coding, code=True)
+    assert walk.reasons >= {Reason.TERMINATION, Reason.NO_CODE, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
+    asked = spec(
+        mode,
+        people={"Ann": person(HumanInputMode.TERMINATE), "Bob": person(HumanInputMode.ALWAYS)},
+        runners=NAMES[:2],
+        when=CALLS | COST,
+        context=SUMMED_UP,
+        **others,
+    )
+    walk = people_walked(asked, code=True, drafts=True, **SHAPED)
+    assert walk.reasons >= {Reason.TERMINATION, Reason.QUIT, Reason.MAX_CALLS}
+
+
+def test_people_add_a_step_to_each_turn_and_one_at_the_end() -> None:
+    """Points 1 and 2: each reply may be left to what stands behind, and nobody asks at the cap."""
+    for cap in (1, 2):
+        conversation = spec(
+            EndChatMode.ALL_TASK_MUST_COMPLETE,
+            cap,
+            when=WON,
+            context=SUMMED_UP,
+            guards=NO_GUARDS,
+            max_tool_rounds=1,
+            max_call_errors=1,
+            max_tool_errors=1,
+            people={name: person(HumanInputMode.ALWAYS) for name in NAMES[:2]},
+        )
+        happens: dict[str, Any] = {"drafts": True, "calls": ("other",), "halves": True}
+        walk = people_walked(conversation, fails=ERRORS, **happens, **SHAPED)
+        # Two are the task specification's, one is that of leaving, and for each turn one is the
+        # choice of who speaks next, which nobody makes here.
+        spare = max_steps(conversation) - walk.longest.steps
+        assert spare == 2 + 1 + conversation.most_messages
+
+
 @each_mode
 def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode) -> None:
     """Every reason is the first one at some end, whatever else may happen.
@@ -499,6 +657,19 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
         max_call_errors=1,
         max_tool_errors=2,
     )
+    with_people = spec(
+        mode,
+        2,
+        2,
+        NAMES[1:2],
+        people={
+            "Ann": person(HumanInputMode.TERMINATE, is_termination="enough"),
+            "Bob": person(HumanInputMode.NEVER, 1),
+        },
+        when=DONE,
+        guards=guards,
+        max_tool_rounds=1,
+    )
     errs: dict[str, Any] = {"calls": ("bell",), "fails": ERRORS, "direct": True}
     happens: dict[str, Any] = {
         "drafts": True,
@@ -512,5 +683,6 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
     for conversation in one_round:
         found |= walked(conversation, texts=("plain", "blank", "flip"), **happens).reasons
     found |= walked(with_code, code=True, stop=True, hooks=True, **errs).reasons
+    found |= people_walked(with_people, texts=("plain", "farewell"), stop=True).reasons
     verdicts = {Reason.COMPLETED, Reason.UNREADABLE_VERDICTS}
     assert found == set(Reason) - (verdicts if mode is MODES[0] else set())

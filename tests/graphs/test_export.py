@@ -174,8 +174,8 @@ def test_json_lines_hold_every_message_with_all_that_stands_beside_it(
     found = list(objects(text))
     assert [one["id"] for one in found] == [message.id for message in whole.messages]
     assert [one["text"] for one in found] == [message.text for message in whole.messages]
-    speeches = [(one["speaker"], one["text"]) for one in found if one["kind"] == "speech"]
-    assert speeches == whole.speeches
+    said = [one for one in found if one["kind"] in ("speech", "tool_calls") and one["text"].strip()]
+    assert [(one["speaker"], one["text"]) for one in said] == whole.speeches
     assert whole.outcome is not None
     verdicts = [one["verdict"] for one in found if one["verdict"]]
     assert [one["complete"] for one in verdicts] == [

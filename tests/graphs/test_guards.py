@@ -79,3 +79,32 @@ def test_a_guard_ends_its_pathological_transcript_at_the_last_message(
     assert result.outcome is not None
     assert [reason.value for reason in result.outcome.reasons] == [guard]
     assert len(result.speeches) == len(transcript)
+
+
+PARIS = "The capital of France is Paris, on the river Seine."
+
+
+@pytest.mark.parametrize(
+    ("asks", "reason", "calls"),
+    [
+        pytest.param(["What is the capital?"] * 4, "quit", 4, id="asked-the-same"),
+        pytest.param(["The capital?", "the CAPITAL"] * 2, "quit", 4, id="asked-alike"),
+        # Twice the agent is asked for another reply, in vain.
+        pytest.param(
+            ["The capital?", "Where is Rome?", "Who?", "When?"], "same_replies", 5, id="asked-else"
+        ),
+    ],
+)
+def test_whoever_asks_the_same_again_may_be_told_the_same(
+    asks: list[str], reason: str, calls: int
+) -> None:
+    """A person is in no loop; an agent that says the same to everything is."""
+    spec = Conversation.model_validate(
+        {"speakers": [{"name": "You", "replies": ["human"]}, {"name": "Agent"}]}
+    )
+    given = iter([*asks, "exit"])
+    model = ScriptedChatModel(script=[PARIS] * 9)
+    store = f"memory:{uuid4().hex}"
+    result = converse(spec, model=model, store=store, answer=lambda question: next(given))
+    assert result.outcome is not None
+    assert (result.outcome.reason.value, len(model.calls)) == (reason, calls)

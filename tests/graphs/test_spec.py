@@ -598,12 +598,12 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
         seen.append(data["version"])
         return data
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[5], 5))
-    monkeypatch.setattr(migrations, "SPEC_VERSION", 5)
+    later = create_model("Later", __base__=Conversation, version=(Literal[6], 6))
+    monkeypatch.setattr(migrations, "SPEC_VERSION", 6)
     monkeypatch.setattr(migrations, "Conversation", later)
-    monkeypatch.setattr(migrations, "MIGRATIONS", {4: step})
+    monkeypatch.setattr(migrations, "MIGRATIONS", {5: step})
     assert get_session("s", store="memory:versions").conversation.task == "Plan"
-    assert seen == [4]
+    assert seen == [5]
 
 
 def test_a_conversation_of_version_1_ends_as_it_did() -> None:

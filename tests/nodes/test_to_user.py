@@ -41,10 +41,11 @@ from duologue.graphs.events import (
 )
 from duologue.graphs.log import Kind, line
 from duologue.graphs.telling import Telling
+from duologue.nodes.argument import Argument
 from duologue.nodes.chat_model import ChatModel
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
-from duologue.nodes.to_user import Argument, Speaking, with_to_user
+from duologue.nodes.to_user import Speaking, with_to_user
 from duologue.nodes.tool_schema import answer_schema
 from duologue.tools import Hook
 
@@ -703,7 +704,9 @@ OPEN = {
 
 
 @pytest.mark.parametrize(
-    "one", [look, made_tool(Looks), made_tool(OPEN), made_tool({"type": "object"})], ids=str
+    "one",
+    [look, made_tool(Looks), made_tool(OPEN), made_tool({"type": "object"})],
+    ids=["function", "model", "schema", "no-arguments"],
 )
 def test_each_tool_is_offered_with_the_argument_in_front(one: BaseTool) -> None:
     """G1: and is the same in all else; the tool itself is not changed."""

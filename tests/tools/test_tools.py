@@ -117,7 +117,7 @@ async def test_a_tools_answer_goes_back_to_its_caller_who_then_speaks() -> None:
         "Thanks.",
     ]
     result, model = await run(script, [add], talk("add"))
-    assert result.speeches == [("Ann", "It is 3."), ("Bob", "Thanks.")]
+    assert result.speeches == [("Ann", "Let me see."), ("Ann", "It is 3."), ("Bob", "Thanks.")]
     [answer] = results(result)
     assert (answer.text, answer.tool_call_id, answer.status) == ("3", "c1", "success")
     assert model.calls[1].prompt[-2:] == [
@@ -245,7 +245,7 @@ async def test_calls_after_the_last_round_are_not_run() -> None:
     calls = [Reply(text="Go.", tool_calls=(call("count", {"n": n}, f"c{n}"),)) for n in range(2)]
     result, _ = await run([*calls, "Ok."], [count], talk("count", max_tool_rounds=1))
     assert ran == [0]
-    assert result.speeches == [("Ann", "Go."), ("Bob", "Ok.")]
+    assert result.speeches == [("Ann", "Go."), ("Ann", "Go."), ("Bob", "Ok.")]
     assert len(results(result)) == 1
 
 
