@@ -1,0 +1,550 @@
+"""Rows A9, G5, G6: people are asked the same, and as often, by whatever way they are asked.
+
+Whole conversations by every entry point, and one that waits: answered meanwhile, wrongly, never,
+by another process, after a crash.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import (
+    AnswerError,
+    Conversation,
+    Result,
+    SessionError,
+    SpecError,
+    aconverse,
+    arespond,
+    aresume,
+    astream,
+    chat,
+    converse,
+    copy_session,
+    dump_session,
+    fork,
+    get_session,
+    list_sessions,
+    load_session,
+    respond,
+    resume,
+    stream,
+    user_proxy,
+)
+from duologue.graphs.events import Ended, QuestionAsked
+from duologue.graphs.questions import MessageQuestion, Question
+from duologue.nodes.scripted import Prompt, ScriptedChatModel
+from duologue.nodes.scripted_server import ScriptedServer
+from duologue.tools import Hook
+
+Answers = Callable[[Question], Any]
+Asked = tuple[str, str, str | None]
+"""Whom a question is for, why it is asked, and what no answer means."""
+
+WORD = "It is 42. TERMINATE"
+DRAFTS = ("I try.", "I try again.", WORD, "I look once more.", "It is 42. TERMINATE")
+
+
+class Person:
+    """Who answers, and notes what was asked."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = iter(answers)
+        self.asked: list[Asked] = []
+
+    def note(self, question: Question) -> None:
+        assert isinstance(question, MessageQuestion)
+        self.asked.append((question.speaker, question.because.value, question.empty))
+
+    def __call__(self, question: Question) -> object:
+        self.note(question)
+        return next(self.answers, None)
+
+    async def later(self, question: Question) -> object:
+        await asyncio.sleep(0)
+        return self(question)
+
+
+class Went(NamedTuple):
+    """How a conversation went."""
+
+    speeches: list[tuple[str, str]]
+    asked: list[Asked]
+    end: tuple[str, str | None] | None
+
+
+def went(result: Result, asked: list[Asked]) -> Went:
+    ended = result.outcome
+    end = None if ended is None else (ended.reason.value, ended.by)
+    return Went(result.speeches, asked, end)
+
+
+def proxy(mode: str, cap: int = 100) -> Conversation:
+    return user_proxy(
+        "What is 6 times 7?",
+        human_input_mode=mode,
+        max_consecutive_auto_reply=cap,
+        default_auto_reply="Go on.",
+        code=False,
+    )
+
+
+TWO_PEOPLE = Conversation.model_validate(
+    {
+        "speakers": [
+            {"name": "Ann", "replies": ["human"]},
+            {"name": "Bot"},
+            {"name": "Cid", "replies": [{"kind": "human"}, {"kind": "text", "text": "Hm."}]},
+        ],
+        "end_chat": {"max_iterations": None},
+    }
+)
+
+PLAYS: dict[str, tuple[Conversation, tuple[str, ...], int]] = {
+    # The conversation, what the person answers, and how often one is asked.
+    "G6-chat": (chat(), ("Hello.", "And?", " Exit\n"), 3),
+    "G5-chat-told": (chat("Hello."), ("And?", "exit"), 2),
+    "A4-texts": (proxy("ALWAYS"), ("Sure?", "", ""), 3),
+    "A4-empty": (proxy("ALWAYS"), ("", "", ""), 3),
+    "A5-goes-on": (proxy("TERMINATE"), ("Sure?", ""), 2),
+    "A5-cap": (proxy("TERMINATE", 1), ("", "No.", ""), 3),
+    "A3-never": (proxy("NEVER", 1), (), 0),
+    "two-people": (TWO_PEOPLE, ("Hi.", "", "Ho.", "Hey.", "EXIT"), 5),
+    "nobody-there": (chat(), ("Hello.",), 2),
+}
+
+
+def options_of(store: str) -> dict[str, Any]:
+    return {"session": "one", "store": store}
+
+
+def model() -> ScriptedChatModel:
+    return ScriptedChatModel(script=list(DRAFTS))
+
+
+def _converse(talk: Conversation, answer: Answers, store: str) -> Result:
+    return converse(talk, model=model(), answer=answer, **options_of(store))
+
+
+def _aconverse(talk: Conversation, answer: Answers, store: str) -> Result:
+    return asyncio.run(aconverse(talk, model=model(), answer=answer, **options_of(store)))
+
+
+def _stream(talk: Conversation, answer: Answers, store: str) -> Result:
+    events = list(stream(talk, model=model(), answer=answer, **options_of(store)))
+    assert isinstance(events[-1], Ended | QuestionAsked)
+    return get_session("one", store=store)
+
+
+def _astream(talk: Conversation, answer: Answers, store: str) -> Result:
+    async def collect() -> list[Any]:
+        events = astream(talk, model=model(), answer=answer, **options_of(store))
+        return [event async for event in events]
+
+    assert isinstance(asyncio.run(collect())[-1], Ended | QuestionAsked)
+    return get_session("one", store=store)
+
+
+def _resume(talk: Conversation, answer: Answers, store: str) -> Result:
+    said = model()
+    converse(talk, model=said, **options_of(store))
+    return resume("one", store=store, model=said, answer=answer)
+
+
+def _aresume(talk: Conversation, answer: Answers, store: str) -> Result:
+    said = model()
+
+    async def both() -> Result:
+        await aconverse(talk, model=said, **options_of(store))
+        return await aresume("one", store=store, model=said, answer=answer)
+
+    return asyncio.run(both())
+
+
+RUNS = {
+    "converse": _converse,
+    "aconverse": _aconverse,
+    "stream": _stream,
+    "astream": _astream,
+    "resume": _resume,
+    "aresume": _aresume,
+}
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory:{uuid4().hex}"
+
+
+@pytest.mark.parametrize("play", PLAYS.values(), ids=PLAYS)
+def test_all_entry_points_ask_the_same_and_go_the_same_way(
+    play: tuple[Conversation, tuple[str, ...], int],
+) -> None:
+    """A9: sync and async, at once or step by step: same transcript, questions, order and end."""
+    talk, answers, times = play
+    found: dict[str, Went] = {}
+    for name, run in RUNS.items():
+        for is_async in (False, True):
+            person = Person(*answers)
+            result = run(talk, person.later if is_async else person, f"memory:{uuid4().hex}")
+            found[f"{name}, {is_async}"] = went(result, person.asked)
+    for name in ("respond", "arespond"):
+        found[name] = _step_by_step(talk, answers, is_async=name == "arespond")
+    first = found["converse, False"]
+    assert len(first.asked) == times
+    assert found == dict.fromkeys(found, first)
+
+
+def _step_by_step(talk: Conversation, answers: tuple[str, ...], *, is_async: bool) -> Went:
+    """Answer each question by a call of its own."""
+    store, said, person = f"memory:{uuid4().hex}", model(), Person()
+    result = converse(talk, model=said, **options_of(store))
+    for answer in answers:
+        (question,) = result.pending
+        person.note(question)
+        if is_async:
+            result = asyncio.run(
+                arespond("one", answer, question=question.id, store=store, model=said)
+            )
+        else:
+            result = respond("one", answer, store=store, model=said)
+    for question in result.pending:
+        person.note(question)
+    return went(result, person.asked)
+
+
+# A session that waits
+
+
+def waiting(store: str) -> str:
+    """Leave a session waiting for the person's first message; give its question's id."""
+    result = converse(chat(), session="one", store=store, model=ScriptedChatModel(script=[]))
+    assert result.outcome is None
+    assert result.messages == []
+    (question,) = result.pending
+    return question.id
+
+
+def status(store: str, session: str = "one") -> str:
+    rows = {row.session: row.status for row in list_sessions(store=store)}
+    return rows[session]
+
+
+def test_a_waiting_session_is_listed_as_such_until_it_ends(store: str) -> None:
+    waiting(store)
+    assert status(store) == "waiting"
+    said = ScriptedChatModel(script=["Hi."])
+    assert respond("one", "Hello.", store=store, model=said).outcome is None
+    assert status(store) == "waiting"
+    assert respond("one", "exit", store=store).outcome is not None
+    assert status(store) == "finished"
+
+
+def test_a_session_that_failed_behind_an_answer_does_not_wait(store: str) -> None:
+    waiting(store)
+    with pytest.raises(Exception, match="script"):
+        respond("one", "Hello.", store=store, model=ScriptedChatModel(script=[]))
+    assert status(store) == "unfinished"
+    assert get_session("one", store=store).speeches == [("User", "Hello.")]
+
+
+def test_answers_in_between_and_a_callable_share_one_session(store: str) -> None:
+    """A9: a session that waits is answered by `respond`, then goes on with a callable."""
+    said = ScriptedChatModel(script=["One.", "Two.", "Three."])
+    person = Person("Second.", None)
+    converse(chat(), store=store, model=said, session="one")
+    respond("one", "First.", store=store, model=said)
+    result = resume("one", store=store, model=said, answer=person)
+    assert len(person.asked) == 2
+    result = respond("one", "Third.", store=store, model=said, answer=Person("exit"))
+    assert result.speeches == [
+        ("User", "First."),
+        ("Assistant", "One."),
+        ("User", "Second."),
+        ("Assistant", "Two."),
+        ("User", "Third."),
+        ("Assistant", "Three."),
+    ]
+    assert result.outcome is not None
+
+
+def test_an_answer_to_what_is_not_asked_is_one_clear_error(store: str) -> None:
+    """What somebody else has answered, what was never asked, and what has ended."""
+    said = ScriptedChatModel(script=["Hi."])
+    before = waiting(store)
+    respond("one", "Hello.", question=before, store=store, model=said)
+    kept = get_session("one", store=store)
+    with pytest.raises(SessionError, match=r"'one' does not wait for an .*: somebody has"):
+        respond("one", "Hello too.", question=before, store=store, model=said)
+    assert get_session("one", store=store) == kept
+    with pytest.raises(SessionError, match="'two'"):
+        respond("two", "Hello.", store=store)
+    assert status(store) == "waiting"
+    respond("one", "exit", store=store)
+    with pytest.raises(SessionError, match="'one' has ended: it waits for no answer"):
+        respond("one", "Hello?", store=store)
+
+
+def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
+    talk = proxy("NEVER")
+    with pytest.raises(Exception, match="script"):
+        converse(talk, session="one", store=store, model=ScriptedChatModel(script=[]))
+    with pytest.raises(SessionError, match="'one' waits for no answer"):
+        respond("one", "Hello.", store=store)
+
+
+@pytest.mark.parametrize("bad", [7, 4.5, True, "", " \n", ["Hello."], {"text": "Hello."}], ids=str)
+def test_an_answer_that_does_not_fit_is_asked_again(store: str, bad: object) -> None:
+    """It says what was wrong, and the question stays the same one."""
+    seen: list[Question] = []
+    answers = iter([bad, "Hello.", "exit"])
+
+    def answer(question: Question) -> object:
+        seen.append(question)
+        return next(answers)
+
+    said = ScriptedChatModel(script=["Hi."])
+    result = converse(chat(), session="one", store=store, model=said, answer=answer)
+    assert result.speeches == [("User", "Hello."), ("Assistant", "Hi.")]
+    first, again, last = seen
+    assert first.problem is None
+    assert again.problem is not None
+    assert "does not fit" in again.problem
+    assert "\n" not in again.problem
+    assert again.model_copy(update={"problem": None}) == first
+    assert last.problem is None
+
+
+@pytest.mark.parametrize("bad", [7, "  "], ids=["number", "blank"])
+def test_what_never_fits_leaves_the_session_waiting(store: str, bad: object) -> None:
+    """After five tries it is an error; nothing is lost, and the next run asks again."""
+    seen: list[Question] = []
+
+    def answer(question: Question) -> object:
+        seen.append(question)
+        return bad
+
+    with pytest.raises(AnswerError, match="does not fit"):
+        converse(chat("Hi."), session="one", store=store, model=model(), answer=answer)
+    assert len(seen) == 5
+    assert status(store) == "waiting"
+    kept = get_session("one", store=store)
+    assert kept.speeches == [("User", "Hi."), ("Assistant", DRAFTS[0])]
+    assert len(kept.pending) == 1
+    with pytest.raises(AnswerError, match="does not fit"):
+        respond("one", bad, store=store)
+    assert get_session("one", store=store) == kept
+    assert respond("one", "exit", store=store).outcome is not None
+
+
+def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
+    """A4: an automatic reply, or the end."""
+    result = converse(proxy("ALWAYS"), session="one", store=store, model=model())
+    assert isinstance(result.pending[0], MessageQuestion)
+    assert result.pending[0].empty == "auto_reply"
+    result = respond("one", " ", store=store, model=ScriptedChatModel(script=[WORD]))
+    assert isinstance(result.pending[0], MessageQuestion)
+    assert result.pending[0].empty == "stop"
+    assert respond("one", "\t", store=store).outcome is not None
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_what_fails_to_answer_is_named_and_leaves_the_session_waiting(
+    store: str, is_async: bool
+) -> None:
+    def fail(question: Question) -> str:
+        raise RuntimeError("no such window")
+
+    async def fail_later(question: Question) -> str:
+        return fail(question)
+
+    with pytest.raises(SpecError, match="'answer' failed: RuntimeError: no such window"):
+        converse(
+            chat("Hi."),
+            session="one",
+            store=store,
+            model=model(),
+            answer=fail_later if is_async else fail,
+        )
+    assert status(store) == "waiting"
+    assert respond("one", "exit", store=store).outcome is not None
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_the_end_of_input_leaves_the_session_waiting(store: str, is_async: bool) -> None:
+    def closed(question: Question) -> str:
+        raise EOFError
+
+    async def closed_later(question: Question) -> str:
+        return closed(question)
+
+    result = converse(
+        chat("Hi."),
+        session="one",
+        store=store,
+        model=model(),
+        answer=closed_later if is_async else closed,
+    )
+    assert result.outcome is None
+    assert len(result.pending) == 1
+    assert status(store) == "waiting"
+
+
+@pytest.mark.parametrize("point", ["before_speaker", "after_speaker"])
+@pytest.mark.parametrize("answer", ["Hello.", "exit"])
+def test_a_hook_that_fails_behind_an_answer_costs_no_answer(
+    store: str, point: str, answer: str
+) -> None:
+    """L7: the answer is kept; resuming goes on without asking again. Who leaves runs no hook."""
+    talk = Conversation.model_validate(
+        {
+            "speakers": [{"name": "User", "replies": ["human"], "hooks": ["odd"]}, {"name": "Bot"}],
+            "end_chat": {"max_iterations": 1},
+        }
+    )
+
+    def odd(*_: object) -> None:
+        raise ValueError("not yet")
+
+    person = Person(answer)
+    run: dict[str, Any] = {"store": store, "model": ScriptedChatModel(script=["Hi."])}
+    broken = {"odd": Hook(**{point: odd})}
+    if answer == "exit":
+        result = converse(talk, session="one", answer=person, hooks=broken, **run)
+        assert result.outcome is not None
+        assert result.outcome.reason == "quit"
+        return
+    with pytest.raises(SpecError, match="not yet"):
+        converse(talk, session="one", answer=person, hooks=broken, **run)
+    with pytest.raises(SpecError, match="not yet"):
+        resume("one", answer=person, hooks=broken, **run)
+    result = resume("one", answer=person, hooks={"odd": Hook()}, **run)
+    assert result.speeches == [("User", "Hello."), ("Bot", "Hi.")]
+    assert len(person.asked) == 1
+
+
+def test_durability_changes_no_question(tmp_path: Path) -> None:
+    for durability in ("sync", "async"):
+        person = Person("Hello.", "exit")
+        result = converse(
+            chat(),
+            session=durability,
+            store=f"sqlite:///{tmp_path / 'sessions.db'}",
+            model=ScriptedChatModel(script=["Hi."]),
+            answer=person,
+            durability=durability,
+        )
+        assert went(result, person.asked) == Went(
+            [("User", "Hello."), ("Assistant", "Hi.")],
+            [("User", "turn", None)] * 2,
+            ("quit", "User"),
+        )
+
+
+def _forked(store: str) -> str:
+    return fork("one", store=store)
+
+
+def _dumped(store: str) -> str:
+    return load_session(dump_session("one", store=store), into="loaded", store=store)
+
+
+def _copied(store: str) -> str:
+    return copy_session("one", store=store)
+
+
+@pytest.mark.parametrize("make", [_forked, _dumped, _copied])
+def test_what_is_made_of_a_waiting_session_asks_too(store: str, make: Callable[[str], str]) -> None:
+    """L2: each is answered for itself."""
+    said = ScriptedChatModel(script=["Hi.", "You too.", "Me too."])
+    converse(chat("Hello."), session="one", store=store, model=said)
+    new = make(store)
+    result = resume(new, store=store)
+    assert result.outcome is None
+    (question,) = result.pending
+    (first,) = get_session("one", store=store).pending
+    assert isinstance(question, MessageQuestion)
+    assert question.model_copy(update={"id": first.id}) == first
+    for session, answer in ((new, "Bye."), ("one", "Well.")):
+        found = respond(session, answer, store=store, model=said)
+        assert found.speeches[2] == ("User", answer)
+        assert len(found.speeches) == 4
+
+
+# Processes that end
+
+
+@pytest.fixture
+def served() -> Iterator[ScriptedServer]:
+    def reply(prompt: Prompt) -> str:
+        return f"I heard: {prompt[-1]['content']}"
+
+    with ScriptedServer(reply) as server:
+        yield server
+
+
+def test_a_question_is_answered_in_another_process(
+    start_child: Callable[..., Any], tmp_path: Path, served: ScriptedServer
+) -> None:
+    """A9, G5: on SQLite one process asks, others answer, and each has ended before the next."""
+    shared: dict[str, Any] = {
+        "environment": {"OPENAI_BASE_URL": served.url, "DUOLOGUE_MODEL": "scripted"},
+        "session": "one",
+        "store": f"sqlite:///{tmp_path / 'sessions.db'}",
+    }
+    asked = start_child(conversation=chat().model_dump(mode="json"), **shared).result()
+    assert (asked["outcome"], len(asked["pending"])) == (None, 1)
+    assert status(shared["store"]) == "waiting"
+    again = start_child(respond="Hello.", **shared).result()
+    assert (again["outcome"], len(again["pending"])) == (None, 1)
+    assert again["pending"][0]["heard"] == "I heard: Hello."
+    left = start_child(respond="exit", **shared).result()
+    assert left["outcome"]["reasons"] == ["quit"]
+    late = start_child(respond="Hello?", **shared).result()
+    assert "SessionError" in late["error"]
+    assert get_session("one", store=shared["store"]).speeches == [
+        ("User", "Hello."),
+        ("Assistant", "I heard: Hello."),
+    ]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+@pytest.mark.parametrize("hook", ["dies before", "dies after"])
+def test_a_kill_right_behind_an_answer_costs_no_answer(
+    start_child: Callable[..., Any],
+    tmp_path: Path,
+    served: ScriptedServer,
+    hook: str,
+    durability: str,
+) -> None:
+    """The person is not asked again; what was said goes on in another process."""
+    talk = Conversation.model_validate(
+        {
+            "speakers": [{"name": "User", "replies": ["human"], "hooks": [hook]}, {"name": "Bot"}],
+            "end_chat": {"max_iterations": 1},
+        }
+    )
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    child = start_child(
+        environment={"OPENAI_BASE_URL": served.url, "DUOLOGUE_MODEL": "scripted"},
+        conversation=talk.model_dump(mode="json"),
+        session="one",
+        store=store,
+        answers=["Hello."],
+        durability=durability,
+    )
+    child.wait(-9)
+    person = Person("Again?")
+    result = resume(
+        "one",
+        store=store,
+        model=ScriptedChatModel(script=["Hi."]),
+        hooks={hook: Hook()},
+        answer=person,
+    )
+    assert result.speeches == [("User", "Hello."), ("Bot", "Hi.")]
+    assert person.asked == []

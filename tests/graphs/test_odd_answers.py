@@ -1,0 +1,393 @@
+"""Answers at odd moments, of odd shapes, to odd questions: nothing is lost or mixed up."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from duologue.graphs import (
+    AnswerError,
+    MessageQuestion,
+    Question,
+    SessionError,
+    SpecError,
+    ToolQuestion,
+    aconverse,
+    build_graph,
+    chat,
+    converse,
+    get_session,
+    list_sessions,
+    respond,
+    resume,
+    say,
+    stream,
+    user_proxy,
+)
+from duologue.graphs.events import QuestionAsked
+from duologue.nodes.script import Line, Reply, ScriptedToolCall
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.tools.hooks import Hook, Turn
+
+
+class Yes(BaseModel):
+    """A yes or a no."""
+
+    ok: bool
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory:{uuid4()}"
+
+
+@pytest.fixture
+def ran() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def tools(ran: list[str]) -> list[BaseTool]:
+    """Tools that ask a person, once or twice, and one that does not."""
+
+    @tool
+    def twice(what: str) -> str:
+        """Asks twice."""
+        first = interrupt(f"first {what}?")
+        second = interrupt(f"second {first}?")
+        ran.append(f"{first} {second}")
+        return f"{first} {second}"
+
+    @tool
+    def agree(what: str) -> str:
+        """Asks for a yes."""
+        found = interrupt(f"agree {what}?", response_schema=Yes)
+        ran.append(f"agreed {what}")
+        return str(found.ok)
+
+    @tool
+    def plain(what: str) -> str:
+        """Asks nobody."""
+        ran.append(what)
+        return what
+
+    return [twice, agree, plain]
+
+
+def calls(*names: str) -> Reply:
+    made = [
+        ScriptedToolCall(name=name, args={"what": str(place)}, id=f"{name}{place}")
+        for place, name in enumerate(names)
+    ]
+    return Reply(tool_calls=made)
+
+
+def options(script: list[Line], store: str, tools: list[BaseTool]) -> dict[str, Any]:
+    return {"model": ScriptedChatModel(script=script), "store": store, "tools": tools}
+
+
+NAMES = ["twice", "agree", "plain"]
+
+
+def test_each_answer_goes_to_its_own_question(
+    store: str, tools: list[BaseTool], ran: list[str]
+) -> None:
+    """A bad answer to one tool neither answers another's next question nor asks it again."""
+    asked: list[tuple[Any, bool]] = []
+    given: dict[Any, list[Any]] = {
+        "first 0?": ["a.txt"],
+        "agree 1?": [{"ok": "perhaps"}, {"ok": True}],
+        "second a.txt?": ["sure"],
+    }
+
+    def answer(question: Question) -> Any:  # noqa: ANN401
+        if isinstance(question, MessageQuestion):
+            return "exit"
+        assert isinstance(question, ToolQuestion)
+        asked.append((question.value, question.problem is not None))
+        return given[question.value].pop(0)
+
+    result = converse(
+        chat("Go.", tools=NAMES),
+        answer=answer,
+        **options([calls("twice", "agree", "plain"), "Done."], store, tools),
+    )
+    assert sorted(asked) == [
+        ("agree 1?", False),
+        ("agree 1?", True),
+        ("first 0?", False),
+        ("second a.txt?", False),
+    ]
+    assert sorted(ran) == ["2", "a.txt sure", "agreed 1"]
+    assert result.speeches[-1] == ("Assistant", "Done.")
+
+
+def test_a_question_that_got_no_answer_is_not_asked_again_in_that_run(
+    store: str, tools: list[BaseTool]
+) -> None:
+    asked: list[Any] = []
+
+    def answer(question: Question) -> Any:  # noqa: ANN401
+        asked.append(getattr(question, "value", ""))
+        return None if asked[-1] == "agree 1?" else "x"
+
+    result = converse(
+        chat("Go.", tools=NAMES),
+        session="s",
+        answer=answer,
+        **options([calls("twice", "agree")], store, tools),
+    )
+    assert asked.count("agree 1?") == 1
+    (left,) = result.pending
+    assert isinstance(left, ToolQuestion)
+    assert left.value == "agree 1?"
+
+
+@pytest.mark.parametrize("value", [{}, None, 5, ["a"], {"0" * 32: "x"}, object()], ids=type)
+def test_what_is_no_message_is_one_error_and_the_question_stays(value: Any, store: str) -> None:  # noqa: ANN401
+    model = ScriptedChatModel(script=["Hello."])
+    waits = converse(chat(), session="s", model=model, store=store)
+    with pytest.raises(AnswerError, match="the question stays open"):
+        respond("s", value, model=model, store=store)
+    assert get_session("s", store=store).pending == waits.pending
+    assert not model.calls
+    assert respond("s", "Hi.", model=model, store=store).speeches[0] == ("User", "Hi.")
+
+
+@pytest.mark.parametrize("value", [{}, {"0" * 32: "x"}, "", False, [1]], ids=repr)
+def test_a_tool_may_be_given_any_answer_that_can_be_stored(value: Any, store: str) -> None:  # noqa: ANN401
+    @tool
+    def ask() -> str:
+        """Asks."""
+        return repr(interrupt("Well?"))
+
+    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], store, [ask])
+    converse(chat("Go.", tools=["ask"]), session="s", **given)
+    with pytest.raises(AnswerError, match="can't be stored"):
+        respond("s", object(), **given)
+    result = respond("s", value, **given)
+    assert [one.text for one in result.messages if one.type == "tool"] == [repr(value)]
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"kind": "message", "because": "lunch"},
+        {"action_requests": 1, "review_configs": 2},
+        {1: 2},
+        b"x",
+    ],
+    ids=repr,
+)
+def test_whatever_a_tool_asks_the_session_can_be_read_and_answered(asks: Any, store: str) -> None:  # noqa: ANN401
+    @tool
+    def ask() -> str:
+        """Asks."""
+        return str(interrupt(asks))
+
+    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], store, [ask])
+    converse(chat("Go.", tools=["ask"]), session="s", **given)
+    (question,) = get_session("s", store=store).pending
+    assert question.kind == "tool"
+    assert respond("s", "fine", **given).speeches[-1] == ("Assistant", "Ok.")
+
+
+def test_a_tool_that_asks_what_cannot_be_stored_has_failed(store: str) -> None:
+    @tool
+    def ask() -> str:
+        """Asks."""
+        return str(interrupt(object()))
+
+    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], store, [ask])
+    result = converse(chat("Go.", tools=["ask"]), **given)
+    assert "can't be stored" in next(one.text for one in result.messages if one.type == "tool")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_that_runs_out_of_answers_is_one_error(is_async: bool, store: str) -> None:
+    given = iter(["Hi."])
+    model = ScriptedChatModel(script=["Hello.", "Well?"])
+
+    def run() -> None:
+        follows: dict[str, Any] = {"session": "s", "model": model, "store": store}
+        follows["answer"] = lambda _: next(given)
+        if is_async:
+            asyncio.run(aconverse(chat(), **follows))
+        else:
+            converse(chat(), **follows)
+
+    with pytest.raises(SpecError, match="the function 'answer' failed"):
+        run()
+    assert [row.status for row in list_sessions(store=store)] == ["waiting"]
+    assert respond("s", "exit", store=store).outcome is not None
+
+
+def test_an_interrupt_of_the_program_in_an_answer_ends_this_run_alone(store: str) -> None:
+    async def interrupted(question: Question) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        converse(chat(), store=store, answer=interrupted)
+    assert converse(chat(), store=store, answer=lambda _: "exit").outcome is not None
+
+
+def test_an_answer_is_given_once_though_what_follows_fails(store: str) -> None:
+    """Somebody who answers again is told so; what was said first is said when it goes on."""
+    fails = [True]
+
+    def failing(turn: Turn) -> None:
+        if fails.pop() if fails else False:
+            raise RuntimeError("not now")
+
+    speakers = [{"name": "Ann", "replies": ["human"], "hooks": ["failing"]}, {"name": "Bob"}]
+    spec = {"task": "Talk", "speakers": speakers}
+    given: dict[str, Any] = {
+        "model": ScriptedChatModel(script=["Well."]),
+        "store": store,
+        "hooks": {"failing": Hook(before_speaker=failing)},
+    }
+    (question,) = converse(spec, session="s", **given).pending
+    with pytest.raises(SpecError, match="not now"):
+        respond("s", "My words.", question=question.id, **given)
+    assert get_session("s", store=store).pending == ()
+    assert [row.status for row in list_sessions(store=store)] == ["unfinished"]
+    with pytest.raises(SessionError, match="waits for no answer"):
+        respond("s", "Other words.", question=question.id, **given)
+    assert resume("s", **given).speeches[0] == ("Ann", "My words.")
+
+
+def test_a4_a_hook_in_front_does_not_take_a_persons_words(store: str) -> None:
+    hook = Hook(before_speaker=lambda turn: AIMessage("The hook's words."))
+    speakers = [{"name": "Ann", "replies": ["human"], "hooks": ["h"]}, {"name": "Bob"}]
+    said = iter(["My words.", "exit"])
+    result = converse(
+        {"task": "Talk", "speakers": speakers},
+        model=ScriptedChatModel(script=["Well."]),
+        store=store,
+        hooks={"h": hook},
+        answer=lambda _: next(said),
+    )
+    assert result.speeches[0] == ("Ann", "My words.")
+
+
+def test_hooks_before_tools_run_once_though_a_tool_asks(store: str, ran: list[str]) -> None:
+    count: list[str] = []
+
+    def before(turn: Turn, call: Any) -> Any:  # noqa: ANN401
+        count.append("hook")
+        return {**call, "args": {"what": f"{call['args']['what']} of hook {len(count)}"}}
+
+    @tool
+    def ask(what: str) -> str:
+        """Asks."""
+        found = interrupt(what)
+        ran.append(what)
+        return str(found)
+
+    speakers = [
+        {"name": "Ann", "tools": ["ask"], "hooks": ["h"]},
+        {"name": "Bob", "replies": ["human"]},
+    ]
+    spec = {"task": "Talk", "speakers": speakers, "end_chat": {"max_iterations": 1}}
+    given = options([calls("ask"), "Done."], store, [ask]) | {
+        "hooks": {"h": Hook(before_tool=before)}
+    }
+    (question,) = converse(spec, session="s", **given).pending
+    assert isinstance(question, ToolQuestion)
+    respond("s", "yes", **given)
+    assert count == ["hook"]
+    # What was asked about is what ran.
+    assert ran == [question.value]
+
+
+def test_say_tells_who_called_that_nothing_came_of_it(store: str, ran: list[str]) -> None:
+    @tool
+    def ring() -> str:
+        """Rings."""
+        ran.append("ring")
+        return "rings"
+
+    spec = chat("Go.", tools=["ring"], interrupt_on={"ring": True})
+    call = Reply(text="I ring.", tool_calls=[ScriptedToolCall(name="ring", id="a")])
+    model = ScriptedChatModel(script=[call, "As you wish."])
+    given: dict[str, Any] = {"model": model, "store": store, "tools": [ring]}
+    converse(spec, session="s", **given)
+    say("s", "User", "Do not.", store=store)
+    resume("s", **given)
+    assert not ran
+    roles = [(line["role"], line["content"]) for line in model.calls[-1].prompt[-2:]]
+    assert roles == [
+        ("tool", "Its result is not known: User said something instead."),
+        ("user", "Do not."),
+    ]
+
+
+async def test_new_input_while_a_question_waits_leaves_it_waiting(tools: list[BaseTool]) -> None:
+    """As a plain submit in Studio is one."""
+    model = ScriptedChatModel(script=[calls("twice"), "Done."])
+    graph = build_graph(checkpointer=InMemorySaver(), model=model, tools=tools)
+    config: Any = {"configurable": {"thread_id": "s"}}
+    given: Any = {"conversation": chat("Go.", tools=NAMES).model_dump(mode="json")}
+    await graph.ainvoke(given, config)
+    asked = (await graph.aget_state(config)).interrupts
+    found = await graph.ainvoke(given, config)
+    assert [one.value for one in found["__interrupt__"]] == [one.value for one in asked]
+    found = await graph.ainvoke(Command(resume="a"), config)
+    assert [one.value for one in found["__interrupt__"]] == ["second a?"]
+
+
+def test_who_follows_a_run_sees_each_question_before_it_is_answered(store: str) -> None:
+    said = iter(["Hi.", "exit"])
+    events = list(
+        stream(
+            chat(),
+            model=ScriptedChatModel(script=["Hello."]),
+            store=store,
+            answer=lambda _: next(said),
+        )
+    )
+    kinds = [event.event for event in events if event.event in ("question", "message", "outcome")]
+    assert kinds == ["question", "message", "message", "question", "outcome"]
+    assert all(
+        event.question.problem is None for event in events if isinstance(event, QuestionAsked)
+    )
+
+
+def test_an_answer_that_is_no_function_is_one_error(store: str) -> None:
+    answer: Any = "hi"
+    with pytest.raises(TypeError, match="answer must be a function"):
+        converse(chat(), store=store, answer=answer)
+
+
+def test_a5_the_cap_holds_where_the_same_one_is_chosen_again(store: str) -> None:
+    never = {"kind": "human", "human_input_mode": "NEVER", "max_consecutive_auto_reply": 1}
+    speakers = [
+        {"name": "P", "replies": [never, {"kind": "text", "text": "Go on."}]},
+        {"name": "A"},
+    ]
+    spec = {
+        "task": "Talk",
+        "speakers": speakers,
+        "turn_order": {"kind": "function", "name": "always"},
+        "opening": {"first_speaker": "A"},
+        "end_chat": {"max_iterations": 5},
+    }
+    orders: dict[str, Callable[..., str]] = {"always": lambda messages, names: "P"}
+    result = converse(spec, model=ScriptedChatModel(script=["Hm."]), store=store, orders=orders)
+    assert [name for name, _ in result.speeches] == ["A", "P"]
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "max_consecutive_auto_reply"
+
+
+def test_an_unregistered_predicate_is_one_error_before_any_model(store: str) -> None:
+    model = ScriptedChatModel(script=["Hm."])
+    with pytest.raises(SpecError, match=r"is_termination: there is no predicate 'over'"):
+        converse(user_proxy("Go.", is_termination="over"), model=model, store=store)
+    assert not model.calls
