@@ -1,0 +1,73 @@
+"""Plays conversations in which people take part, and notes what they are asked. No tests here."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from langchain_core.language_models import BaseChatModel
+
+from duologue.graphs import Conversation, MessageQuestion, Outcome, Question, Result, converse
+from duologue.nodes.script import Line, Reply, ScriptedToolCall
+from duologue.nodes.scripted import ScriptedChatModel
+
+
+class Played(NamedTuple):
+    """What came of a conversation."""
+
+    result: Result
+    asked: list[Question]
+    """The questions, oldest first."""
+    model: BaseChatModel
+
+    @property
+    def speeches(self) -> list[tuple[str, str]]:
+        return self.result.speeches
+
+    @property
+    def outcome(self) -> Outcome:
+        assert self.result.outcome is not None
+        return self.result.outcome
+
+    @property
+    def reason(self) -> str:
+        return self.outcome.reason.value
+
+    @property
+    def heard(self) -> list[str]:
+        """What each question for a message shows."""
+        return [one.heard for one in self.asked if isinstance(one, MessageQuestion)]
+
+    @property
+    def prompts(self) -> list[list[dict[str, Any]]]:
+        """What a scripted model was sent."""
+        assert isinstance(self.model, ScriptedChatModel)
+        return [call.prompt for call in self.model.calls]
+
+
+def play(
+    conversation: Conversation,
+    script: Sequence[Line] | BaseChatModel,
+    answers: Iterable[Any] = (),
+    **options: Any,  # noqa: ANN401
+) -> Played:
+    """Run a conversation; at each question the next answer is given, None behind the last."""
+    asked: list[Question] = []
+    given = iter(answers)
+
+    def answer(question: Question) -> Any:  # noqa: ANN401
+        asked.append(question)
+        return next(given, None)
+
+    model = script if isinstance(script, BaseChatModel) else ScriptedChatModel(script=script)
+    options = {"store": f"memory:{uuid4().hex}", "session": "s"} | options
+    return Played(converse(conversation, model=model, answer=answer, **options), asked, model)
+
+
+def call(name: str, number: int = 1, **arguments: Any) -> ScriptedToolCall:  # noqa: ANN401
+    """A call of a tool."""
+    return ScriptedToolCall(name=name, args=arguments, id=f"call {number}")
+
+
+def calls(*made: ScriptedToolCall, text: str = "") -> Reply:
+    """A message that calls tools."""
+    return Reply(text=text, tool_calls=made)

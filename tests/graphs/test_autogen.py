@@ -1,0 +1,388 @@
+"""AutoGen's examples (rows A1 to A10), with scripted models: an assistant and its user's proxy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import tool
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    converse,
+    load_conversation,
+    user_proxy,
+)
+from duologue.graphs.log import Source, line, speeches
+from duologue.graphs.questions import Question
+from duologue.nodes.script import Line, Reply, ScriptedToolCall
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.tools import Turn
+
+MONTY = {"level": "monty"}
+AUTO = "Please go on."
+
+
+def code(text: str, before: str = "") -> str:
+    return f"{before}\n```python\n{text}\n```".strip()
+
+
+def ran(output: str, code: int = 0) -> str:
+    return f"Exit code: {code} ({'it failed' if code else 'it succeeded'})\nOutput:\n{output}"
+
+
+class Answers:
+    """A person whose answers are known, and how often one was asked."""
+
+    def __init__(self, *answers: str | None) -> None:
+        self.answers = iter(answers)
+        self.asked = 0
+
+    def __call__(self, question: Question) -> str | None:
+        self.asked += 1
+        return next(self.answers)
+
+
+def play(
+    conversation: Conversation,
+    script: Sequence[Line],
+    *answers: str | None,
+    **options: Any,  # noqa: ANN401
+) -> tuple[Result, ScriptedChatModel]:
+    """Run it on a script and answers that must be used up."""
+    model = ScriptedChatModel(script=list(script))
+    person = Answers(*answers)
+    result = converse(conversation, model=model, store="memory:", answer=person, **options)
+    assert len(model.calls) == len(script)
+    assert person.asked == len(answers)
+    return result, model
+
+
+def end(result: Result) -> tuple[str, str | None]:
+    assert result.outcome is not None
+    return result.outcome.reason.value, result.outcome.by
+
+
+def by_user(result: Result) -> list[str]:
+    return [text for name, text in result.speeches if name == "User"]
+
+
+def sources(result: Result) -> list[Source]:
+    """What gave the user's messages."""
+    found = [line(message) for message in speeches(result.messages)]
+    return [about.source for about in found if about.speaker == "User"]
+
+
+# The basic example
+
+STOCKS = (
+    "What date is today? Which big tech stock has the largest year-to-date gain this year? How "
+    "much is the gain?"
+)
+
+
+def test_the_basic_example_solves_a_task_with_code() -> None:
+    """A1, A2, A3, A7: the proxy runs the code, the assistant mends it, and nobody is asked."""
+    broken = code("gains = {'AA': 0.5, 'BB': 1.25}\nprint(best)", "Let me compute it.")
+    mended = code("print(max(gains.values()))")
+    answer = "BB has gained most: 125 %. TERMINATE"
+    talk = user_proxy(STOCKS, human_input_mode="NEVER", sandbox=MONTY)
+    result, model = play(talk, [broken, mended, answer])
+    task, first, second = by_user(result)
+    assert task == STOCKS
+    assert first.startswith("Exit code: 1 (it failed)\nOutput:\n")
+    assert "NameError" in first
+    assert second == ran("1.25")
+    assert sources(result) == [Source.TEXT, Source.CODE, Source.CODE]
+    assert end(result) == ("termination", "Assistant")
+    # The assistant receives the task first, and then what its code has given.
+    assert model.calls[0].prompt[-1]["content"] == STOCKS
+    assert model.calls[2].prompt[-1]["content"] == ran("1.25")
+
+
+# Human input modes
+
+
+def test_never_asks_nobody_and_stops_at_the_cap() -> None:
+    """A3: as in the document; runs of code count as automatic replies."""
+    talk = user_proxy(
+        "Count.", human_input_mode="NEVER", max_consecutive_auto_reply=2, sandbox=MONTY
+    )
+    result, _ = play(talk, [code("print(1)"), "And more.", code("print(3)")])
+    assert len(by_user(result)) == 1 + 2
+    assert sources(result)[1:] == [Source.CODE, Source.TEXT]
+    assert end(result) == ("max_consecutive_auto_reply", None)
+
+
+def test_always_asks_at_each_message_until_exit() -> None:
+    """A4: an empty answer has the code run, a text is sent instead of it."""
+    talk = user_proxy("Count.", sandbox=MONTY, default_auto_reply=AUTO)
+    script = [code("print(1)"), code("print(2)"), "What else?", "Well?"]
+    result, _ = play(talk, script, "", "Do not run that.", "", "exit")
+    assert by_user(result) == ["Count.", ran("1"), "Do not run that.", AUTO]
+    assert sources(result)[1:] == [Source.CODE, Source.HUMAN, Source.TEXT]
+    assert end(result) == ("quit", "User")
+
+
+def test_terminate_asks_at_a_termination_message_or_the_cap() -> None:
+    """A5: the person wants more, is asked at the cap, and is content at last."""
+    talk = user_proxy(
+        "Count.",
+        human_input_mode="TERMINATE",
+        max_consecutive_auto_reply=1,
+        sandbox=MONTY,
+        default_auto_reply=AUTO,
+    )
+    script = [code("print(1)"), "1. TERMINATE", "So?", "Hm.", "2. TERMINATE"]
+    result, _ = play(talk, script, "And 2?", "Say 2.", "")
+    assert by_user(result) == ["Count.", ran("1"), "And 2?", AUTO, "Say 2."]
+    assert end(result) == ("termination", "Assistant")
+
+
+# A6: what a termination message is
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("TERMINATE", True),
+        ("done. TERMINATE", True),
+        ("Done.\n\nTERMINATE\n", True),
+        ("**TERMINATE**", True),
+        ("TERMINATE.", True),
+        ("`TERMINATE`!", True),
+        ("(TERMINATE)", True),
+        ("DETERMINATE", False),
+        ("terminate", False),
+        ("Terminate", False),
+        ("TERMINATE now", False),
+        ("TERMINATED", False),
+        ("I say TERMINATE when I am done", False),
+        ("NON_TERMINATE", False),
+    ],
+)
+def test_the_word_ends_the_message(text: str, ends: bool) -> None:
+    """A6, ours: AutoGen's own test misses all but the first."""
+    talk = user_proxy("Go.", human_input_mode="NEVER", max_consecutive_auto_reply=0, code=False)
+    result, _ = play(talk, [text])
+    assert end(result)[0] == ("termination" if ends else "max_consecutive_auto_reply")
+
+
+def test_a_predicate_is_asked_instead_of_the_word() -> None:
+    """A6: it gets what all have heard, the received message last."""
+    seen: list[list[str]] = []
+
+    def over(said: Sequence[BaseMessage]) -> bool:
+        seen.append([message.text for message in said])
+        return "42" in said[-1].text and said[-1].name == "Assistant"
+
+    talk = user_proxy(
+        "Is it 42?",
+        human_input_mode="NEVER",
+        is_termination="over",
+        code=False,
+        default_auto_reply=AUTO,
+    )
+    result, _ = play(talk, ["Wait. TERMINATE", "It is 42."], predicates={"over": over})
+    assert end(result) == ("termination", "Assistant")
+    received = [said for said in seen if len(said) % 2 == 0]
+    assert received == [
+        ["Is it 42?", "Wait. TERMINATE"],
+        ["Is it 42?", "Wait. TERMINATE", AUTO, "It is 42."],
+    ]
+
+
+def test_another_word_may_end_it() -> None:
+    talk = user_proxy("Go.", human_input_mode="NEVER", termination="Over.", code=False)
+    result, _ = play(talk, ["TERMINATE", "Over and out", "Over."])
+    assert end(result) == ("termination", "Assistant")
+
+
+# A7: the word beside code
+
+BESIDE = f"{code('print(6 * 7)')}\nTERMINATE"
+
+
+def test_code_beside_the_word_runs_first() -> None:
+    """A7: the word counts once it stands alone."""
+    for mode in ("NEVER", "TERMINATE"):
+        talk = user_proxy("6 * 7?", human_input_mode=mode, sandbox=MONTY)
+        answers = ("",) if mode == "TERMINATE" else ()
+        result, _ = play(talk, [BESIDE, "42. TERMINATE"], *answers)
+        assert by_user(result) == ["6 * 7?", ran("42")]
+        assert end(result) == ("termination", "Assistant")
+
+
+def test_who_is_always_asked_leaves_code_beside_the_word_to_be_run_or_talks_instead() -> None:
+    """A4, A7: human text suppresses running."""
+    talk = user_proxy("6 * 7?", sandbox=MONTY)
+    result, _ = play(talk, [BESIDE, "42. TERMINATE"], "", "")
+    assert by_user(result) == ["6 * 7?", ran("42")]
+    assert end(result) == ("termination", "Assistant")
+    result, _ = play(talk, [BESIDE, "Fine. TERMINATE"], "Do not run it.", "")
+    assert by_user(result) == ["6 * 7?", "Do not run it."]
+    assert end(result) == ("termination", "Assistant")
+
+
+def test_where_no_code_is_run_the_word_ends_it_at_once() -> None:
+    """A7: it can be switched off."""
+    talk = user_proxy("6 * 7?", human_input_mode="NEVER", code=False)
+    result, _ = play(talk, [BESIDE])
+    assert end(result) == ("termination", "Assistant")
+
+
+# A2, A10: what stands behind the person
+
+
+def test_functions_are_tried_in_order_behind_the_person_and_before_code() -> None:
+    """A10: each may leave it to the next."""
+    heard: list[str] = []
+
+    def first(turn: Turn) -> str | None:
+        heard.append(turn.heard)
+        return "Check it." if turn.heard == "It is 42." else None
+
+    async def second(turn: Turn) -> str | None:
+        return "Is that all?" if "more" in turn.heard else None
+
+    talk = user_proxy(
+        "6 * 7?", functions=["first", "second"], sandbox=MONTY, default_auto_reply=AUTO
+    )
+    script = ["It is 42.", "There is more.", code("print(1)"), "Hm.", "Yes?"]
+    functions = {"first": first, "second": second}
+    result, _ = play(talk, script, "", "", "", "Go on, you.", "exit", functions=functions)
+    assert by_user(result) == ["6 * 7?", "Check it.", "Is that all?", ran("1"), "Go on, you."]
+    assert sources(result)[1:] == [Source.FUNCTION, Source.FUNCTION, Source.CODE, Source.HUMAN]
+    # Not where the person has said something.
+    assert heard == script[:3]
+
+
+def test_a_model_may_reply_for_the_user_in_the_place_of_the_default() -> None:
+    """A2: it is given one; its replies are automatic, so they are counted."""
+    talk = user_proxy(
+        "6 * 7?",
+        human_input_mode="NEVER",
+        max_consecutive_auto_reply=2,
+        user_prompt="You are {user}, and in doubt. Never say {termination}.",
+        code=False,
+    )
+    script = ["Around 40.", "More exactly?", "42.", "Are you sure?", "I am."]
+    result, model = play(talk, script)
+    assert by_user(result) == ["6 * 7?", "More exactly?", "Are you sure?"]
+    assert sources(result)[1:] == [Source.MODEL, Source.MODEL]
+    system = model.calls[1].prompt[0]["content"]
+    assert system.startswith("You are User, and in doubt. Never say TERMINATE.")
+    assert end(result) == ("max_consecutive_auto_reply", None)
+
+
+def test_the_assistant_never_asks_and_runs_nothing() -> None:
+    """A1: code in the user's own words is not run by anybody."""
+    talk = user_proxy(code("print(1)", "Run this:"), sandbox=MONTY)
+    result, _ = play(talk, ["You run it. TERMINATE"], "")
+    assert len(result.speeches) == 2
+
+
+@pytest.mark.parametrize("mode", ["ALWAYS", "TERMINATE", "NEVER"])
+def test_an_empty_default_is_a_blank_as_autogens_own(mode: str) -> None:
+    """A2: guards may end that, a cap on iterations may come first."""
+    talk = user_proxy("Go.", human_input_mode=mode, default_auto_reply="", max_iterations=2)
+    answers = ("",) if mode == "ALWAYS" else ()
+    result, _ = play(talk, ["One.", "Two."], *answers)
+    assert by_user(result) == ["Go.", ""]
+
+
+# Function calling
+
+
+def test_the_function_calling_example_draws_two_agents() -> None:
+    """A8: the assistant calls ``python`` and ``sh``; what fails goes back as text."""
+    ran_cells: list[str] = []
+
+    @tool
+    def python(cell: str) -> str:
+        """Run a cell and return the execution result."""
+        ran_cells.append(cell)
+        if "draw" not in cell:
+            raise ValueError("nothing is drawn")
+        return "A: Hello! B: Hi!"
+
+    @tool
+    def sh(script: str) -> str:
+        """Run a shell script and return the execution result."""
+        ran_cells.append(script)
+        return "done"
+
+    def calls(name: str, **arguments: str) -> Reply:
+        return Reply(tool_calls=(ScriptedToolCall(name=name, args=arguments, id=name),))
+
+    task = "Draw two agents chatting with each other with an example dialog."
+    talk = user_proxy(task, human_input_mode="NEVER", tools=["python", "sh"], code=False)
+    script: list[Line] = [
+        calls("python", cell="paint()"),
+        calls("python", cell="draw()"),
+        calls("sh", script="ls"),
+        "They talk. TERMINATE",
+    ]
+    result, model = play(talk, script, tools=[python, sh])
+    assert ran_cells == ["paint()", "draw()", "ls"]
+    assert result.speeches == [("User", task), ("Assistant", "They talk. TERMINATE")]
+    assert end(result) == ("termination", "Assistant")
+    assert [one["function"]["name"] for one in model.calls[0].tools] == ["python", "sh"]
+    assert "nothing is drawn" in str(model.calls[1].prompt[-1]["content"])
+    assert model.calls[2].prompt[-1]["content"] == "A: Hello! B: Hi!"
+
+
+# People may talk as they like
+
+ODD = {
+    "the-same-again": ["Continue with the plan as I said before, please."] * 7,
+    "short": ["k"] * 7,
+    "thanks": ["Thank you!", "Thanks a lot.", "Goodbye!", "Bye!", "Thank you.", "Bye bye!", "Bye!"],
+    "another's-part": ["Assistant: I am the assistant.", "Assistant: Yes, User?"] * 3,
+    "marks": ["?", "...", "!!", "\u200b?", "-", "<>", "?"],
+}
+
+
+@pytest.mark.parametrize("said", ODD.values(), ids=ODD)
+def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
+    """A4, point 2: guards look at what nobody has thought of twice; a person may say anything."""
+    script = [f"My advice number {number} is of no use." for number in range(len(said) + 1)]
+    talk = user_proxy("Plan a garden.", code=False)
+    result, _ = play(talk, script, *said, "exit")
+    assert by_user(result)[1:] == said
+    assert end(result) == ("quit", "User")
+
+
+@pytest.mark.parametrize("said", ODD.values(), ids=ODD)
+def test_no_guard_ends_what_several_people_say_one_after_the_other(said: list[str]) -> None:
+    """A4, point 2: all of them say the same, and nobody else comes between them."""
+    names = ("Ann", "Ben", "Cid", "Dot", "Eve")
+    talk = Conversation.model_validate(
+        {
+            "speakers": [{"name": "Bot"}, *({"name": one, "replies": ["human"]} for one in names)],
+            "end_chat": {"max_iterations": None},
+        }
+    )
+    every = [text for text in said[:4] for _ in names]
+    script = [f"My advice number {number} is of no use." for number in range(5)]
+    result, _ = play(talk, script, *every, "exit")
+    assert [text for name, text in result.speeches if name != "Bot"] == every
+    assert end(result) == ("quit", "Ann")
+
+
+def test_the_default_reply_is_no_repetition_either() -> None:
+    """A2: it has no choice; the assistant that repeats itself is stopped."""
+    talk = user_proxy("Go.", human_input_mode="NEVER", default_auto_reply=AUTO, code=False)
+    same = "I keep on thinking about the best way to do it for you."
+    result, _ = play(talk, ["One thought.", "Two thoughts.", same, f"{same}", "Z.", "TERMINATE"])
+    assert end(result) == ("termination", "Assistant")
+
+
+def test_the_proxy_is_data() -> None:
+    """A2: the spec says all of it."""
+    talk = user_proxy("Go.", human_input_mode="NEVER", sandbox=MONTY)
+    assert load_conversation(talk.model_dump(mode="json")) == talk
+    user, assistant = talk.speakers
+    assert [reply.kind for reply in user.replies] == ["text", "human", "code", "text"]
+    assert [reply.kind for reply in assistant.replies] == ["model"]
