@@ -1,0 +1,349 @@
+"""G5 and G6 on the command line without a terminal: pipes, JSON, and answers from elsewhere."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import get_session, list_sessions
+from duologue.nodes.script import Reply
+from duologue.nodes.scripted_server import ScriptedServer
+from installed import install_package
+
+from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, started
+
+CHAT = ["chat", "--session", "c"]
+WAITS = (
+    "Session c waits for an answer. User, it is your turn. exit: leave.\n"
+    "Answer it with: duologue answer c TEXT\n"
+    "Or be asked: duologue resume c\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    with ScriptedServer(["It is 42.", "Bye."]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Offer tools that ask a person, of which the agent calls one."""
+    with ExitStack() as servers:
+
+        def offered(name: str) -> None:
+            install_package(tmp_path)
+            monkeypatch.syspath_prepend(tmp_path)
+            args = {"what": "card"} if name == "pick" else {"to": "ann", "body": "Hi."}
+            call = Reply(tool_calls=[{"name": name, "args": args, "id": "1"}])
+            server = servers.enter_context(ScriptedServer([call, "Done."]))
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+
+        yield offered
+
+
+def test_a_chat_is_read_from_a_pipe_until_exit(server: ScriptedServer) -> None:
+    """Rows G5 and G6."""
+    ran = duologue(*CHAT, lines="What is it?\n\nThanks.\n EXIT \nnot read\n")
+    assert ran.exit_code == 0
+    # Nobody is prompted; an empty line, where there must be an answer, is told and passed over.
+    assert ran.stderr == "Something must be said here; exit leaves.\n"
+    assert ran.stdout.startswith(
+        "Chat with Assistant\n"
+        "Session c begins.\n"
+        "\n"
+        "User:\n"
+        "What is it?\n"
+        "\n"
+        "Assistant:\n"
+        "It is 42.\n"
+        "\n"
+        "User:\n"
+        "Thanks.\n"
+        "\n"
+        "Assistant:\n"
+        "Bye.\n"
+        "\n"
+        "Ended after 2 rounds and 4 messages: User left.\n"
+    )
+
+
+def test_the_end_of_the_input_leaves_the_session_waiting(server: ScriptedServer) -> None:
+    """Row G5."""
+    ran = duologue("chat", "Hello.", "--session", "c")
+    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    assert ran.stdout.endswith("\nUser:\nHello.\n\nAssistant:\nIt is 42.\n")
+    assert duologue("sessions").stdout.split()[:2] == ["c", "waiting"]
+    assert duologue("show", "c").stdout.endswith(
+        "\n\nWaits for an answer. User, it is your turn. exit: leave.\n"
+        "Answer it with: duologue answer c TEXT\n"
+        "Or be asked: duologue resume c\n"
+    )
+    shown = json.loads(duologue("show", "c", "--json").stdout.splitlines()[-1])
+    assert (shown["event"], shown["question"]["kind"]) == ("question", "message")
+    listed = json.loads(duologue("sessions", "--json").stdout)
+    assert listed["status"] == "waiting"
+    ran = duologue("resume", "c", lines="Thanks.\n")
+    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    assert "Hello." not in ran.stdout.partition("goes on.")[2]
+    ran = duologue("resume", "c", lines="exit\n")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert len(server.calls) == 2
+
+
+def test_with_json_nobody_is_asked_and_answers_come_as_commands(server: ScriptedServer) -> None:
+    ran = duologue(*CHAT, "--json", lines="not read\n")
+    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["session", "question"]
+    question = events[-1]["question"]
+    ran = duologue("answer", "c", "What is it?", "--question", question["id"], "--json")
+    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    said = [event["text"] for event in events if event["event"] == "message"]
+    assert said == ["What is it?", "It is 42."]
+    assert events[-1]["event"] == "question"
+    ran = duologue("answer", "c", "exit", "--json")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert json.loads(ran.stdout.splitlines()[-1])["reason"] == "quit"
+
+
+def test_an_answer_goes_on_and_asks_further(server: ScriptedServer) -> None:
+    duologue(*CHAT)
+    ran = duologue("answer", "c", "What is it?", lines="Thanks.\nexit\n")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert [text for _, text in get_session("c").speeches] == [
+        "What is it?",
+        "It is 42.",
+        "Thanks.",
+        "Bye.",
+    ]
+
+
+def test_a_question_outlives_the_process_that_asked_it(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """Row G5, after a kill, in another process, on SQLite."""
+    store = str(tmp_path / "my chats.db")
+    process = started(*CHAT, "--store", store, "--model", "scripted", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write("What is it?\n")
+    process.stdin.flush()
+    until = time.monotonic() + 60
+    while not (Path(store).exists() and waits(store, messages=2)):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    ran = duologue("answer", "c", "Thanks.", "--store", store, "--model", "scripted")
+    assert ran.exit_code == 5
+    # What the session does not hold must be said again.
+    assert ran.stderr.endswith(
+        f"Answer it with: duologue answer --store '{store}' --model scripted c TEXT\n"
+        f"Or be asked: duologue resume --store '{store}' --model scripted c\n"
+    )
+    assert [text for _, text in get_session("c", store=store).speeches] == [
+        "What is it?",
+        "It is 42.",
+        "Thanks.",
+        "Bye.",
+    ]
+    assert len(server.calls) == 2
+
+
+def waits(store: str, *, messages: int) -> bool:
+    waiting = [row.session for row in list_sessions(store=store) if row.status == "waiting"]
+    return bool(waiting) and len(get_session("c", store=store).speeches) == messages
+
+
+def test_an_answer_is_refused_while_another_process_asks(server: ScriptedServer) -> None:
+    process = started(*CHAT, stdin=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not (Path("sessions.db").exists() and waits("sessions.db", messages=0)):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    ran = duologue("answer", "c", "Hello.")
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    assert "busy" in ran.stderr
+    out, err = process.communicate("Hello.\n", timeout=60)
+    assert (process.returncode, err) == (5, WAITS)
+    assert "It is 42." in out
+
+
+@pytest.mark.parametrize(
+    ("lines", "decision"),
+    [
+        ("a\n", {"type": "approve"}),
+        ("maybe\n\nApprove\n", {"type": "approve"}),
+        ("r\n\n", {"type": "reject"}),
+        ("reject\nToo late.\n", {"type": "reject", "message": "Too late."}),
+        ("s\n\ns\nIt went.\n", {"type": "respond", "message": "It went."}),
+        (
+            'e\nnot json\n[]\n{"to": "bob"}\n',
+            {"type": "edit", "edited_action": {"name": "send", "args": {"to": "bob"}}},
+        ),
+        ("e\n\na\n", {"type": "approve"}),
+    ],
+)
+def test_a_call_is_decided_on_by_letters_and_words(
+    lines: str, decision: object, offer: Callable[[str], None]
+) -> None:
+    offer("send")
+    ran = duologue("chat", "Go.", "--session", "c", "--tool", "send", lines=lines)
+    assert ran.exit_code == 5
+    assert f"(It answers: { ({'decisions': [decision]}) })" in ran.stdout
+
+
+def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
+    offer: Callable[[str], None],
+) -> None:
+    offer("send")
+    ran = duologue("chat", "Go.", "--session", "c", "--tool", "send", lines="e\n")
+    assert ran.exit_code == 5
+    assert ran.stderr == (
+        "Session c waits for an answer. Assistant wants to call send with "
+        '{"to": "ann", "body": "Hi."}.\n'
+        """Answer it with: duologue answer c '{"decisions": [{"type": "approve"}]}'\n"""
+        "Or be asked: duologue resume c\n"
+    )
+    ran = duologue("answer", "c", "yes, do")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("Error: the answer is not JSON (")
+    assert ran.stderr.endswith('it must be like {"decisions": [{"type": "approve"}]}\n')
+    ran = duologue("answer", "c", '{"decisions": [{"type": "approve"}]}')
+    assert "(It answers: {'decisions': [{'type': 'approve'}]})" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "picked"),
+    [("ace", "ace"), ('{"suit": 1}', "{'suit': 1}"), ('""', ""), ("12", "12")],
+)
+@pytest.mark.parametrize("by_command", [False, True])
+def test_a_tools_own_question_takes_json_or_text(
+    text: str, picked: str, by_command: bool, offer: Callable[[str], None]
+) -> None:
+    offer("pick")
+    chat = ["chat", "Go.", "--session", "c", "--tool", "pick"]
+    ran = duologue(*chat, lines="" if by_command else f"\n{text}\n")
+    if by_command:
+        assert 'waits for an answer. A tool asks: {"what": "card"}' not in ran.stderr
+        assert 'waits for an answer. A tool asks: {"pick": "card"}' in ran.stderr
+        ran = duologue("answer", "c", text)
+    assert ran.exit_code == 5
+    assert f"(It answers: picked {picked}".rstrip() in ran.stdout
+
+
+def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Row A5: a person is asked at a termination message, where nothing ends it."""
+    (tmp_path / "sums.toml").write_text(
+        'kind = "user_proxy"\nmessage = "What is 2 + 2?"\nhuman_input_mode = "TERMINATE"\n'
+    )
+    with ScriptedServer(["4. TERMINATE", "8. TERMINATE", "4. TERMINATE"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = duologue("run", "sums.toml", "--session", "s")
+        assert ran.exit_code == 5
+        assert "say something to go on. Nothing: the conversation ends. exit: leave." in ran.stderr
+        ran = duologue("resume", "s", lines="And 4 + 4?\n\n")
+        assert (ran.exit_code, ran.stderr) == (0, "")
+        assert "\nUser:\nAnd 4 + 4?\n\nAssistant:\n8. TERMINATE\n" in ran.stdout
+        assert get_session("s").outcome is not None
+        duologue("run", "sums.toml", "--session", "s", "--reset")
+        assert duologue("answer", "s", "").exit_code == 0
+        assert len(server.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (["answer"], 2, "SESSION"),
+        (["answer", "c"], 2, "ANSWER"),
+        (["answer", "x", "Hi."], 4, "There is no session 'x'"),
+        (["answer", "a/b", "Hi."], 4, "'a/b'"),
+        (["answer", "ended", "Hi."], 4, "Session 'ended' has ended: it waits for no answer."),
+        (["answer", "torn", "Hi."], 4, "Session 'torn' waits for no answer"),
+        (
+            ["answer", "c", "Hi.", "--question", "other"],
+            4,
+            "Session 'c' does not wait for an answer to 'other': somebody has given it already",
+        ),
+        (["answer", "c", ""], 2, "the answer does not fit, and the question stays open"),
+        (["answer", "c", "Hi.", "--store", "gone.db"], 4, "gone.db"),
+        (["chat", ""], 2, "message"),
+        (["chat", "Hi.", "--tool", "clok"], 2, "'clock'"),
+        (["chat", "Hi.", "--approve", "clok"], 2, "'clock'"),
+        (["chat", "Hi.", "--temperature", "3"], 2, "temperature"),
+        (["chat", "Hi.", "--max-iterations", "0"], 2, "max_iterations"),
+        (["chat", "Hi.", "--session", "a b"], 4, "'a b'"),
+        (["chat", "Hi.", "--session", "c"], 4, "session 'c' belongs to another conversation"),
+    ],
+)
+def test_bad_input_gets_one_sentence_before_any_model_is_called(
+    arguments: list[str], code: int, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedServer([FIRST, Reply(error=400)]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        duologue(*CHAT)
+        duologue("chat", "--session", "ended", lines="exit\n")
+        duologue(*["torn" if word == "g" else word for word in SHORT])
+        before = len(server.calls)
+        ran = duologue(*arguments)
+        assert len(server.calls) == before
+    assert ran.exit_code == code
+    *_, error = ran.stderr.splitlines()
+    assert named in error
+    assert error.startswith(("Error: ", "Missing", "│"))
+    assert "Traceback" not in ran.output
+    # What does not go on is not said to.
+    assert "goes on" not in ran.stdout
+    assert duologue("show", "c").stdout.endswith("duologue resume c\n")
+
+
+def test_options_of_a_chat_reach_its_conversation(server: ScriptedServer) -> None:
+    ran = duologue(
+        *["chat", "Hello.", "--session", "c", "--tool", "clock", "--approve", "calculator"],
+        *["--prompt", "Be a pirate.", "--max-iterations", "1", "--temperature", "0.5"],
+        *["--seed", "7"],
+    )
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert "the round cap was reached" in ran.stdout
+    body = server.calls[0].body
+    assert "Be a pirate." in server.calls[0].prompt[0]["content"]
+    assert (body["temperature"], body["seed"]) == (0.5, 7)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["clock", "calculator"]
+    ran = duologue("chat", "Hello.", "--session", "c", "--reset")
+    assert ran.exit_code == 5
+
+
+def test_an_interrupted_run_without_people_is_no_waiting_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedServer([FIRST, ANSWER, Reply(error=400)]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        assert duologue(*SHORT).exit_code == 3
+    assert duologue("show", "g").stdout.endswith(
+        "\n\nNot finished. It goes on with:\nduologue resume g\n"
+    )
+
+
+def test_help_names_the_commands_and_the_exit_code() -> None:
+    ran = duologue("--help")
+    assert "\n    5    the session waits for a person's answer\n" in ran.stdout
+    for command in ("chat", "answer"):
+        assert f"\n  {command} " in ran.stdout
+    told = duologue("chat", "--help").stdout
+    for option in ("--tool", "--approve", "--prompt", "--session", "--reset", "--json"):
+        assert option in told
+    assert "Ctrl-D" in told
+    assert "--question" in duologue("answer", "--help").stdout

@@ -1,0 +1,167 @@
+"""G5 and G6 at a terminal: typing, keys that end it, and what the screen looks like."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import list_sessions
+from duologue.nodes.script import Reply
+from duologue.nodes.scripted_server import ScriptedServer
+from installed import install_package
+
+from .cli_help import duologue, isolate
+
+pytest.importorskip("termios", reason="there are no such terminals")
+
+from .pty_help import Terminal
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    with ScriptedServer(["It is 42.", "Bye."]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedServer) -> None:
+    """Rows G5 and G6."""
+    with Terminal("chat", "--session", "c") as terminal:
+        for keys in ("\r", "What is it?\r", "Thx\x7fanks.\r", " Exit\r"):
+            terminal.sees("User> ")
+            terminal.types(keys)
+        code, text = terminal.ends()
+    assert code == 0
+    rule = "─" * 67
+    assert text.startswith(
+        "Chat with Assistant\n"
+        "Session c begins. Ctrl-C stops it for later.\n"
+        "\n"
+        "User, it is your turn. exit: leave.\n"
+        "User> \n"
+        "Something must be said here; exit leaves.\n"
+        "User> What is it?\n"
+        "\n"
+        f"── Assistant {rule}\n"
+        "It is 42.\n"
+        "\n"
+        "User> "
+    )
+    assert f"\n\n── Assistant {rule}\nBye.\n\nUser>  Exit\n\n{'─' * 80}\n" in text
+    assert "Ended after 2 rounds and 4 messages: User left.\n" in text
+    # The key that rubs out did so.
+    assert "Thanks." in duologue("show", "c").stdout
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "told"),
+    [
+        ("\x03", 130, "\nInterrupted.\nGo on with: duologue resume c\n"),
+        (
+            "\x04",
+            5,
+            "\nSession c waits for an answer. User, it is your turn. exit: leave.\n"
+            "Answer it with: duologue answer c TEXT\n"
+            "Or be asked: duologue resume c\n",
+        ),
+        (signal.SIGTERM, 143, "\nTerminated.\nGo on with: duologue resume c\n"),
+    ],
+    ids=["Ctrl-C", "Ctrl-D", "SIGTERM"],
+)
+def test_who_leaves_a_question_leaves_the_session_waiting(
+    key: str | signal.Signals, code: int, told: str, server: ScriptedServer
+) -> None:
+    """Row G5."""
+    with Terminal("chat", "Hello.", "--session", "c") as terminal:
+        terminal.sees("User> ")
+        terminal.insists(key)
+        ended, text = terminal.ends()
+    assert ended == code
+    assert text.endswith(told)
+    assert "Traceback" not in text
+    assert [row.status for row in list_sessions()] == ["waiting"]
+    assert duologue("resume", "c", lines="exit\n").exit_code == 0
+    assert len(server.calls) == 1
+
+
+def test_who_comes_back_is_told_what_was_said(server: ScriptedServer) -> None:
+    duologue("chat", "Hello.", "--session", "c")
+    with Terminal("resume", "c") as terminal:
+        for text in ("User has heard:", "It is 42.\r\n\r\n", "it is your turn", "User> "):
+            terminal.sees(text)
+        terminal.types("exit\r")
+        assert terminal.ends()[0] == 0
+
+
+def test_ctrl_c_still_stops_it_while_nobody_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedServer(["Never heard."], hold=[0]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with Terminal("chat", "--session", "c") as terminal:
+            terminal.sees("User> ")
+            terminal.types("Hello.\r")
+            server.wait_for(1, timeout=60)
+            terminal.types("\x03")
+            code, text = terminal.ends()
+    assert code == 130
+    assert text.endswith("\nInterrupted.\nGo on with: duologue resume c\n")
+    assert [row.status for row in list_sessions()] == ["unfinished"]
+
+
+def test_prompts_stay_out_of_output_that_goes_into_a_file(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    with (
+        (tmp_path / "chat.txt").open("w") as file,
+        Terminal("chat", "--session", "c", stdout=file.fileno()) as terminal,
+    ):
+        for keys in ("What is it?\n", "exit\n"):
+            terminal.sees("User> ")
+            terminal.types(keys)
+        code, _ = terminal.ends()
+    assert code == 0
+    written = (tmp_path / "chat.txt").read_text()
+    assert written.startswith("Chat with Assistant\nSession c begins.\n\nUser:\nWhat is it?\n\n")
+    assert "\n\nAssistant:\nIt is 42.\n\nEnded after 1 round" in written
+    assert "User>" not in written
+
+
+def test_calls_are_shown_edited_and_cut_where_they_are_long(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install_package(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = "word " * 60 + "\x1b[2Jlast"
+    call = {"name": "send", "args": {"to": "ann", "body": words}, "id": "1"}
+    with ScriptedServer([Reply(tool_calls=[call]), "Sent."]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with Terminal("chat", "Go.", "--session", "c", "--tool", "send") as terminal:
+            for asked, keys in (
+                ('  to: "ann"', ""),
+                ("characters)", ""),
+                ("approve (a), edit (e), reject (r), respond (s), view all (v)> ", "what\r"),
+                ("'what' is no decision", ""),
+                ("(v)> ", "v\r"),
+                ("last", ""),
+                ("(v)> ", "e\r"),
+                # The line begins with what it is now.
+                ("last", "x\r"),
+                ("That is not JSON", ""),
+                ("nothing: back)> ", '\x15["ann"]\r'),
+                ("Arguments are a JSON object", ""),
+                ("nothing: back)> ", '\x15{"to": "bob"}\r'),
+                ("User> ", "exit\r"),
+            ):
+                terminal.sees(asked)
+                terminal.types(keys)
+            code, text = terminal.ends()
+    assert code == 0
+    assert "\x1b[2J" not in text
+    assert "'args': {'to': 'bob'}" in server.calls[1].prompt[-1]["content"]
