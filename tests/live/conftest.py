@@ -1,5 +1,6 @@
 """A real dev server against a scripted model server, for all tests that drive it."""
 
+import json
 import os
 import random
 import re
@@ -67,6 +68,21 @@ def use_tools(prompt: Prompt) -> Line:
     )
 
 
+def add_up(prompt: Prompt) -> Line:
+    """Call the calculator and speak beside the call, in pieces; then tell what it gave."""
+    last = prompt[-1]
+    if last["role"] == "tool":
+        return f"So: {last['content']}"
+    args = json.dumps({"to_user": BESIDE, "expression": last["content"]})
+    chunks = tuple(args[at : at + 3] for at in range(0, len(args), 3))
+    made = ScriptedToolCall(name="calculator", args=args, chunks=chunks, id=f"sum {len(prompt)}")
+    return Reply(tool_calls=[made])
+
+
+BESIDE = 'I add that up:\n"one moment" …'
+"""What is said beside the call of the calculator."""
+
+
 def write_code(prompt: Prompt) -> str:
     """Write code that keeps a number, then code that uses it, then the answer."""
     said = ["```python\nkept = 6\n```", "```python\nprint(kept * 7)\n```", "It is 42."]
@@ -81,10 +97,12 @@ def turn_of(prompt: Prompt) -> int:
 PARTS: dict[str, Callable[[Prompt], Line]] = {
     "You solve": write_code,
     "You use tools": use_tools,
+    "You add up": add_up,
     "You read what": lambda prompt: (
         "SATISFIED" if turn_of(prompt) == 2 else f"Mend place {turn_of(prompt)}."
     ),
     "You write": lambda prompt: f"Draft {turn_of(prompt)}.",
+    "You count": lambda prompt: f"I count {turn_of(prompt)}.",
     "You plan": lambda prompt: {"bed": f"bed {turn_of(prompt)}"},
 }
 """Who has more to say than a line, by how the system prompt begins."""

@@ -1,0 +1,58 @@
+"""People and the embedded model: it goes by the rules, whatever the model says."""
+
+import pytest
+
+from duologue.graphs import Conversation, chat, converse, user_proxy
+from duologue.graphs.speaker import Generation
+from duologue.graphs.wording import ends_with
+from duologue.nodes.people_prompts import AUTO_REPLY
+from duologue.nodes.prompts import filled
+
+pytestmark = pytest.mark.live
+
+
+def brief(conversation: Conversation) -> Conversation:
+    """The same, with a few tokens for each answer."""
+    generation = Generation(max_tokens=16)
+    speakers = [one.model_copy(update={"generation": generation}) for one in conversation.speakers]
+    return conversation.model_copy(update={"speakers": tuple(speakers)})
+
+
+def test_a3_nobody_is_asked_and_the_rules_end_it() -> None:
+    spec = user_proxy(
+        "Name a colour.",
+        human_input_mode="NEVER",
+        max_consecutive_auto_reply=1,
+        code=False,
+        model="embedded",
+        seed=1,
+    )
+    result = converse(brief(spec), store="memory:", session="never", reset=True)
+    assert not result.pending
+    assert result.outcome is not None
+    answers = [text for name, text in result.speeches if name == "Assistant"]
+    automatic = filled(AUTO_REPLY, termination="TERMINATE")
+    assert [text for name, text in result.speeches if name == "User"] == [
+        "Name a colour.",
+        *[automatic] * (len(answers) - 1),
+    ]
+    is_done = ends_with("TERMINATE", answers[-1])
+    assert len(answers) in ((1, 2) if is_done else (2,))
+    reason = "termination" if is_done else "max_consecutive_auto_reply"
+    assert result.outcome.reason.value == reason
+
+
+def test_g5_g6_a_chat_of_a_question_and_exit() -> None:
+    said = iter(["Name a colour.", " EXIT "])
+    result = converse(
+        brief(chat(model="embedded", seed=1)),
+        store="memory:",
+        session="chat",
+        reset=True,
+        answer=lambda question: next(said),
+    )
+    assert result.outcome is not None
+    assert (result.outcome.reason.value, result.outcome.by) == ("quit", "User")
+    (_, asked), (name, answer) = result.speeches
+    assert (asked, name) == ("Name a colour.", "Assistant")
+    assert answer.strip()
