@@ -31,7 +31,7 @@ def test_it_is_kept_as_it_ran_from_top_to_bottom(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["shape_a_speaker.ipynb", "tools_and_code.ipynb", "ways_to_end.ipynb"]
+    "name", ["people.ipynb", "shape_a_speaker.ipynb", "tools_and_code.ipynb", "ways_to_end.ipynb"]
 )
 def test_the_scripted_ones_print_what_is_kept(
     name: str, capsys: pytest.CaptureFixture[str]
