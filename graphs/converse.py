@@ -98,6 +98,8 @@ def respond(
 ) -> Result:
     """Answer what a session waits for, here or in another process, and go on.
 
+    To follow what happens then, give `stream` the session and an ``answer`` instead.
+
     Args:
         session: The session's id.
         value: The answer: text for a `MessageQuestion`, else what the question's
