@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from duologue.graphs.cli import app
+from duologue.nodes.script import Line
+from duologue.nodes.scripted_server import ScriptedServer
 
 TASK = ["run", "Plan a garden", "--user-role", "Owner", "--assistant-role", "Gardener"]
 SHORT = [*TASK, "--no-specify-task", "--session", "g"]
@@ -57,3 +60,11 @@ def started(
         text=True,
         env={**os.environ, **(env or {})},
     )
+
+
+@contextmanager
+def serving(monkeypatch: pytest.MonkeyPatch, *script: Line) -> Iterator[ScriptedServer]:
+    """A model server that the command asks."""
+    with ScriptedServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server

@@ -14,7 +14,7 @@ from duologue.nodes.script import Reply
 from duologue.nodes.scripted_server import ScriptedServer
 from installed import install_package
 
-from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, started
+from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, serving, started
 
 CHAT = ["chat", "--session", "c"]
 WAITS = (
@@ -31,8 +31,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    with ScriptedServer(["It is 42.", "Bye."]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with serving(monkeypatch, "It is 42.", "Bye.") as server:
         yield server
 
 
@@ -46,8 +45,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
             monkeypatch.syspath_prepend(tmp_path)
             args = {"what": "card"} if name == "pick" else {"to": "ann", "body": "Hi."}
             call = Reply(tool_calls=[{"name": name, "args": args, "id": "1"}])
-            server = servers.enter_context(ScriptedServer([call, "Done."]))
-            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+            servers.enter_context(serving(monkeypatch, call, "Done."))
 
         yield offered
 

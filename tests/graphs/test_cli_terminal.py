@@ -11,7 +11,7 @@ from duologue.nodes.script import Reply
 from duologue.nodes.scripted_server import ScriptedServer
 from installed import install_package
 
-from .cli_help import duologue, isolate
+from .cli_help import duologue, isolate, serving
 
 pytest.importorskip("termios", reason="there are no such terminals")
 
@@ -25,8 +25,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    with ScriptedServer(["It is 42.", "Bye."]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with serving(monkeypatch, "It is 42.", "Bye.") as server:
         yield server
 
 

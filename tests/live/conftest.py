@@ -7,12 +7,14 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_fixed
 
 from duologue.nodes import prompts
@@ -201,3 +203,12 @@ def show_log_on_failure(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if server:
         sys.stdout.write(server.log[before:])
+
+
+@pytest.fixture
+async def client(dev_server: DevServer) -> AsyncIterator[LangGraphClient]:
+    """A client of the dev server, in whose log no blocking call may stand."""
+    async with get_client(url=dev_server.url) as found:
+        yield found
+    # Calls that block in a coroutine are errors there.
+    assert "Blocking" not in dev_server.log

@@ -1,11 +1,9 @@
 """The real dev server, offline, driven as Studio drives it."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
 from duologue.graphs import role_play
@@ -15,14 +13,6 @@ from installed import shaped
 pytestmark = pytest.mark.live
 
 FORM = {"task": "Plan a garden", "user_role": "Owner", "assistant_role": "Gardener"}
-
-
-@pytest.fixture
-async def client(dev_server: Any) -> AsyncIterator[LangGraphClient]:  # noqa: ANN401
-    async with get_client(url=dev_server.url) as found:
-        yield found
-    # Calls that block in a coroutine are errors there.
-    assert "Blocking" not in dev_server.log
 
 
 async def thread(client: LangGraphClient) -> str:

@@ -1,11 +1,9 @@
 """People on the real dev server, answered as Studio and the SDK do: interrupt, answer, resume."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
 from duologue.nodes.scripted_server import ScriptedServer
@@ -20,14 +18,6 @@ PROXY: dict[str, Any] = {
     "code": False,
     "assistant_prompt": "You count with {user}.",
 }
-
-
-@pytest.fixture
-async def client(dev_server: Any) -> AsyncIterator[LangGraphClient]:  # noqa: ANN401
-    async with get_client(url=dev_server.url) as found:
-        yield found
-    # Calls that block in a coroutine are errors there.
-    assert "Blocking" not in dev_server.log
 
 
 async def thread(client: LangGraphClient) -> str:
