@@ -23,6 +23,8 @@ from duologue.graphs.cli_options import (
     Json,
     Mode,
     Model,
+    Reset,
+    Seed,
     Session,
     Store,
 )
@@ -94,10 +96,7 @@ def run(
     no_specify_task: Annotated[
         bool, typer.Option("--no-specify-task", help="Use the task as it is given.")
     ] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Ask for the same again, of models that can."),
-    ] = None,
+    seed: Seed = None,
     temperature: Annotated[
         float | None, typer.Option(metavar="T", help="Of both speakers, 0 to 2. [default: 0.2]")
     ] = None,
@@ -105,9 +104,7 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME", help="A role that you speak for yourself; repeatable."),
     ] = None,
-    reset: Annotated[
-        bool, typer.Option("--reset", help="Delete what is stored of that session first.")
-    ] = False,
+    reset: Reset = False,
     as_json: Json = False,
 ) -> None:
     """Run a conversation to its outcome.

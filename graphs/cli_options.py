@@ -85,6 +85,13 @@ Mode = Annotated[
         "[default: max_iterations_only; of a fork: as it was]",
     ),
 ]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="Ask for the same again, of models that can."),
+]
+Reset = Annotated[
+    bool, typer.Option("--reset", help="Delete what is stored of that session first.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
 Speaker = Annotated[
     str | None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from duologue.graphs.cli_options import Json, Model, Session, Store
+from duologue.graphs.cli_options import Json, Model, Reset, Seed, Session, Store
 
 
 def chat(
@@ -43,16 +43,11 @@ def chat(
         int | None,
         typer.Option(metavar="N", help="The cap, in rounds. [default: none]"),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Ask for the same again, of models that can."),
-    ] = None,
+    seed: Seed = None,
     temperature: Annotated[
         float | None, typer.Option(metavar="T", help="The agent's, 0 to 2. [default: 0.2]")
     ] = None,
-    reset: Annotated[
-        bool, typer.Option("--reset", help="Delete what is stored of that session first.")
-    ] = False,
+    reset: Reset = False,
     as_json: Json = False,
 ) -> None:
     """Chat with an agent, which may call tools, until you say exit.
