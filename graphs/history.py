@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     empty_checkpoint,
 )
+from langgraph.types import Interrupt
 
 from duologue.graphs.build import Graph
 from duologue.graphs.end_chat import Node
@@ -251,7 +252,14 @@ async def questions_of(graph: Graph, session: str) -> list[Question]:
         already, and which the session goes on with when it is resumed.
     """
     config = config_of(session)
-    asked = [read_question(found) for found in (await graph.aget_state(config)).interrupts]
+    return await still_open(graph, config, (await graph.aget_state(config)).interrupts)
+
+
+async def still_open(
+    graph: Graph, config: RunnableConfig, interrupts: Sequence[Interrupt]
+) -> list[Question]:
+    """Give the questions of interrupts that are read already; as `questions_of`."""
+    asked = [read_question(found) for found in interrupts]
     if len(asked) != 1 or not isinstance(asked[0], MessageQuestion):
         return asked
     found = await checkpointer_of(graph).aget_tuple(config)

@@ -155,7 +155,7 @@ async def run_session(
             )
             answer = options.get("answer")
             steps = Steps(graph, session, conversation, following, answer, reply)
-            async with aclosing(_noted(store, session, steps)) as events:
+            async with aclosing(_noted(store, session, row, steps)) as events:
                 async for event in events:
                     yield event
             result = await _finished(store, session, conversation, graph)
@@ -169,9 +169,10 @@ def _check_answer(answer: object) -> None:
         raise TypeError(f"answer must be a function, not {type(answer).__name__}")
 
 
-async def _noted(store: Store, session: str, steps: Steps) -> AsyncGenerator[Event, None]:
+async def _noted(
+    store: Store, session: str, row: SessionRow | None, steps: Steps
+) -> AsyncGenerator[Event, None]:
     """Run a session, and note where sessions are listed whether it waits for a person."""
-    row = await store.get(session)
     waited = row is not None and row.status == "waiting"
 
     async def note(waits: bool) -> None:

@@ -12,7 +12,7 @@ from duologue.graphs.background import run
 from duologue.graphs.build import Graph, reading
 from duologue.graphs.data import listing
 from duologue.graphs.errors import SessionError, SpecError
-from duologue.graphs.history import config_of, questions_of
+from duologue.graphs.history import config_of, still_open
 from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
 from duologue.graphs.settings import load_settings
@@ -156,7 +156,7 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
         The session as it stands.
     """
     state = await graph.aget_state(config_of(session))
-    pending = await questions_of(graph, session)
+    pending = await still_open(graph, config_of(session), state.interrupts)
     return Result.of(session, conversation, state.values, pending)
 
 

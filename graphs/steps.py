@@ -87,6 +87,7 @@ class Steps:
         self._following = following
         self._answer = answer
         self._reply = reply
+        self._interrupted = False
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Run it from where it is, and tell what happens.
@@ -110,12 +111,15 @@ class Steps:
                         async for event in events:
                             yield event
                     tries, problem = 0, ""
+                    # Most runs end without a question, and need not be read for one.
+                    asked = await self.waiting() if self._interrupted else []
             except AnswerError as error:
                 tries, problem = tries + 1, str(error)
                 if at_hand or tries >= _TRIES:
                     raise
+                asked = await self.waiting()
             at_hand = False
-            left = [one for one in await self.waiting() if one.id not in skipped]
+            left = [one for one in asked if one.id not in skipped]
             if not left:
                 return
             # One at a time: what is asked next may depend on it.
@@ -168,7 +172,9 @@ class Steps:
         # Closed here: else a reader who leaves early has it run on after the store is closed.
         async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
             telling = Telling({one.name for one in self._conversation.speakers if one.to_user})
+            self._interrupted = False
             async for mode, found in parts:
+                self._interrupted |= mode == "updates" and "__interrupt__" in found
                 for event in _events(mode, found, telling):
                     yield event
 
