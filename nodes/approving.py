@@ -48,9 +48,12 @@ def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval |
     """
     if line(message).kind is Kind.CODE:
         return None
-    registered = ((name, moment.resources.registry.tool(name)) for name in speaker.tools)
-    tools = {name: tool for name, tool in registered if tool is not None}
-    return approval(speaker, message.tool_calls, tools)
+    return approval(speaker, message.tool_calls, _tools_of(moment, speaker))
+
+
+def _tools_of(moment: Moment, speaker: Speaker) -> dict[str, BaseTool]:
+    """The speaker's tools, by their registered names."""
+    return dict(zip(speaker.tools, moment.resources.registry.tools_of(speaker), strict=True))
 
 
 def ask_about(
@@ -71,8 +74,8 @@ def ask_about(
         AnswerError: The answer does not fit; the question stays open.
         langgraph.errors.GraphInterrupt: There is none yet.
     """
-    tools = {name: moment.resources.registry.tool(name) for name in speaker.tools}
-    answer: Decisions | None = ask(request.payload(), _fitting(request, tools))
+    fitting = _fitting(request, _tools_of(moment, speaker))
+    answer: Decisions | None = ask(request.payload(), fitting)
     if answer is None:
         return None
     calls = needing_approval(speaker, message.tool_calls)
@@ -113,7 +116,7 @@ def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
 _DECISION: TypeAdapter[AnyDecision] = TypeAdapter(AnyDecision)
 
 
-def _fitting(request: Approval, tools: Mapping[str, BaseTool | None]) -> Any:  # noqa: ANN401  # a type
+def _fitting(request: Approval, tools: Mapping[str, BaseTool]) -> Any:  # noqa: ANN401  # a type
     """What an answer to this question must be; one that is not is refused before it is stored."""
 
     def check(given: object, read: ValidatorFunctionWrapHandler) -> Decisions | None:
@@ -144,13 +147,13 @@ def _unstorable(answer: Decisions) -> str | None:
     return None
 
 
-def _unfit_arguments(answer: Decisions, tools: Mapping[str, BaseTool | None]) -> str | None:
+def _unfit_arguments(answer: Decisions, tools: Mapping[str, BaseTool]) -> str | None:
     """Say which edited arguments a tool does not take: that is no fault of the speaker's."""
     for place, decision in enumerate(answer.decisions):
-        tool = tools[decision.edited_action.name] if isinstance(decision, Edit) else None
-        if tool is None or not isinstance(decision, Edit):
+        if not isinstance(decision, Edit):
             continue
-        schema, given = tool.tool_call_schema, decision.edited_action.args
+        action = decision.edited_action
+        schema, given = tools[action.name].tool_call_schema, action.args
         try:
             if isinstance(schema, dict):
                 check_arguments(schema, given)

@@ -77,7 +77,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     if moment.position.event is Event.RAN:
         answers = await past_hooks(moment, speaker, hooks, message)
         return await returned(moment, speaker, message, answers)
-    request, decisions = question(moment, speaker, message), decided(state, message)
+    decisions = decided(state, message)
     if not is_seen(state, message):
         person = await asked_about_calls(moment)
         if isinstance(person, Leaving):
@@ -87,7 +87,8 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
             return await interrupted(moment, speaker, message, person)
         if person is not None:
             return seen(message)
-    if request is not None and decisions is None:
+    request = question(moment, speaker, message) if decisions is None else None
+    if request is not None:
         # A step of its own: what was decided must stand before anything runs.
         decided_now = ask_about(moment, request, speaker, message)
         if decided_now is None:
