@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from duologue.graphs.data import Data, Text, all_different, listing
-from duologue.graphs.validation import did_you_mean
+from duologue.graphs.validation import first_fault, near_or_all
 from duologue.tools.arguments import parameters_of
 
 if TYPE_CHECKING:
@@ -241,10 +241,9 @@ def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | 
             )
         if isinstance(decision, Edit) and decision.edited_action.name not in tools:
             name = decision.edited_action.name
-            hint = did_you_mean(name, tools) or f"; there are {listing(tools)}"
             return (
                 f"decisions.{place}.edited_action.name: {name!r} is none of the speaker's "
-                f"tools{hint}"
+                f"tools{near_or_all(name, tools)}"
             )
     return None
 
@@ -255,9 +254,7 @@ def misshapen(error: ValidationError) -> str:
     Args:
         error: What pydantic found.
     """
-    found = error.errors(include_url=False)
-    # A mistyped field is the reason why another one is missing.
-    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    first = first_fault(error)
     # Behind the place pydantic puts the kind of decision, which no answer has there.
     path = [part for place, part in enumerate(first["loc"]) if place != _KIND_AT]
     field = ".".join(map(str, path))
@@ -279,3 +276,4 @@ def misshapen(error: ValidationError) -> str:
 
 
 _KIND_AT = 2
+"""Where pydantic puts the kind of a decision into a path: behind ``decisions`` and its place."""

@@ -69,7 +69,7 @@ def forked(found: State, new: Conversation) -> State:
         told = lines_before(old, before, was_next, state["messages"])
         state["messages"] = _without(told, state["messages"])
     state["messages"] = put_in(told_new, position, state["messages"])
-    return _going_on(new, position, following, state, is_new=following != was_next)
+    return going_on(new, position, following, state, is_new=following != was_next)
 
 
 def _position(found: State, old: Conversation) -> Position:
@@ -214,10 +214,21 @@ def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
     ]
 
 
-def _going_on(
+def going_on(
     new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
 ) -> State:
-    """Add what a step writes once it is known what comes next."""
+    """Add what a step writes once it is known what comes next.
+
+    Args:
+        new: The spec.
+        position: Where it is.
+        following: What comes next.
+        state: The state, which is changed.
+        is_new: Whether that is another turn than the one that was told of.
+
+    Returns:
+        The state, with the outcome where it is over, or with what is told before the turn.
+    """
     log = state["messages"]
     if following.node is Node.END:
         ended = outcome(new, position, following.reasons, log, used_so_far(state))

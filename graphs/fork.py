@@ -12,7 +12,6 @@ from typing import Any, Final
 from duologue.graphs.background import run
 from duologue.graphs.build import Graph, reading
 from duologue.graphs.carrying import forked
-from duologue.graphs.data import listing
 from duologue.graphs.errors import SpecError
 from duologue.graphs.history import Step, copy_steps, find_step, write_state
 from duologue.graphs.migrations import restored
@@ -23,7 +22,7 @@ from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
 from duologue.graphs.store import Store, check_session_id
-from duologue.graphs.validation import did_you_mean, validated
+from duologue.graphs.validation import near_or_all, validated
 
 _FIXED: Final = ("version", "opening")
 _FIXED_OF_SPEAKERS: Final = ("name", "private_opening")
@@ -124,8 +123,7 @@ def _changed_speakers(
     result = list(speakers)
     for name, fields in _fields(changes, "speakers", "from names to what changes").items():
         if name not in names:
-            hint = did_you_mean(name, names) or f"; there are {listing(names)}"
-            raise SpecError(f"speakers: nobody is called {name!r}{hint}")
+            raise SpecError(f"speakers: nobody is called {name!r}{near_or_all(name, names)}")
         where = f"speakers.{name}"
         given = _fields(fields, where, "of its fields")
         for field in _FIXED_OF_SPEAKERS:

@@ -148,7 +148,7 @@ class Line(Data):
     """What a person decided of the call, where one was asked before it ran."""
     interrupts: bool = False
     """Whether it is what a person has said to calls that waited: the turn of who called goes on."""
-    to_user: dict[str, str] = Field(default={})
+    to_user: dict[str, str] = Field(default_factory=dict)
     """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
     without it."""
 

@@ -30,10 +30,15 @@ _MOVED = ("done_token", "max_role_flips")
 
 def _formats_of_many_kinds(data: dict[str, Any]) -> dict[str, Any]:
     """From 2 to 3: marks are one format of many."""
+    return _each_speaker(data, _with_kind_of_format)
+
+
+def _each_speaker(data: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Change what is said of each speaker; what is no list of them is told of later."""
     speakers = data.get("speakers")
     if not isinstance(speakers, list | tuple):
         return data
-    return data | {"speakers": [_with_kind_of_format(speaker) for speaker in speakers]}
+    return data | {"speakers": [change(speaker) for speaker in speakers]}
 
 
 def _with_kind_of_format(speaker: Any) -> Any:  # noqa: ANN401
@@ -43,10 +48,7 @@ def _with_kind_of_format(speaker: Any) -> Any:  # noqa: ANN401
 
 def _tools_named_once(data: dict[str, Any]) -> dict[str, Any]:
     """From 3 to 4: no tool may stand among a speaker's twice."""
-    speakers = data.get("speakers")
-    if not isinstance(speakers, list | tuple):
-        return data
-    return data | {"speakers": [_with_each_tool_once(speaker) for speaker in speakers]}
+    return _each_speaker(data, _with_each_tool_once)
 
 
 def _with_each_tool_once(speaker: Any) -> Any:  # noqa: ANN401

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from duologue.graphs.data import listing
 from duologue.graphs.errors import SpecError
 from duologue.graphs.position import ALOUD, Event, Leaving, Position
 from duologue.graphs.replies import HumanInputMode
 from duologue.graphs.spec import Conversation
 from duologue.graphs.turns import NextTurn, begins, runs_newest
-from duologue.graphs.validation import did_you_mean
+from duologue.graphs.validation import near_or_all
 
 EXIT = "exit"
 """What a person says to leave, in any case and with any white space around it (Agere)."""
@@ -212,8 +211,7 @@ def with_people(
     known = [str(speaker["name"]) for speaker in speakers]
     for name in names:
         if name not in known:
-            hint = did_you_mean(name, known) or f"; there are {listing(known)}"
-            raise SpecError(f"people: nobody is called {name!r}{hint}")
+            raise SpecError(f"people: nobody is called {name!r}{near_or_all(name, known)}")
     return tuple(
         {**speaker, "replies": ("human",)} if speaker["name"] in names else speaker
         for speaker in speakers

@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import to_jsonable_python
 
+from duologue.graphs.approval import Action
 from duologue.graphs.data import Data
 from duologue.graphs.errors import AnswerError
 from duologue.graphs.people import EXIT, Asking, Because, Empty
@@ -64,15 +65,6 @@ class _Question(Data):
     """What was wrong with the answer before, where there was one that did not fit."""
 
 
-class WaitingCall(Data):
-    """A call of a tool that has not run yet."""
-
-    name: str
-    """The tool's name."""
-    args: dict[str, Any]
-    """Its arguments."""
-
-
 class MessageQuestion(_Question):
     """What a speaker says next. It is answered with text."""
 
@@ -86,7 +78,7 @@ class MessageQuestion(_Question):
     """What the speaker works on; empty where that is for the person to say."""
     heard: str = ""
     """What the speaker has heard since it last spoke."""
-    calls: tuple[WaitingCall, ...] = ()
+    calls: tuple[Action, ...] = ()
     """The calls that wait, where another speaker has called tools. A text interrupts them."""
     empty: Empty = None
     """What happens without an answer: an automatic reply, the calls are run, or the conversation
@@ -141,7 +133,7 @@ def payload(asked: Asking, task: str, heard: str, calls: Sequence[ToolCall] = ()
         because=asked.because,
         task=task,
         heard=heard,
-        calls=tuple(WaitingCall(name=call["name"], args=call["args"]) for call in calls),
+        calls=tuple(Action(name=call["name"], args=call["args"]) for call in calls),
         empty=asked.empty,
         prompt=_prompt(asked),
     )

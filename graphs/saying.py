@@ -10,14 +10,13 @@ from langchain_core.messages import AnyMessage, ToolMessage
 
 from duologue.graphs.background import run
 from duologue.graphs.build import Graph, reading
-from duologue.graphs.carrying import not_in_the_log
+from duologue.graphs.carrying import going_on, not_in_the_log
 from duologue.graphs.end_chat import Node, after_turn, decide
 from duologue.graphs.errors import SessionError, SpecError
 from duologue.graphs.facts import observed
 from duologue.graphs.history import settle, write_state
 from duologue.graphs.log import Failure, Kind, Line, Source, line, result, said
 from duologue.graphs.migrations import restored_position
-from duologue.graphs.outcome import outcome
 from duologue.graphs.position import TURN_ENDS, Event, Position, Stage
 from duologue.graphs.result import Result
 from duologue.graphs.sessions import check_speaker, known_session, known_store, read_session
@@ -25,8 +24,6 @@ from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
 from duologue.graphs.store import Store, check_session_id
 from duologue.graphs.turns import next_turn
-from duologue.graphs.usage import used_so_far
-from duologue.nodes.handover import lines_before
 from duologue.nodes.outputs import calling
 
 
@@ -116,35 +113,24 @@ def spoken(
         The new messages of the log, the new position, and the outcome where it is over.
     """
     log = list(state["messages"])
-    dropped = _dropped(log, position, speaker)
-    log += dropped
     about = line(log[-1]) if log else None
     if about and about.kind is Kind.INSTRUCTION and position.event in TURN_ENDS:
         # It told somebody that it was their turn; where it was another's, it is taken back.
         log = log if about.audience == (speaker,) else log[:-1]
+    known = len(log)
+    log += _dropped(log, position, speaker)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
-    message = said(
-        len(log),
-        text,
-        Line(
-            kind=Kind.SPEECH,
-            speaker=speaker,
-            source=Source.HUMAN,
-            stage=stage,
-        ),
-    )
-    facts = observed(conversation, [*log, message])
-    facts = facts.model_copy(update=not_in_the_log(position.facts))
+    about = Line(kind=Kind.SPEECH, speaker=speaker, source=Source.HUMAN, stage=stage)
+    log.append(said(len(log), text, about))
+    facts = observed(conversation, log).model_copy(update=not_in_the_log(position.facts))
     after = after_turn(position, speaker, stage).model_copy(update={"facts": facts})
-    written: State = {"position": after.model_dump(mode="json", exclude_defaults=True)}
     following = decide(conversation, after)
-    if following.node is Node.END:
-        usage = used_so_far(state)
-        ended = outcome(conversation, after, following.reasons, [*log, message], usage)
-        new = [*dropped, message]
-        return {**written, "messages": new, "outcome": ended.model_dump(mode="json")}
-    told = lines_before(conversation, after, following, [*log, message])
-    return {**written, "messages": [*dropped, message, *told]}
+    gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
+    written: State = {
+        "position": after.model_dump(mode="json", exclude_defaults=True),
+        "messages": gone_on["messages"][known:],
+    }
+    return written | {"outcome": gone_on["outcome"]} if following.node is Node.END else written
 
 
 def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:

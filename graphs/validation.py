@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from duologue.graphs.data import listing
 from duologue.graphs.errors import SpecError
@@ -43,9 +44,7 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
     Returns:
         The field at fault, what is wrong, and the near names where the field is unknown.
     """
-    found = error.errors(include_url=False)
-    # A mistyped field is the reason why another one is missing.
-    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    first = first_fault(error)
     path, near_models = _path(model, first["loc"])
     field = ".".join(path)
     match first["type"]:
@@ -92,6 +91,18 @@ def did_you_mean(unknown: str, known: Sequence[str]) -> str:
     """
     near = get_close_matches(unknown, known, n=3)
     return f"; did you mean {listing(near)}?" if near else ""
+
+
+def near_or_all(unknown: str, known: Sequence[str]) -> str:
+    """Name what may have been meant, else all that there are; as `did_you_mean`."""
+    return did_you_mean(unknown, known) or f"; there are {listing(known)}"
+
+
+def first_fault(error: ValidationError) -> ErrorDetails:
+    """Give the fault that is told of what pydantic found."""
+    found = error.errors(include_url=False)
+    # A mistyped field is the reason why another one is missing.
+    return next((one for one in found if one["type"] == "extra_forbidden"), found[0])
 
 
 def _path(
