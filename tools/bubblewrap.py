@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from duologue.graphs.sandbox import Sandbox
+from duologue.tools.launching import LIMITS, Launch, StartError
 from duologue.tools.seccomp import program
-from duologue.tools.workers import LIMITS, Launch, StartError
 
 FILES_MIB: Final = 64
 """MiB that the files in each folder that can be written to may take."""

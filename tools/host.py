@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from duologue.tools.workers import Launch, StartError
+from duologue.tools.launching import Launch, StartError
 
 
 def launch() -> Launch:

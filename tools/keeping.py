@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from duologue.tools.workers import Launch, Worker
+from duologue.tools.launching import Launch
+from duologue.tools.workers import Worker
 
 MOST: Final = 8
 """How many interpreters there are at once; a call waits while all of them are busy."""

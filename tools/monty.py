@@ -7,7 +7,7 @@ import os
 import sys
 from importlib.util import find_spec
 
-from duologue.tools.workers import Launch, StartError
+from duologue.tools.launching import Launch, StartError
 
 
 def launch() -> Launch:

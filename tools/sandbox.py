@@ -18,8 +18,9 @@ from duologue.graphs.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
 from duologue.tools import bubblewrap, host, monty
 from duologue.tools.apart import apart
 from duologue.tools.keeping import Workers
+from duologue.tools.launching import Launch, StartError
 from duologue.tools.output import Output
-from duologue.tools.workers import MOST_MEMORY, Ended, Launch, StartError
+from duologue.tools.workers import MOST_MEMORY, Ended
 
 __all__ = ["Ran", "check", "close", "level_for", "run"]
 

@@ -1,8 +1,8 @@
 """Kept interpreters, seen from outside: one process each, asked one thing after another.
 
 Whatever comes from such a process is data: code that runs in it can write into every channel it
-has, and so forge its own output and exit code, but nothing else. What starts it, and what keeps it
-from the rest of the machine, is in `tools/bubblewrap.py` and `tools/host.py`.
+has, and so forge its own output and exit code, but nothing else. How it is started is in
+`tools/launching.py`.
 """
 
 import asyncio
@@ -13,18 +13,15 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from importlib.resources import files
+from dataclasses import dataclass
 from typing import Any, Final
 
 from duologue.graphs.sandbox import Sandbox
+from duologue.tools.launching import Launch, ready, started
 from duologue.tools.output import Output
 from duologue.tools.processes import Rest, beside, family, kill, memory, rest, send
-
-START_SECONDS: Final = 15
-"""Seconds an interpreter may take to start, which is not counted as the code's time."""
 
 MOST_OUTPUT: Final = 128 << 20
 """Bytes of output after which a call is ended: more is only written to be thrown away."""
@@ -32,49 +29,12 @@ MOST_OUTPUT: Final = 128 << 20
 MOST_MEMORY: Final = 1 << 20
 """Bytes that an interpreter may write down of its variables."""
 
-LIMITS: Final = {"CORE": 0, "FSIZE": 16 << 20, "NOFILE": 256, "NPROC": 64}
-"""What each process in a sandbox may use: bytes of a file, open files, processes beside it."""
-
 _END = re.compile(rb"(\d{1,3}) (\d{1,8})\n")
 _READ = 1 << 18
 # Elsewhere only Monty runs, and its process alone is ended.
 _HAS_SIGNALS = os.name == "posix"
 _PATIENCE = 0.05
 _SWEEPS = 100
-
-
-class StartError(Exception):
-    """An interpreter did not start. Says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How an interpreter is started."""
-
-    command: Sequence[str]
-    """A Python and its arguments; the worker's own follow."""
-    worker: str
-    """The module of `duologue.tools` whose text is run there."""
-    environment: Mapping[str, str]
-    """Its whole environment."""
-    limits: Mapping[str, int] = field(default_factory=dict)
-    """Limits of each process, by their names in `resource` without ``RLIMIT_``."""
-    packages: Sequence[str] = ()
-    """Folders of packages that Python code may import beside the standard library."""
-    shell: str = "/bin/sh"
-    """The shell."""
-    folder: str | None = None
-    """A folder of its own to start in, removed at its end."""
-    in_memory: Sequence[str] = ()
-    """Its folders that are memory, where it has namespaces of its own."""
-    group: bool = False
-    """Whether it leads a process group on the bare host."""
-    filter: bytes | None = None
-    """What it reads from a file descriptor, whose number replaces ``{filter}`` in the command."""
-    own_mib: int = 0
-    """MiB of memory that it takes besides the code's."""
-    grace: float = 0
-    """Seconds that it is left to notice itself that the time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,30 +53,6 @@ class Ended:
 
 class _BrokenError(Exception):
     """The process ended, or what it says makes no sense."""
-
-
-async def _filled(data: bytes | None) -> int | None:
-    """Give the reading end of a pipe that holds these bytes."""
-    if data is None:
-        return None
-    filling = asyncio.ensure_future(asyncio.to_thread(_pipe, data))
-    try:
-        return await asyncio.shield(filling)
-    except asyncio.CancelledError:
-        # It is filled all the same, and nobody will read it.
-        filling.add_done_callback(lambda filled: os.close(filled.result()))
-        raise
-
-
-def _pipe(data: bytes) -> int:
-    reading, writing = os.pipe()
-    os.write(writing, data)
-    os.close(writing)
-    return reading
-
-
-def _text(module: str) -> str:
-    return files("duologue.tools").joinpath(f"{module}.py").read_text("utf-8")
 
 
 class Worker:
@@ -151,62 +87,16 @@ class Worker:
         Raises:
             StartError: It can't be started; says why.
         """
-        settings = {
-            "limits": dict(launch.limits),
-            "packages": list(launch.packages),
-            "shell": launch.shell,
-            "group": launch.group,
-            "folder": launch.folder,
-        }
-        text = await asyncio.to_thread(_text, launch.worker)
-        filled = await _filled(launch.filter)
-        command = [part.replace("{filter}", str(filled)) for part in launch.command]
+        transport, process = await started(launch, _READ)
+        worker = cls(transport, process, launch)
         try:
-            loop = asyncio.get_running_loop()
-            # As create_subprocess_exec does it, which does not give the transport.
-            transport, protocol = await loop.subprocess_exec(
-                lambda: asyncio.subprocess.SubprocessStreamProtocol(_READ, loop),
-                *command,
-                "-c",
-                text,
-                json.dumps(settings),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env=dict(launch.environment),
-                cwd=launch.folder,
-                start_new_session=True,
-                pass_fds=() if filled is None else (filled,),
-            )
-        except OSError as error:
-            raise StartError(str(error)) from error
-        finally:
-            if filled is not None:
-                os.close(filled)
-        worker = cls(transport, asyncio.subprocess.Process(transport, protocol, loop), launch)
-        try:
-            await worker._ready()
+            await ready(worker._out)
+            # Nothing of the code has run yet: what is there now is ours.
+            worker._trusted = await asyncio.to_thread(family, process.pid)
         except BaseException:
             await worker.close()
             raise
         return worker
-
-    async def _ready(self) -> None:
-        said = b""
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                while not said.endswith(b"ready\n") and len(said) < 4096:
-                    part = await self._out.read(4096)
-                    if not part:
-                        break
-                    said += part
-        except TimeoutError:
-            raise StartError(f"it did not start within {START_SECONDS} s") from None
-        if said != b"ready\n":
-            shown = " ".join(said.decode(errors="replace").split())
-            raise StartError(shown[-300:] or "it ended without a word")
-        # Nothing of the code has run yet: what is there now is ours.
-        self._trusted = await asyncio.to_thread(family, self._process.pid)
 
     @property
     def _out(self) -> asyncio.StreamReader:
