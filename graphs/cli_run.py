@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import NoReturn
 
 import typer
 
@@ -27,6 +26,8 @@ from duologue.graphs.settings import load_settings
 from duologue.graphs.steps import AtHand
 from duologue.graphs.store import open_store
 from duologue.graphs.terminal import JsonLines, Transcript, View, plain, prose, stderr, stdout
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _PATIENCE = 3  # signals: the first asks to stop, and `uv run` and the like may send it twice
 
@@ -58,6 +59,10 @@ def follow(
     """
     view = JsonLines() if as_json else Transcript(again, stdout(), stderr())
     code = asyncio.run(_Run(view, again).play(source, session, reset=reset, reply=reply))
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        # All is said and stored: the same signal once more changes nothing.
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
     if code is not ExitCode.DONE:
         raise typer.Exit(code)
 
@@ -68,6 +73,7 @@ class _Run:
     again: Again
     session: str | None = None
     signals: list[int] = field(default_factory=list)
+    has_left: bool = False
 
     async def play(
         self, source: Source | None, session: str | None, *, reset: bool, reply: AtHand | None
@@ -128,23 +134,20 @@ class _Run:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Let a signal end at once what blocks the loop, which can't see it."""
-        loop = asyncio.get_running_loop()
-        numbers = (signal.SIGINT, signal.SIGTERM)
 
-        def leave(number: int, _: FrameType | None) -> NoReturn:
-            self.signals.append(number)
-            raise KeyboardInterrupt
+        def leave(number: int, _: FrameType | None) -> None:
+            if not self.has_left:
+                self.has_left = True
+                self.signals.append(number)
+                raise KeyboardInterrupt
 
-        for number in numbers:
-            with suppress(NotImplementedError):  # Windows
-                loop.remove_signal_handler(number)
-        before = {number: signal.signal(number, leave) for number in numbers}
+        # In the place of the loop's own, without a moment in which a signal would end it all.
+        before = {number: signal.signal(number, leave) for number in _SIGNALS}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self._listen()
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -152,6 +155,10 @@ class _Run:
         assert run is not None  # noqa: S101  # a coroutine runs in a task
 
         def stop(number: int) -> None:
+            if self.has_left:
+                # The loop hears of it late.
+                self.has_left = False
+                return
             self.signals.append(number)
             if len(self.signals) == 1:
                 run.cancel()
@@ -159,7 +166,7 @@ class _Run:
                 # What is answered is stored already: nothing is lost by not waiting.
                 os._exit(128 + number)
 
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             with suppress(NotImplementedError):  # Windows
                 loop.add_signal_handler(number, stop, number)
 

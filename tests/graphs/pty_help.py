@@ -67,16 +67,20 @@ class Terminal:
         """Press keys."""
         os.write(self._screen, keys.encode())
 
+    def sends(self, sent: str | signal.Signals) -> None:
+        """Press keys, or send a signal."""
+        if isinstance(sent, str):
+            self.types(sent)
+        else:
+            self.process.send_signal(sent)
+
     def insists(self, sent: str | signal.Signals) -> None:
         """Press keys, or send a signal, until the command has ended.
 
         A signal that comes just before the terminal's own waiting begins is seen at the next key.
         """
         for _ in range(_PATIENCE):
-            if isinstance(sent, str):
-                self.types(sent)
-            else:
-                self.process.send_signal(sent)
+            self.sends(sent)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(3)
                 return

@@ -1,6 +1,7 @@
 """G5 and G6 at a terminal: typing, keys that end it, and what the screen looks like."""
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,11 +83,27 @@ def test_who_leaves_a_question_leaves_the_session_waiting(
         terminal.insists(key)
         ended, text = terminal.ends()
     assert ended == code
-    assert text.endswith(told)
+    # The terminal itself shows a key that is pressed once more.
+    assert text.removesuffix("^C").endswith(told)
     assert "Traceback" not in text
     assert [row.status for row in list_sessions()] == ["waiting"]
     assert duologue("resume", "c", lines="exit\n").exit_code == 0
     assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("sent", ["\x03", signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_that_is_sent_twice_is_one(
+    sent: str | signal.Signals, server: ScriptedServer
+) -> None:
+    with Terminal("chat", "--session", "c") as terminal:
+        terminal.sees("User> ")
+        for _ in range(2):
+            terminal.sends(sent)
+            time.sleep(0.05)
+        code, text = terminal.ends()
+    assert code == (130 if sent == "\x03" else 143)
+    assert text.removesuffix("^C").endswith("Go on with: duologue resume c\n")
+    assert "Traceback" not in text
 
 
 def test_who_comes_back_is_told_what_was_said(server: ScriptedServer) -> None:
