@@ -128,15 +128,15 @@ async def run_session(
                 resumed=row is not None,
                 people=tuple(one.name for one in conversation.speakers if one.human),
             )
-            yield started
             finished = await _stored(store, row, conversation)
             if finished is not None:
-                for event in _told_again(finished, reply):
+                for event in (started, *_told_again(finished, reply)):
                     yield event
                 return
             await _check_reply(store, session, reply)
-            await _forget_stop(store, before)
             await resources.check(conversation)
+            yield started
+            await _forget_stop(store, before)
             async for event in _prepared(models, conversation):
                 yield event
             if row is None:

@@ -201,6 +201,21 @@ def test_a_file_names_what_a_package_offers_by_entry_points(
     assert '{"bed": "bed 5"}' not in shown
 
 
+def test_an_unregistered_name_is_refused_before_a_session_is_said_to_begin(
+    serve: Serve, tmp_path: Path
+) -> None:
+    serve()
+    file = tmp_path / "talk.toml"
+    speakers = '[[speakers]]\nname = "A"\nhooks = ["lower"]\n[[speakers]]\nname = "B"\n'
+    file.write_text(f'task = "Talk"\n{speakers}')
+    ran = duologue("run", str(file), "--session", "s")
+    assert ran.exit_code == 2
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("Error: speakers.0.hooks")
+    assert ran.stderr.count("\n") == 1
+    assert "There are no sessions" in duologue("sessions").output
+
+
 def test_a_hook_that_fails_says_how_to_go_on_and_nothing_is_asked_again(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
