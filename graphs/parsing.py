@@ -16,6 +16,7 @@ from duologue.graphs.fences import fences
 from duologue.graphs.formats import Block, Blocks, Code, Format, Marks, Schema, Status
 from duologue.graphs.log import storable
 from duologue.graphs.marks import read_marks
+from duologue.graphs.schemas import read_json, written_json
 from duologue.graphs.validation import explained
 from duologue.nodes import forms
 
@@ -58,6 +59,7 @@ def parse(
 
     Raises:
         ValueError: The format is a schema, and its class is not given.
+        SpecError: A function of that class failed, such as a validator.
     """
     text = storable(text)
     match format:
@@ -153,12 +155,13 @@ def _prose(text: str) -> Iterator[Block]:
 
 def _fields(schema: type[BaseModel], text: str) -> Parsed:
     try:
-        found = schema.model_validate_json(_json(text))
+        found = read_json(schema, _json(text))
     except ValidationError as error:
         return Parsed(problem=forms.misfit(explained(error, schema)))
-    written = found.model_dump_json()
+    written = written_json(found)
     try:
-        return Parsed(value=json.loads(written, parse_int=_storable))
+        # What JSON does not have, such as infinity, is none.
+        return Parsed(value=json.loads(written, parse_int=_storable, parse_constant=_no_number))
     except ValueError as error:
         return Parsed(problem=forms.misfit(str(error)))
 
@@ -168,6 +171,10 @@ def _json(text: str) -> str:
     # A fence begins a line, which nothing within JSON can do.
     among = [fence.content for fence in fences(text)[1] if fence.is_json]
     return among[0] if len(among) == 1 else text
+
+
+def _no_number(name: str) -> None:
+    """What stands for a number that JSON does not have."""
 
 
 def _storable(digits: str) -> int:

@@ -50,7 +50,7 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
     match first["type"]:
         case "extra_forbidden":
             unknown = str(first["loc"][-1])
-            known = [name for found in near_models for name in found.model_fields]
+            known = [name for found in near_models for name in _given_names(found)]
             hint = did_you_mean(unknown, known)
             return f"{field}: there is no such field{hint}"
         case "union_tag_invalid":
@@ -77,6 +77,14 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
             shown = f", not {given!r}" if isinstance(given, str | int | float) and not told else ""
             text = message[:1].lower() + message[1:].replace("valid tuple", "list")
             return f"{field}: {text}{shown}" if field else text
+
+
+def _given_names(model: type[BaseModel]) -> list[str]:
+    """The names by which a model's fields are given: where one has an alias, that."""
+    return [
+        field.validation_alias if isinstance(field.validation_alias, str) else name
+        for name, field in model.model_fields.items()
+    ]
 
 
 def did_you_mean(unknown: str, known: Sequence[str]) -> str:

@@ -46,6 +46,7 @@ def find_problem(
 
     Raises:
         ValueError: The format is a schema, and its class is not given.
+        SpecError: A function of that class failed.
     """
     if says_done(conversation, speaker, text):
         return None

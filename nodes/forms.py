@@ -5,6 +5,7 @@ import json
 from pydantic import BaseModel
 
 from duologue.graphs.formats import Blocks, Code, Format, Marks, Schema
+from duologue.graphs.schemas import schema_of
 
 
 def form_of(format: Format, schema: type[BaseModel] | None = None) -> str:  # noqa: A002
@@ -34,7 +35,7 @@ def form_of(format: Format, schema: type[BaseModel] | None = None) -> str:  # no
         case Schema():
             if schema is None:
                 return f"Your message must be JSON of the form {format.name!r} and nothing else."
-            fields = json.dumps(schema.model_json_schema(), ensure_ascii=False)
+            fields = json.dumps(schema_of(schema), ensure_ascii=False)
             return f"Your message must be JSON and nothing else, by this JSON schema: {fields}"
 
 

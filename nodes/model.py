@@ -25,6 +25,7 @@ from duologue.graphs.errors import ContextTooLongError, ModelError, SpecError
 from duologue.graphs.fences import unfenced
 from duologue.graphs.formats import Marks
 from duologue.graphs.log import Kind
+from duologue.graphs.schemas import is_strict, read_json, schema_of
 from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
 from duologue.nodes.failing import broke_off, failures, refusals
@@ -191,17 +192,19 @@ class Model:
             tool_calling: How the prompt's calls of tools are sent; as for `answer`.
 
         Returns:
-            The answer as it came, and as the schema; None where it does not fit.
+            The answer as JSON text, and as the schema; None where it does not fit.
 
         Raises:
             ContextTooLongError: The model refused the prompt as too long.
             ModelError: There was no answer, or the model can't be held to a schema.
+            SpecError: A function of the schema failed, such as a validator.
         """
         options = self._options(parameters)
-        # OpenAI holds an answer to the schema only when asked to; others may not know the word.
-        strict = {"strict": True} if speaks_openai(self.chat) else {}
         # A dict: given the class, the client raises on what it can't read and hides the text.
-        asked = self._held(schema.model_json_schema(), options, instead, **strict)
+        form = schema_of(schema)
+        # OpenAI holds an answer to the schema only when asked to; others may not know the word.
+        strict = {"strict": is_strict(form)} if speaks_openai(self.chat) else {}
+        asked = self._held(form, options, instead, **strict)
         prompt = self._prompt(messages, (), "none", tool_calling)
         try:
             found = await self._asked(asked.ainvoke, prompt, purpose, speaker, {})
@@ -219,15 +222,12 @@ class Model:
                 raise
             return _counted(AIMessage(str(error)), prompt), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
-        raw = _counted(found["raw"], prompt)
+        answer = _written(_counted(found["raw"], prompt), found["parsed"])
         try:
-            if not raw.text:
-                # Some models answer by a call of a tool, which LangChain has read.
-                return raw, schema.model_validate(found["parsed"])
             # LangChain mends JSON that is cut off; half an answer must not count as a whole one.
-            return raw, schema.model_validate_json(unfenced(raw.text))
+            return answer, read_json(schema, unfenced(answer.text))
         except ValidationError:
-            return raw, None
+            return answer, None
 
     def by_schema(self, tool_calling: ToolCalling | None) -> bool:
         """Whether its calls of tools are answers that are held to a schema.
@@ -269,10 +269,7 @@ class Model:
         asked = self._held(schema, options, 'tool_calling = "native"')
         found = await self._asked(asked.ainvoke, prompt, purpose, speaker, {})
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
-        raw: AIMessage = found["raw"]
-        # Some models answer by a call of a tool, which LangChain has read.
-        said = raw.text or json.dumps(found["parsed"])
-        return raw.model_copy(update={"content": said, "tool_calls": [], "invalid_tool_calls": []})
+        return _written(found["raw"], found["parsed"])
 
     def _held(
         self, schema: dict[str, Any], options: Mapping[str, Any], instead: str, **strict: bool
@@ -338,3 +335,10 @@ def _counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
             "response_metadata": {**answer.response_metadata, ESTIMATED: True},
         }
     )
+
+
+def _written(answer: AIMessage, found: object) -> AIMessage:
+    """An answer as text: some models give it by a call of a tool, which LangChain has read."""
+    is_called = not answer.text and found is not None
+    text = json.dumps(found, ensure_ascii=False) if is_called else str(answer.text)
+    return answer.model_copy(update={"content": text, "tool_calls": [], "invalid_tool_calls": []})

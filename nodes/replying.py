@@ -1,6 +1,5 @@
 """Where a speaker's reply comes from: its hooks, then what its spec names, tried in order."""
 
-import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -225,7 +224,7 @@ async def _structured(
     parameters: dict[str, object],
 ) -> AIMessage:
     number = moment.conversation.names.index(speaker.name)
-    answer, found = await model.structured(
+    answer, _ = await model.structured(
         prompt,
         schema,
         parameters,
@@ -234,8 +233,4 @@ async def _structured(
         speaker=speaker.name,
         tool_calling=speaker.tool_calling,
     )
-    text = str(answer.text)
-    if not text and found is not None:
-        # Some models answer by a call of a tool.
-        text = json.dumps(found.model_dump(mode="json"), ensure_ascii=False)
-    return answer.model_copy(update={"content": text, "tool_calls": [], "invalid_tool_calls": []})
+    return answer

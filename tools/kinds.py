@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from duologue.graphs.data import NAME_LENGTH
 from duologue.graphs.errors import SpecError
 from duologue.graphs.sandbox import Language
+from duologue.graphs.schemas import schema_of
 from duologue.tools.hooks import Hook
 
 KINDS: Final[Mapping[str, str]] = {
@@ -51,13 +52,11 @@ def check_kind(kind: str, found: object, where: str) -> None:
 
     Raises:
         SpecError: It is something else, a function that can't be called as it would be, or a tool
-            that no model could be told of.
+            or schema that no model could be told of.
     """
     match kind:
         case "tools":
             fits, what = isinstance(found, BaseTool), "a LangChain tool"
-            if isinstance(found, BaseTool):
-                _check_tool(found, where)
         case "hooks":
             fits, what = found is None or isinstance(found, Hook), "a Hook"
         case "schemas":
@@ -67,7 +66,16 @@ def check_kind(kind: str, found: object, where: str) -> None:
             fits, what = callable(found), "a function"
     if not fits:
         raise SpecError(f"{where} must be {what}, not {type(found).__name__}")
-    if isinstance(found, Hook):
+    _check_content(kind, found, where)
+
+
+def _check_content(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
+    """Make sure that what is of the right type can be used."""
+    if kind == "tools":
+        _check_tool(found, where)
+    elif kind == "schemas":
+        _check_schema(found, where)
+    elif isinstance(found, Hook):
         for point, function in vars(found).items():
             if function is not None:
                 _check_function(function, _TAKES[point], f"{where}: {point}")
@@ -108,6 +116,18 @@ def _check_tool(tool: BaseTool, where: str) -> None:
             f"{where}: the arguments of the tool {name!r} can't be written as a JSON schema "
             f"({fault}): give it an args_schema of plain types or pydantic models"
         )
+
+
+def _check_schema(model: type[BaseModel], where: str) -> None:
+    try:
+        json.dumps(schema_of(model), allow_nan=False, ensure_ascii=False).encode()
+    except Exception as error:
+        # What pydantic says goes on with links.
+        fault = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise SpecError(
+            f"{where}: {model.__name__!r} can't be written as a JSON schema ({fault}): give it "
+            "fields of plain types or pydantic models"
+        ) from error
 
 
 def _check_metadata(metadata: Mapping[str, Any], where: str) -> None:

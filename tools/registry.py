@@ -21,6 +21,7 @@ from duologue.graphs.formats import Schema
 from duologue.graphs.judging import ByFunction
 from duologue.graphs.replies import FunctionReply, HumanReply
 from duologue.graphs.sandbox import Language
+from duologue.graphs.schemas import is_object
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.validation import did_you_mean
@@ -151,10 +152,14 @@ class Registry:
     def knows(self, conversation: Conversation) -> bool:
         """Whether everything that a conversation names is at hand, and was found to fit."""
         is_here = all(name in self._found[kind] for _, kind, name in _named(conversation))
-        return is_here and all(
-            name in self._silent
-            for speaker in conversation.speakers
-            for name in (speaker.tools if speaker.to_user else ())
+        return (
+            is_here
+            and all(
+                name in self._silent
+                for speaker in conversation.speakers
+                for name in (speaker.tools if speaker.to_user else ())
+            )
+            and not any(self._no_objects(conversation))
         )
 
     def check(self, conversation: Conversation) -> None:
@@ -164,7 +169,8 @@ class Registry:
 
         Raises:
             SpecError: Something is not; names the field, the name and the near ones. Or a tool has
-                the argument by which its speaker says something beside a call.
+                the argument by which its speaker says something beside a call, or a schema that
+                replies are held to is none of an object.
         """
         for path, kind, name in _named(conversation):
             if name in self._found[kind] or (kind == "tools" and is_at(self._servers, name)):
@@ -176,6 +182,11 @@ class Registry:
                 raise SpecError(f"{path}: there is no {KINDS[kind]} {name!r}{hint}")
             self._found[kind][name] = _loaded(kind, self._installed[kind][name], path)
         self._check_to_user(conversation)
+        for path, name in self._no_objects(conversation):
+            raise SpecError(
+                f"{path}: {name!r} is no object, and models are held to objects only: set "
+                'format.form = "text", or put it into a field of another pydantic model'
+            )
 
     async def connect(self, conversation: Conversation) -> None:
         """Find the tools of MCP servers that a conversation names, after `check`.
@@ -206,6 +217,15 @@ class Registry:
                         "another name"
                     )
                 self._silent.add(tool.name)
+
+    def _no_objects(self, conversation: Conversation) -> Iterator[tuple[str, str]]:
+        """The schemas that models are held to and can't be: the field and the name."""
+        for number, speaker in enumerate(conversation.speakers):
+            model, held = self.schema_of(speaker), speaker.format
+            if model is None or not isinstance(held, Schema) or held.form != "structured":
+                continue
+            if not is_object(model):
+                yield f"speakers.{number}.format.name", held.name
 
     def _elsewhere(self, kind: str, name: str) -> str:
         for other, found in self._found.items():
