@@ -105,7 +105,7 @@ class Flaw(StrEnum):
     ROLE_FLIP = "role_flip"
     """It speaks another's part."""
     FORM = "form"
-    """Its marks are missing."""
+    """It does not fit the speaker's output format."""
     REPEATED = "repeated"
     """It is the speaker's own last message once more."""
 

@@ -203,7 +203,8 @@ def _read(
     speaker: Speaker, text: str, about: Line, schema: type[BaseModel] | None
 ) -> dict[str, object]:
     """Read what is said by the speaker's output format."""
-    if speaker.format is None:
+    if speaker.format is None or about.source is Source.CODE:
+        # What code gave has a form of its own, and is read already.
         return {}
     found = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
     read: dict[str, object] = {"parsed": found.value}

@@ -362,6 +362,15 @@ def test_what_no_model_said_is_read_by_the_speakers_format(
     assert told[-1].text == said
 
 
+def test_what_code_gave_is_not_read_by_the_speakers_format() -> None:
+    """L5, A7: it has a form of its own, the exit code and the outputs, and no flaw."""
+    bob = {"replies": ["code", "model"], "format": {"lines": ["Note:"]}}
+    spec = talk({"name": "Ann"}, {"name": "Bob", **bob}, rounds=2)
+    result, _ = play(spec, ["```python\nprint(1)\n```", "Well?", "Note: one"])
+    assert result.parsed("Bob") == [{"exit_code": 0, "outputs": ["1\n"]}, {"Note:": "one"}]
+    assert [line(message).flaw for message in of_kind(result, Kind.SPEECH)] == [None] * 4
+
+
 def test_a_done_token_in_a_functions_reply_ends_it() -> None:
     """A10, Z4: it ends it like anybody's."""
     spec = proxy(
