@@ -30,7 +30,7 @@ from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
 from duologue.nodes.failing import broke_off, failures, refusals
 from duologue.nodes.grammar import grammar
-from duologue.nodes.origin import is_ours, is_status_error, is_unreadable, speaks_openai
+from duologue.nodes.origin import answer_in, is_ours, is_status_error, speaks_openai
 from duologue.nodes.tool_calls import normalised, unread
 from duologue.nodes.tool_names import renamed, wire_names, with_called
 from duologue.nodes.tool_offer import ToolCalling, check_choice, offering
@@ -218,9 +218,10 @@ class Model:
                 ) from error
             raise
         except Exception as error:
-            if not is_unreadable(error):
+            unfit = answer_in(error)
+            if unfit is None:
                 raise
-            return _counted(AIMessage(str(error)), prompt), None
+            return _counted(unfit, prompt), None
         assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
         answer = _written(_counted(found["raw"], prompt), found["parsed"])
         try:

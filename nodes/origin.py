@@ -6,6 +6,9 @@ loaded, so nothing here loads it.
 
 from typing import TYPE_CHECKING, TypeGuard
 
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
+
 if TYPE_CHECKING:
     import openai
     from langchain_openai import ChatOpenAI
@@ -53,6 +56,35 @@ def is_unreadable(error: BaseException) -> bool:
     from openai import ContentFilterFinishReasonError, LengthFinishReasonError
 
     return isinstance(error, (ContentFilterFinishReasonError, LengthFinishReasonError))
+
+
+def answer_in(error: BaseException) -> AIMessage | None:
+    """Give the answer that OpenAI's client has raised for, since it does not fit its schema.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        What the model had written when it was cut off or filtered, with its usage where that is
+        known. None: the client raised for something else.
+    """
+    if not is_unreadable(error):
+        return None
+    # Older clients give none for what was filtered.
+    completion = getattr(error, "completion", None)
+    if completion is None or not completion.choices:
+        return AIMessage("")
+    choice, used = completion.choices[0], completion.usage
+    counted = used and UsageMetadata(
+        input_tokens=used.prompt_tokens,
+        output_tokens=used.completion_tokens,
+        total_tokens=used.total_tokens,
+    )
+    return AIMessage(
+        choice.message.content or "",
+        usage_metadata=counted,
+        response_metadata={"finish_reason": choice.finish_reason},
+    )
 
 
 def speaks_openai(chat: object) -> TypeGuard["ChatOpenAI"]:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -608,6 +608,22 @@ async def test_an_answer_that_does_not_fit_the_schema_is_none(line: str | Reply)
         assert server.calls[0].body["response_format"]["type"] == "json_schema"
     raw, parsed = await structured(Model("scripted", ScriptedChatModel(script=[line])))
     assert parsed is None
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+async def test_an_answer_that_is_cut_off_is_given_as_far_as_it_came(
+    reason: str, streams: bool
+) -> None:
+    """L5: OpenAI's client raises for it, and what it says of that is no answer."""
+    with ScriptedServer([Reply(text='{"total": 3, "te', finish_reason=reason)]) as server:
+        model = await Models(settings=settings(server)).get(None, silent)
+        assert isinstance(model.chat, ChatModel)
+        chat = model.chat.model_copy(update={"streaming": streams})
+        raw, parsed = await structured(replace(model, chat=chat))
+    assert (raw.text, parsed) == ('{"total": 3, "te', None)
+    assert raw.response_metadata["finish_reason"] == reason
+    assert raw.usage_metadata is not None
 
 
 async def test_an_answer_that_fits_is_given_as_it_came_and_as_the_schema() -> None:
