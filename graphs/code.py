@@ -50,9 +50,7 @@ def code_blocks(text: str) -> list[CodeBlock]:
 
 def _language(label: str | None, code: str) -> str:
     if label is not None:
-        # Some write attributes right behind it, as in `{.python}` or `python:file.py`.
-        plain = re.split(r"[:,{}\s]", label.strip("{}.="))[0]
-        return _LABELS.get(plain, plain or label)
+        return _LABELS.get(label, label)
     return inferred(code)
 
 

@@ -24,7 +24,8 @@ class Fence:
     markup: str
     """What opens it, such as three backticks."""
     language: str | None
-    """The first word behind that, in lower case."""
+    """The first word behind that, in lower case, without attributes as in ``{.python}`` or
+    ``python:file.py``."""
     content: str
     """What stands in it, without its last line break."""
     is_closed: bool
@@ -57,7 +58,7 @@ def fences(text: str) -> tuple[list[str], list[Fence]]:
             first=token.map[0],
             behind=token.map[1],
             markup=token.markup,
-            language=next(iter(token.info.casefold().split()), None),
+            language=_language(token.info),
             content=token.content.removesuffix("\n"),
             # Each line of the content ends with a line break, and the opening fence is one more.
             is_closed=token.map[1] - token.map[0] > token.content.count("\n") + 1,
@@ -66,6 +67,12 @@ def fences(text: str) -> tuple[list[str], list[Fence]]:
         if token.type == "fence" and token.map is not None
     ]
     return lines, found
+
+
+def _language(label: str) -> str | None:
+    word = next(iter(label.casefold().split()), None)
+    # Some write attributes around it, or right behind it.
+    return word and (re.split(r"[:,{}]", word.strip("{}.="))[0] or word)
 
 
 def unfenced(text: str) -> str:

@@ -242,6 +242,10 @@ def test_nothing_of_a_reply_is_lost_between_marks(form: Blocks, text: str) -> No
         ),
         pytest.param("```\nx\n```", [("", "x", None)], id="L5-without-a-language"),
         pytest.param("```PyThon title=a\nx\n```", [("", "x", "python")], id="L5-upper-case"),
+        pytest.param("```python:main.py\nx\n```", [("", "x", "python")], id="L5-with-a-file"),
+        pytest.param("```{.python}\nx\n```", [("", "x", "python")], id="L5-in-braces"),
+        pytest.param("```c++\nx\n```", [("", "x", "c++")], id="L5-signs-in-a-language"),
+        pytest.param("```{}\nx\n```", [("", "x", "{}")], id="L5-nothing-but-braces"),
         pytest.param("~~~sh\n```\nx\n~~~", [("", "```\nx", "sh")], id="L5-tildes"),
         pytest.param("````md\n```sh\nx\n```\n````", [("", "```sh\nx\n```", "md")], id="L5-nested"),
         pytest.param(
