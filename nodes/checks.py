@@ -1,12 +1,13 @@
 """What is looked for in a reply before it enters the conversation. Pure functions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 from duologue.graphs.data import Data
 from duologue.graphs.facts import done_tokens, is_alike
+from duologue.graphs.fences import fences
 from duologue.graphs.log import Flaw, line
 from duologue.graphs.marks import begins
 from duologue.graphs.parsing import parse
@@ -95,7 +96,7 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
         message must hold another label, too. None when there is none.
     """
     own = speaker.marks.lines if speaker.marks is not None else ()
-    prose = list(_prose(text.strip()))
+    prose = _prose(text.strip())
     for found in prose:
         for other in conversation.speakers:
             marks = other.marks.lines[:1] if other.marks is not None else ()
@@ -113,14 +114,11 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
     return others[0] if first is not None and others and len(labels) > 1 else None
 
 
-def _prose(text: str) -> Iterator[str]:
+def _prose(text: str) -> list[str]:
     """The lines of a message that are not inside fenced code."""
-    fence = False
-    for found in text.splitlines():
-        if found.lstrip().startswith("```"):
-            fence = not fence
-        elif not fence:
-            yield found
+    lines, found = fences(text)
+    fenced = {place for fence in found for place in range(fence.first, fence.behind)}
+    return "".join(one for place, one in enumerate(lines) if place not in fenced).splitlines()
 
 
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:

@@ -163,6 +163,11 @@ def test_marks_are_found_where_they_belong(marks: Marks, text: str, carried: boo
         pytest.param(
             PROGRAMMER, "Solution:\n```\nInstruction: x\n```\nNext request.", None, id="Z3-in-code"
         ),
+        pytest.param(PROGRAMMER, "~~~\nInstruction: x\n~~~\nIt is.", None, id="Z3-in-tildes"),
+        pytest.param(
+            PROGRAMMER, "````\n```\nInstruction: x\n```\n````", None, id="Z3-in-a-longer-fence"
+        ),
+        pytest.param(PROGRAMMER, "> ```\n> Instruction: x\n> ```", None, id="Z3-in-quoted-code"),
         pytest.param(PROGRAMMER, "```\nx\n```\nInstruction: sum", TRADER, id="Z3-behind-code"),
         pytest.param(PROGRAMMER, "", None, id="Z3-blank"),
         pytest.param(PROGRAMMER, "\nStock Trader: sell", TRADER, id="Z3-by-name-behind-a-blank"),
