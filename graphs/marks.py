@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from duologue.graphs.formats import EMPHASIS, LEADING, plain
 
@@ -39,28 +40,51 @@ def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | 
         return None
     last = (len(text), len(text)) if end is None else _end(end, text)
     # The end may not be a part of the last mark.
-    if last is None or places[-1][1] > last[1]:
+    if last is None or places[-1].behind > last[1]:
         return None
-    until = [start for start, _ in places[1:]] + [last[0]]
-    return [text[behind:to].strip() for (_, behind), to in zip(places, until, strict=True)]
+    until = [place.start for place in places[1:]] + [last[0]]
+    return [
+        _unsigned(text[place.behind : to].strip(), place.open)
+        for place, to in zip(places, until, strict=True)
+    ]
 
 
-def _places(lines: Sequence[str], text: str) -> Iterator[tuple[int, int]]:
-    """For each mark in turn where its line begins, and where what stands behind it does."""
+class _Place(NamedTuple):
+    """Where a mark stands."""
+
+    start: int
+    """Where its line begins."""
+    behind: int
+    """Where what stands behind it does."""
+    open: str
+    """What closes the emphasis that begins before the mark, where it goes on behind it."""
+
+
+def _places(lines: Sequence[str], text: str) -> Iterator[_Place]:
+    """For each mark in turn where it stands."""
     left = list(lines)
     start = 0
     for line in text.splitlines(keepends=True):
         if left and line.strip():
             if begins(line, left[0]):
-                yield start, start + _length(left.pop(0), line)
+                length, closing = _length(left.pop(0), line)
+                yield _Place(start, start + length, closing)
             elif len(left) == len(lines):
                 # Nothing may stand before the first mark.
                 return
         start += len(line)
 
 
-def _length(mark: str, line: str) -> int:
-    """How long the mark is that a line begins with, with the Markdown around it."""
+def _unsigned(value: str, closing: str) -> str:
+    """What stands behind a mark, without the emphasis that begins before the mark."""
+    head, line_break, rest = value.partition("\n")
+    if closing and head.count(closing) == 1 and head.rstrip().endswith(closing):
+        head = head.rstrip().removesuffix(closing).rstrip()
+    return head + line_break + rest
+
+
+def _length(mark: str, line: str) -> tuple[int, str]:
+    """How long the mark is that a line begins with, and what closes an emphasis that goes on."""
     signs, places = _folded(line)
     leading = LEADING.match(signs)
     skipped = leading.end() if leading else 0
@@ -68,7 +92,9 @@ def _length(mark: str, line: str) -> int:
     opening = _OPENING.search(line, 0, first)
     closing = opening[0][::-1] if opening else ""
     # In "**Input:** 3" the mark's own emphasis ends behind it; in "Input: *3*" it is the value's.
-    return last + 1 + len(closing) if line.startswith(closing, last + 1) else last + 1
+    if line.startswith(closing, last + 1):
+        return last + 1 + len(closing), ""
+    return last + 1, closing
 
 
 def _end(end: str, text: str) -> tuple[int, int] | None:

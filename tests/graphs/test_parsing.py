@@ -41,6 +41,15 @@ def short(form: Format, text: str, stop: Sequence[str] = ()) -> list[tuple[str, 
         pytest.param(INSTRUCTION, "Instruction:\n\na\nb\n\nInput:", ("a\nb", ""), id="L5-lines"),
         pytest.param(INSTRUCTION, "\n**Instruction:** a\r\n*Input*: b", ("a", "b"), id="L5-bold"),
         pytest.param(INSTRUCTION, "Instruction: *a*\nInput:`b`", ("*a*", "`b`"), id="L5-own-signs"),
+        pytest.param(
+            INSTRUCTION, "**Instruction: a**\n*Input: b*\nc", ("a", "b\nc"), id="L5-bold-lines"
+        ),
+        pytest.param(
+            INSTRUCTION, "**Instruction: a\nInput: **b**", ("a", "**b**"), id="L5-bold-value"
+        ),
+        pytest.param(
+            SOLUTION, "**Solution: is **3**\nNext request.", ("is **3**",), id="L5-two-bolds"
+        ),
         pytest.param(INSTRUCTION, "# INSTRUCTION: a\n> input: b", ("a", "b"), id="L5-case"),
         pytest.param(
             INSTRUCTION,
