@@ -49,7 +49,7 @@ def parse(
         format: What the reply should look like.
         text: The reply.
         stop: The texts at which the model stopped, which are not in the reply: where one of them
-            is the end of a block, the last block needs none.
+            is the end of a block, the last block needs none; where it is the end mark, the reply.
         schema: The pydantic model that a `Schema` names.
 
     Returns:
@@ -64,10 +64,7 @@ def parse(
     text = storable(text)
     match format:
         case Marks():
-            found = read_marks(format.lines, format.end, text)
-            if found is None:
-                return Parsed(problem=forms.form_of(format))
-            return Parsed(value=dict(zip(format.lines, found, strict=True)))
+            return _marked(format, text, stop)
         case Blocks():
             return _listed(format, list(_blocks(format, text, stop)))
         case Code():
@@ -76,6 +73,23 @@ def parse(
             if schema is None:
                 raise ValueError(f"schema: give the pydantic model that {format.name!r} stands for")
             return _fields(schema, text)
+
+
+def _marked(format: Marks, text: str, stop: Sequence[str]) -> Parsed:  # noqa: A002
+    for whole in (text, *_ended(text, format.end, stop)):
+        found = read_marks(format.lines, format.end, whole)
+        if found is not None:
+            return Parsed(value=dict(zip(format.lines, found, strict=True)))
+    return Parsed(problem=forms.form_of(format))
+
+
+def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
+    """The reply with the end mark at which the model may have stopped."""
+    for one in filter(str.strip, stop):
+        if end is not None and end in one:
+            yield text + one
+        elif end is not None and one in end:
+            yield text + end[end.index(one) :]
 
 
 def _listed(format: Blocks | Code, blocks: list[Block]) -> Parsed:  # noqa: A002

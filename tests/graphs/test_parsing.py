@@ -83,6 +83,27 @@ def test_missing_marks_are_told_with_the_form_asked_for() -> None:
     assert found.problem == "Your message must begin with 'Solution:', end with 'Next request.'."
 
 
+@pytest.mark.parametrize(
+    ("text", "stop", "value"),
+    [
+        pytest.param("Solution: 3. ", "Next request.", "3.", id="L5-stopped-at-the-end"),
+        pytest.param("Solution: 3.", "\nNext request.\n", "3.", id="L5-stopped-around-the-end"),
+        pytest.param("Solution: 3. Next ", "request", "3.", id="L5-stopped-within-the-end"),
+        pytest.param("Solution: 3. Next request", ".", "3.", id="L5-stopped-at-its-last-sign"),
+        pytest.param("Solution: 3", ".", None, id="L5-stopped-before-the-end"),
+        pytest.param("Solution: 3", "Result:", None, id="L5-stopped-at-another-text"),
+        pytest.param("Solution: 3", "\n", None, id="L5-stopped-at-any-line"),
+        pytest.param("3.", "Next request.", None, id="L5-stopped-without-a-mark"),
+    ],
+)
+def test_a_stop_text_ends_the_reply_where_it_is_the_end_mark(
+    text: str, stop: str, value: str | None
+) -> None:
+    found = parse(SOLUTION, text, stop=("END", stop))
+    assert found.value == (None if value is None else {"Solution:": value})
+    assert (found.problem is None) is (value is not None)
+
+
 words = st.text("ab c.\n", max_size=9).map(str.strip)
 
 
