@@ -1,32 +1,39 @@
 """Replaying a recorded session: the same conversation once more, with the recorded answers.
 
-No model is asked. Whatever else takes part, tools, functions, hooks, runs again: where it behaves
-as it did, the same is said.
+No model is asked, and no person. Whatever else takes part, tools, functions, hooks, code, runs
+again: where it behaves as it did, the same is said. What the record holds of models and people is
+read in `duologue.graphs.recorded`.
 """
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from pydantic import PrivateAttr
 
 from duologue.graphs.background import run
-from duologue.graphs.build import compiled
+from duologue.graphs.build import Graph, compiled
+from duologue.graphs.dump_lines import dumped
 from duologue.graphs.end_chat import max_steps
-from duologue.graphs.errors import SessionError
+from duologue.graphs.errors import AnswerError, SessionError
 from duologue.graphs.history import config_of
-from duologue.graphs.judging import Moderator, SeparateJudge, Verdict
-from duologue.graphs.log import Kind, Line, Source, line
+from duologue.graphs.holding import Reason
+from duologue.graphs.questions import ApprovalQuestion, MessageQuestion, Question
+from duologue.graphs.recorded import answers, decisions_given, message_given
 from duologue.graphs.result import Result
 from duologue.graphs.sessions import aget_session, read_session
 from duologue.graphs.spec import Conversation
 from duologue.nodes.models import Models
 from duologue.nodes.resources import Resources
-from duologue.nodes.script import Reply, ScriptedToolCall, ScriptExhaustedError
+from duologue.nodes.script import Reply, ScriptExhaustedError
 from duologue.nodes.scripted import ScriptedChatModel
+from duologue.tools import sandbox
 from duologue.tools.registry import Registered, Registry, check_options
 
 
@@ -35,12 +42,14 @@ def replay(
 ) -> Result:
     """Run a recorded session once more without a model, as far as it went.
 
-    Every answer of a model is taken from the record; tools, functions and hooks run again. The
-    session itself is only read, and nothing is stored.
+    Every answer of a model and of a person is taken from the record; tools, functions, hooks and
+    code run again, up to the first message that differs. The session itself is only read, and
+    nothing is stored.
 
     Args:
-        session: The session's id. One that was forked by other rules, loaded in part, or whose
-            memory was reset, holds what its spec alone does not give, and differs.
+        session: The session's id. One that was forked by other rules, loaded in part, whose memory
+            was reset, or in which something was said by `say`, may hold what its spec alone does
+            not give, and then differs. It may wait for a person.
         store: Where sessions are kept. None: the setting, else the user's data folder.
         **registered: What the conversation names: tools, functions, hooks and so on.
 
@@ -51,7 +60,7 @@ def replay(
 
     Raises:
         SessionError: There is no such session, or something else was said; names the first message
-            that differs.
+            that differs. Or a tool asks a person by ``interrupt()``, whose answer no log records.
         SpecError: Something that the conversation names is not registered, or failed.
         StoreError: The store can't be opened or read.
 
@@ -74,36 +83,142 @@ async def areplay(
     check_options(registered, Registered)
     recorded = await aget_session(session, store=store)
     conversation = recorded.conversation
-    script = list(answers(conversation, recorded.messages))
     # Where models have prices, the one that stands for all must have one.
-    model = _Recorded(script=script, model_name=next(iter(conversation.prices), "recorded"))
+    name = next(iter(conversation.prices), "recorded")
+    model = _Recorded([*answers(conversation, recorded.messages)], name)
     named = {name: model for name in conversation.model_names if name is not None}
-    resources = Resources(Models(model, named), Registry(registered))
+    resources = Resources(Models(model, named), Registry(registered), allow_host=True)
+    await resources.check(conversation)
     graph = compiled(resources, InMemorySaver())
-    config = config_of(session) | {"recursion_limit": max_steps(conversation)}
-    # It was recorded no further, or goes another way now, which shows in what was said.
-    with suppress(ScriptExhaustedError):
-        await graph.ainvoke({"conversation": conversation.stored()}, config)
-    again = await read_session(session, conversation, graph)
-    _compare(recorded, again)
+    try:
+        return await _run(graph, recorded)
+    finally:
+        state = (await graph.aget_state(config_of(session))).values
+        if state.get("interpreter"):
+            await sandbox.close(state["interpreter"]["key"])
+
+
+async def _run(graph: Graph, recorded: Result) -> Result:
+    """Run it step by step, as far as it went: nothing runs behind what differs."""
+    session = recorded.session
+    config = config_of(session) | {"recursion_limit": max_steps(recorded.conversation)}
+    given: Any = {"conversation": _natively(recorded.conversation).stored()}
+    while True:
+        exhausted, misfit = False, ""
+        try:
+            await graph.ainvoke(given, config, interrupt_after="*")
+        except ScriptExhaustedError:
+            # It was recorded no further, or goes another way now, which shows in what was said.
+            exhausted = True
+        except AnswerError as error:
+            misfit = str(error)
+        again = await read_session(session, recorded.conversation, graph)
+        _compare(recorded, again, misfit)
+        is_over = exhausted or again.outcome is not None
+        if is_over or (len(again.messages) == len(recorded.messages) and _breaks_off(recorded)):
+            break
+        given = None
+        if again.pending:
+            value = _given(again.pending[0], recorded, again)
+            if value is None:
+                break
+            given = Command(resume={again.pending[0].id: value})
+    _compare_ends(recorded, again)
     return again
 
 
+def _natively(conversation: Conversation) -> Conversation:
+    """The same, but that what a model says is taken as it is: its calls were read before."""
+    native = tuple(
+        speaker.model_copy(update={"tool_calling": "native"}) for speaker in conversation.speakers
+    )
+    return conversation.model_copy(update={"speakers": native})
+
+
+_NOT_IN_THE_LOG: Final = (
+    *(Reason.STOP_REQUESTED, Reason.MAX_COST, Reason.MAX_TOKENS, Reason.MAX_SECONDS),
+)
+"""Why a conversation may have ended that the log alone does not give."""
+
+
+def _breaks_off(recorded: Result) -> bool:
+    """Whether something else than the conversation's own rules was behind the record's end."""
+    return recorded.outcome is None or recorded.outcome.reason in _NOT_IN_THE_LOG
+
+
+def _given(question: Question, recorded: Result, again: Result) -> Any:  # noqa: ANN401
+    """What a person answered to a question. None: the record goes no further."""
+    rest = recorded.messages[len(again.messages) :]
+    if isinstance(question, MessageQuestion):
+        return message_given(question, rest, recorded.outcome)
+    if isinstance(question, ApprovalQuestion):
+        log = again.messages
+        return decisions_given(question, recorded.conversation, log, rest, recorded.outcome)
+    raise SessionError(
+        f"session {recorded.session!r} can't be replayed from message {again.messages[-1].id} on: "
+        "a tool asks a person, and no log records the answer; register another tool of that name, "
+        "which does not ask"
+    )
+
+
 class _Recorded(ScriptedChatModel):
-    """Says what models have said, by a name of its own."""
+    """Says what models have said, by a name of its own. What they have used is not known.
+
+    Args:
+        answers: The answers, in the order of the calls.
+        model_name: The name.
+    """
 
     model_name: str
 
+    _spoken: list[Reply | AIMessage] = PrivateAttr()
 
-def _compare(recorded: Result, again: Result) -> None:
+    def __init__(self, answers: Sequence[Reply | AIMessage], model_name: str) -> None:
+        script = [one if isinstance(one, Reply) else one.text for one in answers]
+        # Pieces of it would be read once more, which may give something else.
+        super().__init__(script, model_name=model_name, disable_streaming=True)
+        self._spoken = [*answers]
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> ChatResult:
+        found = await super()._agenerate(messages, stop, run_manager, **kwargs)
+        answer = self._spoken[len(self.calls) - 1]
+        message = answer if isinstance(answer, AIMessage) else found.generations[0].message
+        nothing = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+        message = message.model_copy(update={"usage_metadata": nothing})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _compare(recorded: Result, again: Result, misfit: str) -> None:
+    """Make sure that so far the same was said, and that a person's answer fits as it did.
+
+    Raises:
+        SessionError: It is not so; names the first message that differs.
+    """
+    where = f"session {recorded.session!r} goes another way now, from message"
     for before, now in zip(recorded.messages, again.messages, strict=False):
         one, other = _plain(before), _plain(now)
         different = next((field for field in one if one[field] != other[field]), None)
         if different is not None:
             raise SessionError(
-                f"session {recorded.session!r} goes another way now, from message {before.id} on: "
+                f"{where} {before.id} on: "
                 f"its {different} is {other[different]!r} instead of {one[different]!r}"
             )
+    if len(again.messages) > len(recorded.messages):
+        raise SessionError(
+            f"session {recorded.session!r} goes on now: message "
+            f"{again.messages[len(recorded.messages)].id} is not in the record"
+        )
+    if misfit:
+        raise SessionError(f"{where} {recorded.messages[len(again.messages)].id} on: {misfit}")
+
+
+def _compare_ends(recorded: Result, again: Result) -> None:
     if len(again.messages) < len(recorded.messages):
         raise SessionError(
             f"session {recorded.session!r} ends earlier now: message "
@@ -112,83 +227,6 @@ def _compare(recorded: Result, again: Result) -> None:
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
-    return {"id": message.id, "text": message.text, **line(message).model_dump(mode="json")}
-
-
-def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply]:
-    """Give the answers of models that a log records, as a script.
-
-    Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
-
-    Yields:
-        One reply for each call of a model; an error where a model refused a prompt as too long.
-    """
-    waiting = False
-    for message in log:
-        about = line(message)
-        if about.kind in (Kind.SPEECH, Kind.TOOL_CALLS) and waiting:
-            # What hooks made of the answer before.
-            waiting = False
-            continue
-        if isinstance(message, AIMessage):
-            waiting = about.kind is Kind.ANSWER
-        reply = _answer(conversation, message, about)
-        if reply is not None:
-            yield reply
-
-
-def _answer(conversation: Conversation, message: AnyMessage, about: Line) -> Reply | None:
-    match about.kind:
-        case Kind.SPECIFIED_TASK:
-            # A blank rewrite leaves the task as it was given.
-            return Reply(text="" if message.text == conversation.task else message.text)
-        case Kind.DRAFT | Kind.SPEECH | Kind.TOOL_CALLS | Kind.ANSWER:
-            if not isinstance(message, AIMessage):
-                # A draft of the task is nobody's.
-                return Reply(text=message.text) if about.kind is Kind.DRAFT else None
-            return _spoken(message) if about.source is Source.MODEL else None
-        case Kind.REFLECTION:
-            return Reply(text=_judged(conversation, message.text, about.verdict))
-        case Kind.CHOICE if _is_asked(conversation):
-            return Reply(text=message.text)
-        case Kind.SUMMARY if about.problem is not None:
-            return Reply(error=400, code="context_length_exceeded", message=about.problem)
-        case Kind.SUMMARY:
-            return Reply(text=message.text)
-        case _:
-            return None
-
-
-def _spoken(message: AIMessage) -> Reply:
-    calls = [
-        ScriptedToolCall(name=call["name"], args=call["args"], id=str(call["id"]))
-        for call in message.tool_calls
-    ]
-    broken = [
-        ScriptedToolCall(name=str(call["name"]), args=str(call["args"]), id=str(call["id"]))
-        for call in message.invalid_tool_calls
-    ]
-    return Reply(text=message.text, tool_calls=(*calls, *broken))
-
-
-def _judged(conversation: Conversation, text: str, verdict: Verdict | None) -> str:
-    """What the judge answered, in the form it was asked for."""
-    judge = conversation.judge
-    if verdict is None or not verdict.readable:
-        return text
-    if not isinstance(judge, SeparateJudge):
-        left = list(verdict.objectives_left)
-        answer: dict[str, object] = {"objectives_left": left, "complete": verdict.complete}
-        return json.dumps(answer) if judge.form == "structured" else text
-    found = [verdict.findings[criterion] for criterion in judge.criteria]
-    numbered = list(enumerate(found, start=1))
-    if judge.form == "lines":
-        return "\n".join(f"{number}: {finding.in_words}" for number, finding in numbered)
-    return json.dumps({f"criterion_{number}": finding.value for number, finding in numbered})
-
-
-def _is_asked(conversation: Conversation) -> bool:
-    """Whether a model is asked who speaks next; of two it is always the other."""
-    return isinstance(conversation.turn_order, Moderator) and not conversation.is_pair
+    """What is compared of a message: all that a dump holds of it."""
+    says = dumped(message).model_dump(mode="json")
+    return {"id": says.pop("id"), "text": says.pop("text"), **says.pop("line"), **says}

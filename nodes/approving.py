@@ -178,13 +178,31 @@ def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> Answer | No
     match decision:
         case Reject():
             why = (decision.message or "").strip()
-            text = f"A person refused the call of {call['name']}, so it did not run"
-            told = f"{text}. They say: {why}" if why else f"{text}. They gave no reason."
+            told = _REFUSED.format(name=call["name"]) + (_THEY_SAY + why if why else _NO_REASON)
             return Answer(told, Failure.PERSON, decision="reject")
         case Respond():
             return Answer(decision.message, decision="respond")
         case _:
             return None
+
+
+_REFUSED = "A person refused the call of {name}, so it did not run."
+_THEY_SAY = " They say: "
+_NO_REASON = " They gave no reason."
+
+
+def why_refused(name: str, told: str) -> str | None:
+    """Give why a person refused a call, out of what the speaker was told of it.
+
+    Args:
+        name: The tool's registered name.
+        told: What `instead_of_tool` gave.
+
+    Returns:
+        The reason; None where there is none.
+    """
+    _, says, why = told.removeprefix(_REFUSED.format(name=name)).partition(_THEY_SAY)
+    return why if says else None
 
 
 def as_decided(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
