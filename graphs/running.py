@@ -111,15 +111,16 @@ async def run_session(
     async with open_store(target or settings.store, create=create) as store:
         if session is None:
             session = _new_id("session" if given is None else title_of(given))
-        if reset and given is not None and await store.get(session) is not None:
-            # What would end the new run at once must not cost the old one.
-            await resources.check(given)
-            await models.prepare(given, lambda text: None)
-            await store.delete(session)
         # Nobody can ask while it is not run: what stands here was meant for an earlier run.
         before = await store.get(session)
         async with store.lock(session):
             row = await store.get(session)
+            if reset and given is not None and row is not None:
+                # What would end the new run at once must not cost the old one.
+                await resources.check(given)
+                await models.prepare(given, lambda text: None)
+                await store.erase(session)
+                before = row = None
             conversation = _agreed(session, given, row, store.url)
             started = SessionStarted(
                 session=session,

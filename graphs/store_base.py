@@ -169,9 +169,17 @@ class Store(ABC):
         async with self.lock(session):
             if await self.get(session) is None:
                 raise unknown_session(session, self.url)
-            # The row goes last: a kill in between leaves something that can be deleted again.
-            await self.checkpointer.adelete_thread(session)
-            await self._remove(session)
+            await self.erase(session)
+
+    async def erase(self, session: str) -> None:
+        """Delete the row of `session` and all its checkpoints, for whoever holds its lock.
+
+        Raises:
+            StoreError: The database fails.
+        """
+        # The row goes last: a kill in between leaves something that can be deleted again.
+        await self.checkpointer.adelete_thread(session)
+        await self._remove(session)
 
     @abstractmethod
     async def _remove(self, session: str) -> None:

@@ -5,7 +5,8 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.store import open_store
+from duologue.graphs.store_memory import MemoryStore
 from duologue.nodes.script import Prompt
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
@@ -450,3 +452,38 @@ def test_an_unknown_option_is_refused_and_the_known_ones_are_named() -> None:
     options: dict[str, Any] = {"modle": "embedded"}
     with pytest.raises(TypeError, match=r"no option 'modle'; there are .*'store', 'model'"):
         converse({"task": "Plan", "speakers": [{"name": "A"}, {"name": "B"}]}, **options)
+
+
+async def test_beginning_anew_holds_the_session_from_before_it_deletes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else somebody else's run might begin in between."""
+    store = f"memory:{tmp_path.name}"
+    garden = Conversation.model_validate(
+        {
+            "task": "Plan",
+            "speakers": [{"name": "Ann"}, {"name": "Ben"}],
+            "end_chat": {"max_iterations": 1},
+        }
+    )
+    await aconverse(garden, session="s", store=store, model=ScriptedChatModel(script=["a", "b"]))
+    happened: list[str] = []
+    lock, remove = MemoryStore.lock, MemoryStore._remove
+
+    @asynccontextmanager
+    async def noted(self: MemoryStore, session: str) -> AsyncIterator[None]:
+        async with lock(self, session):
+            happened.append("held")
+            yield
+        happened.append("freed")
+
+    async def removed(self: MemoryStore, session: str) -> None:
+        happened.append("deleted")
+        await remove(self, session)
+
+    monkeypatch.setattr(MemoryStore, "lock", noted)
+    monkeypatch.setattr(MemoryStore, "_remove", removed)
+    model = ScriptedChatModel(script=["c", "d"])
+    result = await aconverse(garden, session="s", store=store, model=model, reset=True)
+    assert [text for _, text in result.speeches] == ["c", "d"]
+    assert happened == ["held", "deleted", "freed"]
