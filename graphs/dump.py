@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
+from duologue.graphs.approval import AnyDecision
 from duologue.graphs.data import Data, Name, listing
 from duologue.graphs.dump_lines import Message, Remembered, dumped, message_of
 from duologue.graphs.errors import SpecError
@@ -24,10 +25,10 @@ from duologue.graphs.state import State
 from duologue.graphs.usage import Usage, used_so_far
 from duologue.graphs.validation import validated
 
-DUMP_VERSION: Final = 2
+DUMP_VERSION: Final = 3
 """The version of the dumps this release writes. Specs inside have a version of their own."""
 
-MIGRATIONS: dict[int, Migration] = {1: dict}
+MIGRATIONS: dict[int, Migration] = {1: dict, 2: dict}
 """For each older version the function that makes a dump of the next one out of it."""
 
 
@@ -37,6 +38,15 @@ def _spec(given: Any) -> Any:  # noqa: ANN401
 
 Spec = Annotated[Conversation, BeforeValidator(_spec), PlainSerializer(Conversation.stored)]
 """A spec of this or an older version."""
+
+
+class Decided(Data):
+    """What a person has decided of calls that have not run yet."""
+
+    message: str
+    """The id of the message with the calls."""
+    decisions: dict[str, AnyDecision] | None = None
+    """The decisions, by the ids of the calls. None: the person has seen them, and lets them run."""
 
 
 class Step(Data):
@@ -55,6 +65,8 @@ class Step(Data):
     """The spec from there on. None: as before; before the first one, the session's."""
     interpreter: Kept | None = None
     """What is kept of the interpreter that runs its code. None: as before."""
+    decisions: Decided | None = None
+    """What a person has decided of calls that have not run yet. None: nothing."""
     outcome: Outcome | None = None
     """Why it ended. None: it goes on."""
 
@@ -69,7 +81,7 @@ class SessionDump(Data):
 
     format: Literal["duologue.session"]
     """What it is."""
-    version: Literal[2]
+    version: Literal[3]
     """The version of its shape."""
     session: str
     """The id of the session that was dumped."""
@@ -90,6 +102,11 @@ class SessionDump(Data):
                         f"not {message.id!r}"
                     )
                 known.add(message.id)
+                if message.line.speaker not in (None, *self.spec.names):
+                    raise ValueError(
+                        f"steps.{number}.messages.{place}.line.speaker: nobody is called "
+                        f"{message.line.speaker!r}"
+                    )
             for name in _named(step.position):
                 if name not in self.spec.names:
                     raise ValueError(f"steps.{number}.position: nobody is called {name!r}")
@@ -106,7 +123,7 @@ class MemoryDump(Data):
 
     format: Literal["duologue.memory"]
     """What it is."""
-    version: Literal[2]
+    version: Literal[3]
     """The version of its shape."""
     session: str
     """The id of the session that it is of."""
@@ -118,7 +135,8 @@ class MemoryDump(Data):
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
         for place, one in enumerate(self.lines):
-            uses_tools = one.tool_calls or one.invalid_tool_calls or one.call_id is not None
+            calls = (*one.tool_calls, *one.invalid_tool_calls, *one.to_user)
+            uses_tools = calls or one.call_id is not None
             if uses_tools and one.speaker != self.speaker:
                 raise ValueError(
                     f"lines.{place}.speaker: must be {self.speaker!r}, who alone remembers calls "
@@ -133,8 +151,8 @@ _DUMPS: Final[dict[str, type[SessionDump] | type[MemoryDump]]] = {
 }
 
 
-def written(dump: SessionDump | MemoryDump) -> dict[str, Any]:
-    """Write a dump as plain JSON values, without what is as usual."""
+def written(dump: Data) -> dict[str, Any]:
+    """Write a dump, or a part of one, as plain JSON values, without what is as usual."""
     return dump.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -200,6 +218,7 @@ def steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step,
             spec = restored(stored)
         given, ended = state.get("specified_task", ""), state.get("outcome")
         keeps = state.get("interpreter") or kept
+        decided = state.get("decisions")
         steps.append(
             Step(
                 messages=tuple(dumped(message) for message in state["messages"]),
@@ -208,6 +227,7 @@ def steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step,
                 specified_task=None if given == task else given,
                 spec=None if spec == before else spec,
                 interpreter=None if keeps == kept else Kept.model_validate(keeps).without_key(),
+                decisions=Decided.model_validate(decided) if decided else None,
                 outcome=Outcome.model_validate(ended) if ended else None,
             )
         )
@@ -226,7 +246,7 @@ def states_of(dump: SessionDump) -> list[State]:
     """
     states: list[State] = []
     spec: Conversation | None = None
-    ended = False
+    ended = decided = False
     # The session that was dumped may still have an interpreter at work.
     key = new_key()
     for step in dump.steps:
@@ -242,6 +262,10 @@ def states_of(dump: SessionDump) -> list[State]:
             state["specified_task"] = step.specified_task
         if step.interpreter is not None:
             state["interpreter"] = step.interpreter.under(key)
+        if step.decisions is not None or decided:
+            decisions = step.decisions
+            state["decisions"] = {} if decisions is None else written(decisions)
+        decided = step.decisions is not None
         if step.outcome is not None or ended:
             state["outcome"] = step.outcome.model_dump(mode="json") if step.outcome else {}
         ended = step.outcome is not None

@@ -14,7 +14,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.messages.tool import ToolCall
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from duologue.graphs.data import Data
 from duologue.graphs.log import KEY, Line, line, said, storable
@@ -58,6 +58,28 @@ class Said(Data):
     failed: bool = False
     """Whether that call failed."""
 
+
+class Message(Said):
+    """A message of the log."""
+
+    id: str
+    """Its id."""
+    line: Line
+    """What stands beside it: who said it, who hears it, what it is."""
+
+
+class Remembered(Said):
+    """Something that a speaker remembers."""
+
+    speaker: str | None = None
+    """Who said it. None: the conversation itself."""
+    to: str | None = None
+    """Whom it is meant for, where others hear it too."""
+    parsed: JsonValue = None
+    """What it says by the speaker's output format, as plain values."""
+    to_user: dict[str, str] = Field(default_factory=dict)
+    """What of the text it said by an argument of its calls, by their ids."""
+
     def with_call_ids(self, change: Callable[[str], str]) -> Self:
         """Give the same with other ids of calls.
 
@@ -78,28 +100,9 @@ class Said(Data):
                     for call in self.invalid_tool_calls
                 ),
                 "call_id": changed(self.call_id),
+                "to_user": {change(key): text for key, text in self.to_user.items()},
             }
         )
-
-
-class Message(Said):
-    """A message of the log."""
-
-    id: str
-    """Its id."""
-    line: Line
-    """What stands beside it: who said it, who hears it, what it is."""
-
-
-class Remembered(Said):
-    """Something that a speaker remembers."""
-
-    speaker: str | None = None
-    """Who said it. None: the conversation itself."""
-    to: str | None = None
-    """Whom it is meant for, where others hear it too."""
-    parsed: JsonValue = None
-    """What it says by the speaker's output format, as plain values."""
 
 
 def dumped(message: BaseMessage) -> Message:
@@ -125,7 +128,9 @@ def remembered_by(speaker: str, message: BaseMessage) -> Remembered:
         What it says; of another's call of tools the text alone.
     """
     about = line(message)
-    says = _said(message) if about.speaker == speaker else {"text": message.text}
+    says: dict[str, Any] = {"text": message.text}
+    if about.speaker == speaker:
+        says = {**_said(message), "to_user": about.to_user}
     return Remembered(speaker=about.speaker, to=about.to, parsed=about.parsed, **says)
 
 

@@ -114,4 +114,4 @@ def _about(dump: MemoryDump, one: Remembered, name: str) -> Line:
         # Somebody else of its own name: nothing that it said itself.
         speaker = None
     to = name if one.to == dump.speaker else one.to
-    return _for(name, speaker=speaker, to=to, parsed=one.parsed)
+    return _for(name, speaker=speaker, to=to, parsed=one.parsed, to_user=one.to_user)

@@ -146,7 +146,7 @@ async def read_steps(graph: Graph, session: str) -> list[State]:
     return list(_news(states))
 
 
-_WRITES: Final = ("spec", "specified_task", "interpreter", "messages")
+_WRITES: Final = ("spec", "specified_task", "interpreter", "decisions", "messages")
 _WHOLE: Final = ("position", "usage", "outcome")
 
 
@@ -161,7 +161,7 @@ def _news(states: Iterable[State]) -> Iterator[State]:
             # Most are the very same object.
             if place >= len(known) or not (message is known[place] or message == known[place])
         ]
-        names = (*_WHOLE, "spec", "specified_task", "interpreter")
+        names = (*_WHOLE, "spec", "specified_task", "interpreter", "decisions")
         # What was never written may be missing or empty.
         changed = any((state.get(name) or None) != (before.get(name) or None) for name in names)
         if state.get("spec") and (new or changed):

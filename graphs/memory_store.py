@@ -23,6 +23,7 @@ from duologue.graphs.sessions import (
 )
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
+from duologue.graphs.state import State
 from duologue.graphs.store import Store, check_session_id, open_store
 
 
@@ -131,7 +132,16 @@ async def replace_memory(
             )
         position = restored_position(state["position"])
         new = forgetting(held.conversation, position, state["messages"], speaker, dump)
-        await write_state(held.graph, session, {"messages": new, "position": state["position"]})
+        written: State = {"messages": new, "position": state["position"]}
+        decided = state.get("decisions")
+        if decided:
+            # They are of the newest message, whose id may be another one now.
+            written["decisions"] = {**decided, "message": str(new[-1].id)}
+        await write_state(held.graph, session, written)
+        row = await held.store.get(session)
+        if row is not None and row.status == "waiting":
+            # Its question is asked anew.
+            await held.store.reopen(session)
 
 
 class _Held(NamedTuple):

@@ -19,7 +19,7 @@ from duologue.graphs.usage import Usage, total
 class Outcome(Data):
     """Why, when and by whom a conversation ended, and what it used."""
 
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Reason, ...] = Field(min_length=1)
     """Every reason that held at that moment; the first is *the* reason."""
     because: tuple[str, ...] = ()
     """For each reason, what held, in a few words."""

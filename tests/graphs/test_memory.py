@@ -623,10 +623,10 @@ BAD: list[tuple[object, str]] = [
     ),
     (SESSION | {"format": 3}, "format: 3 is no dump of ours"),
     (
-        SESSION | {"version": 3, "mood": "good"},
-        "version: 3 is newer than this release understands (2); upgrade duologue",
+        SESSION | {"version": 4, "mood": "good"},
+        "version: 4 is newer than this release understands (3); upgrade duologue",
     ),
-    (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (2)"),
+    (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (3)"),
     (MEMORY | {"version": "1"}, "version: must be a whole number from 1 on, not '1'"),
     ({"format": "duologue.memory"}, "version: is missing"),
     (

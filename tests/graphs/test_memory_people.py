@@ -1,0 +1,207 @@
+"""L2: memory as state where people take part: decisions, open questions, words beside calls."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import tool
+
+from duologue.graphs import (
+    Conversation,
+    SpecError,
+    chat,
+    copy_session,
+    dump_session,
+    get_session,
+    list_sessions,
+    load_session,
+    reset_session,
+    respond,
+    resume,
+    user_proxy,
+)
+from duologue.graphs.memory import Dump
+from duologue.nodes.scripted import Line, ScriptedChatModel
+from duologue.tools import Hook, Turn
+
+from .people_help import call, calls, play
+
+
+@tool
+def mail(to: str) -> str:
+    """Send a mail."""
+    return f"Sent to {to}."
+
+
+def _fails(_: Turn, __: ToolCall) -> ToolCall:
+    raise ValueError("not now")
+
+
+def _lets(_: Turn, made: ToolCall) -> ToolCall:
+    return made
+
+
+def with_hook(before_tool: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"tools": [mail], "hooks": {"before": Hook(before_tool=before_tool)}}
+
+
+HOOKED = {"tools": ["mail"], "hooks": ["before"]}
+APPROVED = {
+    "decisions": [{"type": "edit", "edited_action": {"name": "mail", "args": {"to": "Bo"}}}]
+}
+DECIDED: dict[str, tuple[Conversation, list[Line], list[Any]]] = {
+    "approved": (
+        Conversation.model_validate(
+            {
+                "task": "Write.",
+                "speakers": [
+                    {"name": "Ann", "interrupt_on": {"mail": True}, **HOOKED},
+                    {"name": "Ben"},
+                ],
+                "end_chat": {"max_iterations": 1},
+            }
+        ),
+        ["Done.", "Fine."],
+        [APPROVED],
+    ),
+    "seen": (
+        user_proxy("Write.", tools=("mail",), assistant="Ann"),
+        ["Done. TERMINATE"],
+        [""],
+    ),
+}
+
+
+def left_decided(name: str, store: str) -> list[Line]:
+    """Leave a session behind a person's decision, before the calls run; what is said then."""
+    conversation, rest, answers = DECIDED[name]
+    ann = conversation.speaker("Ann").model_copy(update={"hooks": ("before",)})
+    speakers = tuple(ann if one.name == "Ann" else one for one in conversation.speakers)
+    conversation = conversation.model_copy(update={"speakers": speakers})
+    script = [calls(call("mail", to="Bob"))]
+    with pytest.raises(SpecError, match="not now"):
+        play(conversation, script, answers, store=store, **with_hook(_fails))
+    return rest
+
+
+def ended(session: str, store: str, rest: list[Line]) -> Any:  # noqa: ANN401
+    """Go on without asking about the calls; the messages and the questions left."""
+    model = ScriptedChatModel(script=rest)
+    result = resume(session, store=store, model=model, **with_hook(_lets))
+    assert len(model.calls) == len(rest)
+    return result.messages, [one.kind for one in result.pending]
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_a_person_has_decided_goes_with_a_session(name: str, tmp_path: Path) -> None:
+    """Nobody is asked once more, in a copy or behind a dump."""
+    store = f"memory:{tmp_path.name}"
+    rest = left_decided(name, store)
+    dump = json.loads(json.dumps(dump_session("s", store=store)))
+    load_session(dump, into="loaded", store=store)
+    assert dump_session("loaded", store=store) == {**dump, "session": "loaded"}
+    copy_session("s", into="copied", store=store)
+    whole = ended("s", store, rest)
+    assert "Sent to" in str(whole[0])
+    for session in ("loaded", "copied"):
+        assert ended(session, store, rest) == whole
+        # What was decided is not kept when it is done.
+        assert "decisions" not in dump_session(session, store=store)["steps"][-1]
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_a_person_has_decided_stays_when_a_memory_is_reset(name: str, tmp_path: Path) -> None:
+    store = f"memory:{tmp_path.name}"
+    rest = left_decided(name, store)
+    for speaker in get_session("s", store=store).conversation.names:
+        reset_session("s", speaker=speaker, store=store)
+    messages, _ = ended("s", store, rest)
+    assert "Sent to" in str(messages)
+
+
+def test_a_question_that_waits_is_asked_again_in_a_copy_and_by_a_new_memory(tmp_path: Path) -> None:
+    store = f"memory:{tmp_path.name}"
+    play(chat(), ["Hello."], ["Hi."], store=store)
+    copy_session("s", into="copied", store=store)
+    reset_session("s", speaker="Assistant", store=store)
+    for session in ("s", "copied"):
+        row = next(one for one in list_sessions(store=store) if one.session == session)
+        assert (row.status, get_session(session, store=store).pending) == ("unfinished", ())
+        (question,) = resume(session, store=store).pending
+        assert question.kind == "message"
+        result = respond(session, "exit", store=store)
+        assert result.outcome is not None
+        assert result.speeches == [("User", "Hi."), ("Assistant", "Hello.")]
+
+
+def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path) -> None:
+    """G1: the argument is put back where the memory is shown to who said it."""
+    here, there = f"memory:{tmp_path.name}-1", f"memory:{tmp_path.name}-2"
+    said = [call("mail", to="Bob", to_user="I mail Bob."), call("mail", 2, to="Eve")]
+    script: list[Line] = [calls(*said, text="Now"), "Done.", "Fine."]
+    speakers = [{"name": "Ann", "tools": ["mail"], "to_user": True}, {"name": "Ben"}]
+    conversation = Conversation.model_validate(
+        {"task": "Write.", "speakers": speakers, "end_chat": {"max_iterations": 1}}
+    )
+    recorded = play(conversation, script, store=here, tools=[mail]).result
+    memory = dump_session("s", speaker="Ann", store=here)
+    assert [one["to_user"] for one in memory["lines"] if "to_user" in one] == [
+        {"call 1": "I mail Bob."}
+    ]
+    # Once into the very session, where the ids of its calls are taken, and once elsewhere.
+    load_session(memory, into="s", store=here)
+    play(conversation, ["One.", "Two."], store=there, tools=[mail])
+    load_session(memory, into="s", store=there)
+    for store in (here, there):
+        view = get_session("s", store=store).viewpoint("Ann")
+        made = next(one for one in view if getattr(one, "tool_calls", None))
+        before = next(one for one in recorded.viewpoint("Ann") if getattr(one, "tool_calls", None))
+        assert made.text == before.text == "Now"
+        shown = [[one["args"] for one in found.tool_calls] for found in (made, before)]  # type: ignore[attr-defined]
+        assert shown[0] == shown[1] == [{"to_user": "I mail Bob.", "to": "Bob"}, {"to": "Eve"}]
+
+
+SPEC = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
+SESSION = {"format": "duologue.session", "version": 3, "session": "one", "spec": SPEC}
+MEMORY = {"format": "duologue.memory", "version": 3, "session": "one", "speaker": "Ann"}
+ENDED = {"reasons": [], "rounds": 0, "messages": 0}
+
+
+@pytest.mark.parametrize(
+    ("dump", "said"),
+    [
+        (
+            {
+                **SESSION,
+                "steps": [
+                    {
+                        "messages": [
+                            {
+                                "id": "m0000",
+                                "text": "Hi",
+                                "line": {"kind": "speech", "speaker": "Eve"},
+                            }
+                        ]
+                    }
+                ],
+            },
+            "steps.0.messages.0.line.speaker: nobody is called 'Eve'",
+        ),
+        ({**SESSION, "steps": [{"outcome": ENDED}]}, "steps.0.outcome.reasons: "),
+        (
+            {**SESSION, "steps": [{"decisions": {"message": "m0", "decisions": {"a": {}}}}]},
+            "steps.0.decisions.decisions.a",
+        ),
+        (
+            {**MEMORY, "lines": [{"speaker": "Ben", "text": "x", "to_user": {"a": "x"}}]},
+            "lines.0.speaker: must be 'Ann', who alone remembers calls of tools",
+        ),
+    ],
+)
+def test_a_dump_that_does_not_hang_together_is_refused(dump: Dump, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_session(dump, into="x", store="memory:bad")
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
