@@ -11,9 +11,10 @@ from rich.text import Text
 
 from duologue.graphs.approval import call_shown
 from duologue.graphs.cli_input import Lines
-from duologue.graphs.cli_text import Flow, clean, one_line
+from duologue.graphs.cli_text import Flow, one_line
 from duologue.graphs.cli_waiting import allowed, value_of
 from duologue.graphs.data import listing
+from duologue.graphs.harmless import clean
 from duologue.graphs.people import EXIT, leaves
 from duologue.graphs.questions import ApprovalQuestion, MessageQuestion, Question, ToolQuestion
 from duologue.graphs.terminal import Transcript, on_screen, plain, prose

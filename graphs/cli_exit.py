@@ -10,7 +10,7 @@ from enum import IntEnum
 from rich.console import Console
 from rich.text import Text
 
-from duologue.graphs.cli_text import clean, one_line
+from duologue.graphs.cli_text import one_line
 from duologue.graphs.errors import (
     AnswerError,
     DuologueError,
@@ -19,6 +19,7 @@ from duologue.graphs.errors import (
     SpecError,
     StoreError,
 )
+from duologue.graphs.harmless import clean
 from duologue.graphs.store_base import redacted
 
 

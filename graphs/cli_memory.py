@@ -175,7 +175,7 @@ def _say_how_to_go_on(session: str, store: str | None) -> None:
 
 
 def _put(text: str, output: Path | None) -> None:
-    from duologue.graphs.cli_text import clean
+    from duologue.graphs.harmless import clean
     from duologue.graphs.terminal import on_screen, stdout
 
     if output is not None:

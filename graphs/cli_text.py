@@ -1,10 +1,8 @@
-"""Text on its way to a terminal: made harmless, cut to one line, wrapped as it streams in.
+"""Text on its way to a terminal: cut to one line, wrapped as it streams in.
 
 What is shown of a conversation is in `duologue.graphs.terminal`. Nothing here reads rich's markup,
 so that no text of a model or a user is ever taken for it.
 """
-
-import unicodedata
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -13,29 +11,7 @@ from rich.segment import ControlType
 from rich.style import StyleType
 from rich.text import Text
 
-# These turn the direction of what follows, so that a line can look like another one.
-_TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
-
-
-def clean(text: str) -> str:
-    """Make text harmless to a terminal.
-
-    Args:
-        text: Anything.
-
-    Returns:
-        The text with signs of their own in place of control characters; line ends and tabs stay.
-    """
-    return "".join(map(_visible, text.replace("\r\n", "\n")))
-
-
-def _visible(character: str) -> str:
-    if character in "\n\t":
-        return character
-    if character in _TURNING or unicodedata.category(character) in ("Cc", "Cs"):
-        # Unicode has a picture of each of the first 32 control characters.
-        return chr(0x2400 + ord(character)) if ord(character) < 32 else "\N{REPLACEMENT CHARACTER}"
-    return character
+from duologue.graphs.harmless import clean
 
 
 def one_line(text: str, width: int | None = None) -> str:

@@ -1,7 +1,8 @@
 """A session written down: as a Markdown page to read, as JSON Lines for programs. Pure functions.
 
 What a message says is a model's or a user's text: in a page it stands in a quotation that it can't
-leave, and what is HTML in it, which a reader would not see, is shown as it is written.
+leave, what is HTML in it, which a reader would not see, is shown as it is written, and control
+characters are shown as signs.
 """
 
 import json
@@ -13,7 +14,8 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from markdown_it import MarkdownIt
 
 from duologue.graphs.dump_lines import dumped
-from duologue.graphs.log import Kind, Line, Source, line
+from duologue.graphs.harmless import clean
+from duologue.graphs.log import Failure, Kind, Line, Source, line
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.remembering import memory
 from duologue.graphs.result import Result
@@ -43,11 +45,16 @@ def as_json_lines(result: Result, speaker: str | None = None) -> str:
     Returns:
         Lines in UTF-8, oldest first. Each object has ``id``, ``kind``, ``speaker``, ``text``,
         ``parsed``, ``audience`` (None: everyone), ``to``, ``stage``, ``flaw``, ``problem``,
-        ``verdict``, ``source``, ``tool_calls``, ``invalid_tool_calls``, ``call_id`` and ``failed``.
+        ``verdict``, ``source``, ``instead_of``, ``failure``, ``arguments``, ``tool``, ``decision``,
+        ``to_user``, ``interrupts``, ``tool_calls``, ``invalid_tool_calls``, ``call_id`` and
+        ``failed``.
     """
-    return "".join(
-        json.dumps(_object(message), ensure_ascii=False) + "\n" for message in _log(result, speaker)
-    )
+    objects = (json.dumps(_object(one), ensure_ascii=False) for one in _log(result, speaker))
+    return "".join(one.translate(_ESCAPED) + "\n" for one in objects)
+
+
+_ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
+"""Ends of lines that are none in JSON, but are to some programs."""
 
 
 def _object(message: BaseMessage) -> dict[str, Any]:
@@ -84,7 +91,7 @@ def as_markdown(result: Result, speaker: str | None = None) -> str:
     for message in _log(result, speaker):
         parts += _message(message, line(message), called, told=speaker is not None)
     parts += ["---", *_end(result.outcome)]
-    return "\n\n".join(parts) + "\n"
+    return clean("\n\n".join(parts)) + "\n"
 
 
 def _log(result: Result, speaker: str | None) -> Sequence[BaseMessage]:
@@ -157,8 +164,17 @@ def _calls(message: BaseMessage, called: dict[str, str]) -> Iterator[str]:
 def _result(message: BaseMessage, called: Mapping[str, str]) -> Iterator[str]:
     says = dumped(message)
     name = called.get(str(says.call_id), "The tool")
-    yield f"*{_plain(name)} {'failed' if says.failed else 'answers'}:*"
+    yield f"*{_came(_plain(name), line(message), failed=says.failed)}:*"
     yield _fenced(says.text)
+
+
+def _came(name: str, about: Line, *, failed: bool) -> str:
+    """Say what came of a call, or who answered in its place."""
+    if about.decision == "respond":
+        return f"A person answers for {name}"
+    if about.failure is Failure.PERSON:
+        return f"{name} was not run"
+    return f"{name} {'failed' if failed else 'answers'}"
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,7 @@ from rich.style import StyleType
 from rich.text import Text
 
 from duologue.graphs.cli_exit import Again
-from duologue.graphs.cli_text import Flow, clean, one_line
+from duologue.graphs.cli_text import Flow, one_line
 from duologue.graphs.events import (
     CodeStarted,
     Ended,
@@ -32,6 +32,7 @@ from duologue.graphs.events import (
     ToolCalled,
     VerdictGiven,
 )
+from duologue.graphs.harmless import clean
 from duologue.graphs.judging import Finding, Verdict
 from duologue.graphs.why import verdict_in_words
 

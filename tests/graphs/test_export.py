@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
+from langchain_core.messages.tool import ToolCall
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from duologue.graphs import Conversation, Result, SpecError, export_session, get_session
 from duologue.graphs.export import as_json_lines, as_markdown
-from duologue.graphs.log import Kind, Line, said
+from duologue.graphs.log import Failure, Kind, Line, said
+from duologue.graphs.log import result as answered
 
 from .fork_help import plain, run
 from .test_fork import TALKS
@@ -211,3 +213,34 @@ def test_an_odd_format_and_a_stranger_are_refused(tmp_path: Path) -> None:
         export_session("one", format=odd, store=store)
     with pytest.raises(SpecError, match=r"^nobody in session 'one' is called 'Eve'"):
         export_session("one", format="jsonl", speaker="Eve", store=store)
+
+
+def test_control_characters_are_shown_and_break_no_line() -> None:
+    """Neither a page nor a line does anything to the terminal or the program that reads it."""
+    text = "a\x1b[31mb\x00c\x07d\u202ee\x85f\u2028g\u2029h\x1ci"
+    result = made(text, "Fine.")
+    page = as_markdown(result)
+    assert "a␛[31mb␀c␇d" in page
+    assert not set("\x1b\x00\x07\u202e\x85\x1c") & set(page)
+    found = list(objects(as_json_lines(result)))
+    assert [one["text"] for one in found] == [text, "Fine."]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "*mail answers:*"),
+        ({"decision": "approve"}, "*mail answers:*"),
+        ({"decision": "respond"}, "*A person answers for mail:*"),
+        ({"decision": "reject", "failure": Failure.PERSON}, "*mail was not run:*"),
+        ({"failure": Failure.PERSON}, "*mail was not run:*"),
+        ({"failure": Failure.TOOL}, "*mail failed:*"),
+    ],
+)
+def test_a_page_tells_who_answered_a_call(fields: dict[str, Any], told: str) -> None:
+    whole = made("Hi.")
+    calls = [ToolCall(name="mail", args={}, id="a", type="tool_call")]
+    about = Line(kind=Kind.TOOL_CALLS, speaker="Ann")
+    whole.messages.append(said(1, "", about, tool_calls=calls))
+    whole.messages.append(answered(2, "Sent.", speaker="Ann", call_id="a", **fields))
+    assert f"\n{told}\n" in as_markdown(whole)

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from duologue.graphs.cli_exit import Again
-from duologue.graphs.cli_text import Flow, clean, one_line
+from duologue.graphs.cli_text import Flow, one_line
+from duologue.graphs.harmless import clean
 from duologue.graphs.events import (
     Ended,
     Event,
