@@ -10,7 +10,6 @@ from rich.console import Console
 
 from duologue.graphs.cli_exit import Again
 from duologue.graphs.cli_text import Flow, one_line
-from duologue.graphs.harmless import clean
 from duologue.graphs.events import (
     Ended,
     Event,
@@ -23,6 +22,7 @@ from duologue.graphs.events import (
     ToolCalled,
     VerdictGiven,
 )
+from duologue.graphs.harmless import clean
 from duologue.graphs.holding import Reason
 from duologue.graphs.judging import Finding, Verdict
 from duologue.graphs.terminal import Transcript
