@@ -66,6 +66,8 @@ def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
         raise SpecError(f"{path}: can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise SpecError(f"{path}: is not text in UTF-8") from error
+    except RecursionError as error:
+        raise SpecError(f"{path}: is nested too deep to be read") from error
     except ValueError as error:
         raise SpecError(f"{path}: is not valid {path.suffix[1:].upper()}: {error}") from error
 

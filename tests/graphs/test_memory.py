@@ -680,6 +680,7 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, here: str) -> None
         ("gone.json", None, "can't be read: No such file or directory"),
         ("cut.json", b'{"format"', "is not valid JSON: "),
         ("bytes.json", b"\xff\xfe", "is not text in UTF-8"),
+        ("deep.json", b"[" * 100_000, "is nested too deep to be read"),
         ("dump.toml", b"", "a dump is read from a .json file"),
     ]:
         if held is not None:
