@@ -224,7 +224,7 @@ def _contained(tool: BaseTool) -> BaseTool:
 def _exceptions_alone() -> Iterator[None]:
     try:
         yield
-    except (Exception, asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+    except (Exception, asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
         raise _ExitError(f"{type(error).__name__}: {error}") from error

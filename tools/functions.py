@@ -48,7 +48,11 @@ async def call(
     try:
         answer = function(*given)
         return await answer if isawaitable(answer) else answer
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
+    except GeneratorExit:
+        # Nobody waits for the answer any more.
+        raise
+    except BaseException as error:
+        # What is no exception would end the loop that runs all sessions.
         if is_cancelled():
             raise asyncio.CancelledError from error
         where = "" if at is None else f" in {at}"

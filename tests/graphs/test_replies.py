@@ -193,6 +193,18 @@ def exits(turn: Turn) -> str:
     raise SystemExit(3)
 
 
+def interrupts(turn: Turn) -> str:
+    raise KeyboardInterrupt
+
+
+class Outcome(BaseException):
+    """As test runners raise."""
+
+
+async def is_over(turn: Turn) -> str:
+    raise Outcome("over")
+
+
 async def gives_up(turn: Turn) -> str:
     raise asyncio.CancelledError
 
@@ -217,6 +229,8 @@ async def gives_up(turn: Turn) -> str:
             id="async",
         ),
         pytest.param(exits, "the function 'f' failed: SystemExit: 3", id="exits"),
+        pytest.param(interrupts, "the function 'f' failed: KeyboardInterrupt: ", id="interrupts"),
+        pytest.param(is_over, "the function 'f' failed: Outcome: over", id="no-exception"),
         pytest.param(gives_up, "the function 'f' failed: CancelledError: ", id="cancels-itself"),
     ],
 )

@@ -272,30 +272,33 @@ async def test_a_tools_own_validation_error_is_not_the_models_fault() -> None:
     assert answer.text.startswith("parse failed: ValidationError")
 
 
+@pytest.mark.parametrize("raised", [SystemExit(2), KeyboardInterrupt(2)], ids=["exit", "ctrl-c"])
 @pytest.mark.parametrize("kind", ["sync", "async", "class"])
-async def test_a_tool_that_wants_the_program_to_end_has_failed(kind: str) -> None:
+async def test_a_tool_that_wants_the_program_to_end_has_failed(
+    kind: str, raised: BaseException
+) -> None:
     """Else it ends the event loop, and with it every conversation of the process."""
 
     @tool
     def leave() -> str:
         """Leaves."""
-        raise SystemExit(2)
+        raise raised
 
     @tool("leave")
     async def leave_async() -> str:
         """Leaves."""
-        raise SystemExit(2)
+        raise raised
 
     class Leaver(BaseTool):
         name: str = "leave"
         description: str = "Leaves."
 
         def _run(self) -> str:
-            raise SystemExit(2)
+            raise raised
 
     made = {"sync": leave, "async": leave_async, "class": Leaver()}[kind]
     result, _ = await run([calls(call("leave", {})), "Hm.", "Ok."], [made], talk("leave"))
-    assert answers(result)[0].text == "leave failed: SystemExit: 2"
+    assert answers(result)[0].text == f"leave failed: {type(raised).__name__}: 2"
     assert result.speeches == [("Ann", "Hm."), ("Bob", "Ok.")]
 
 
