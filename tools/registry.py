@@ -10,11 +10,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import TypedDict, get_type_hints
 
 from duologue.graphs.beside import TO_USER
-from duologue.graphs.data import listing
+from duologue.graphs.data import NAME_LENGTH, Name, listing
 from duologue.graphs.ends import Predicate, leaves
 from duologue.graphs.errors import SpecError
 from duologue.graphs.formats import Schema
@@ -93,11 +93,12 @@ class Registry:
         self._found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         for kind in KINDS.keys() - {"tools"}:
             for name, one in _by_name(kind, given.get(kind)).items():
+                _check_name(name, kind)
                 check_kind(kind, one, f"{kind}: {name!r}")
                 self._found[kind][name] = one
-        for tool in _tools(given.get("tools")):
-            called = getattr(tool, "name", None) or getattr(tool, "__name__", "one")
-            check_kind("tools", tool, f"tools: {called!r}")
+        for number, tool in enumerate(_tools(given.get("tools"))):
+            called = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+            check_kind("tools", tool, f"tools: {called!r}" if called else f"tools.{number}")
             if tool.name in self._found["tools"]:
                 raise SpecError(f"tools: two tools are called {tool.name!r}")
             self._found["tools"][tool.name] = tool
@@ -228,9 +229,9 @@ class Registry:
                 yield f"speakers.{number}.format.name", held.name
 
     def _elsewhere(self, kind: str, name: str) -> str:
-        for other, found in self._found.items():
-            if name in found:
-                return f"; it is registered as a {KINDS[other]}"
+        for other, what in KINDS.items():
+            if name in self._found[other] or name in self._installed[other]:
+                return f"; it is registered as a {what}"
         about_servers = hint_of(self._servers, name) if kind == "tools" else None
         if about_servers:
             return about_servers
@@ -280,7 +281,8 @@ def _loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa
     what = f"the {KINDS[kind]} {entry.name!r} of {entry.value}"
     try:
         found = entry.load()
-    except Exception as error:
+    except BaseException as error:
+        # A module may want to end the program: whoever runs conversations decides that.
         raise SpecError(
             f"{path}: {what} can't be loaded: {type(error).__name__}: {error}"
         ) from error
@@ -296,8 +298,25 @@ def _by_name(kind: str, given: object) -> Mapping[str, Any]:
     return given or {}
 
 
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+
+
+def _check_name(name: object, kind: str) -> None:
+    """Refuse a name that no conversation could hold, and nothing could be found by."""
+    try:
+        fits = _NAME.validate_python(name, strict=True) == name
+    except ValidationError:
+        fits = False
+    if not fits:
+        raise SpecError(
+            f"{kind}: {name!r} can't be a name: give a text on one line, of up to {NAME_LENGTH} "
+            "characters without spaces around it"
+        )
+
+
 def _tools(given: object) -> Iterable[BaseTool]:
     # A tool is a pydantic model, and they are iterable.
-    if given is not None and (isinstance(given, BaseTool) or not isinstance(given, Iterable)):
+    is_list = isinstance(given, Iterable) and not isinstance(given, BaseTool | str | Mapping)
+    if given is not None and not is_list:
         raise SpecError(f"tools: must be a list of tools, not {type(given).__name__}")
-    return given or ()
+    return cast("Iterable[BaseTool]", given or ())

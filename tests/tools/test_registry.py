@@ -274,10 +274,10 @@ def test_what_is_no_such_thing_is_refused_wherever_it_comes_from(
         f"{FIELDS[kind]}: the {KINDS[kind]} 'thing' of {module}:number must be {wanted}, not int"
     )
     given: Any = {kind: [7] if kind == "tools" else {"thing": 7}}
-    named = "one" if kind == "tools" else "thing"
+    named = "tools.0" if kind == "tools" else f"{kind}: 'thing'"
     with pytest.raises(SpecError) as caught:
         Registry(given)
-    assert str(caught.value) == f"{kind}: {named!r} must be {wanted}, not int"
+    assert str(caught.value) == f"{named} must be {wanted}, not int"
     with pytest.raises(SpecError, match=wanted):
         build_graph(**given)
 
@@ -305,10 +305,26 @@ def test_what_is_given_must_be_a_dict_by_name(kind: str, given: Any) -> None:  #
         Registry(registered)
 
 
-def test_tools_must_be_a_list() -> None:
-    registered: Any = {"tools": thing}
-    with pytest.raises(SpecError, match=r"^tools: must be a list of tools, not StructuredTool"):
+@pytest.mark.parametrize("given", [thing, {"thing": thing}, "thing", 7])
+def test_tools_must_be_a_list(given: Any) -> None:  # noqa: ANN401
+    registered: Any = {"tools": given}
+    with pytest.raises(
+        SpecError, match=f"^tools: must be a list of tools, not {type(given).__name__}"
+    ):
         Registry(registered)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tools"}))
+@pytest.mark.parametrize("name", ["", " ", " thing", "thing\n", "two\nlines", 81 * "x", 7, None])
+def test_a_name_that_no_conversation_can_hold_is_refused(kind: str, name: object) -> None:
+    """Else it would be there, and never be found."""
+    registered: Any = {kind: {name: GIVEN[kind]["thing"]}}
+    with pytest.raises(SpecError) as caught:
+        Registry(registered)
+    assert str(caught.value) == (
+        f"{kind}: {name!r} can't be a name: give a text on one line, of up to 80 characters "
+        "without spaces around it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,6 +333,8 @@ def test_tools_must_be_a_list() -> None:
         ("import no_such_package", "tools", "ModuleNotFoundError: No module named 'no_such_pack"),
         ("raise OSError('no licence')", "hooks", "OSError: no licence"),
         ("thing = 1", "functions", "AttributeError: "),
+        ("raise SystemExit(3)", "predicates", "SystemExit: 3"),
+        ("raise KeyboardInterrupt", "schemas", "KeyboardInterrupt: "),
     ],
 )
 def test_what_can_not_be_imported_is_one_clear_error(
@@ -406,3 +424,9 @@ def test_a_function_that_can_not_be_called_is_refused_before_any_call(
 def test_a_name_that_is_registered_as_something_else_says_so() -> None:
     registry = Registry({"functions": {"thing": lambda turn: None}})
     assert refusal(registry, "hooks").endswith("'thing'; it is registered as a function")
+
+
+def test_a_name_that_is_installed_as_something_else_says_so(site: Site) -> None:
+    module = site.install(INSTALLED, functions="reply")
+    assert refusal(Registry(), "hooks").endswith("'thing'; it is registered as a function")
+    assert module not in sys.modules
