@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel
 
 from duologue.graphs.end_chat import Decision, left, paused, spoke
-from duologue.graphs.log import NOBODY, Flaw, Kind, Line, Source, line, message_id, said
+from duologue.graphs.log import NOBODY, Flaw, Kind, Line, Source, line, message_id, said, storable
 from duologue.graphs.parsing import parse
 from duologue.graphs.position import BETWEEN_TURNS, Event, Leaving, Stage
 from duologue.graphs.speaker import Speaker
@@ -96,7 +96,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
             draft = said(number, given.message.text, about)
             rejected = paused(conversation, position, Event.REJECTED)
             return await moment.step(rejected, [*given.new, draft], given.usage)
-    plain = given._replace(message=AIMessage(given.message.text))
+    plain = given._replace(message=AIMessage(storable(given.message.text)))
     return await _answered(moment, speaker, plain, about)
 
 

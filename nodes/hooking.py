@@ -15,13 +15,12 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
-from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from duologue.graphs.errors import SpecError
+from duologue.graphs.log import storable
+from duologue.nodes.tool_calls import why_unstorable
 from duologue.tools.functions import call
 from duologue.tools.hooks import Hook, Turn
-
-_ARGUMENTS = TypeAdapter(dict[str, JsonValue])
 
 Hooks = Sequence[tuple[str, Hook]]
 """Hooks with their names, in order."""
@@ -32,7 +31,7 @@ def sees_replies(hooks: Hooks) -> bool:
     return any(hook.after_speaker for _, hook in hooks)
 
 
-async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, AIMessage | None]:
+async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
     """Run what comes before a speaker's turn.
 
     Args:
@@ -40,8 +39,8 @@ async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, AIMessage | No
         turn: The turn.
 
     Returns:
-        The turn as they have changed it, and the reply where one of them gives it; those behind
-        that one are not run.
+        The turn as they have changed it, and the reply's text where one of them gives it; those
+        behind that one are not run.
 
     Raises:
         SpecError: One failed, or gave what it may not give.
@@ -51,9 +50,11 @@ async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, AIMessage | No
             continue
         given = await _given(name, hook, "before_speaker", turn, may=(HumanMessage, AIMessage))
         if isinstance(given, AIMessage):
-            return turn, given
+            if given.tool_calls or given.invalid_tool_calls:
+                raise _failed(name, "before_speaker", "it gave calls of tools, which are a model's")
+            return turn, storable(given.text)
         if given is not None:
-            turn = _with_heard(turn, given.text)
+            turn = _with_heard(turn, storable(given.text))
     return turn, None
 
 
@@ -86,7 +87,7 @@ async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
             continue
         given = await _given(name, hook, "after_speaker", turn, reply, may=(AIMessage,))
         if given is not None:
-            reply = reply.model_copy(update={"content": given.text})
+            reply = reply.model_copy(update={"content": storable(given.text)})
     return reply.text
 
 
@@ -124,11 +125,10 @@ def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolC
         raise _failed(name, "before_tool", "it gave a call without args")
     if given.get("name", called["name"]) != called["name"]:
         raise _failed(name, "before_tool", f"it gave a call of another tool, {given['name']!r}")
-    try:
-        # The log keeps them: what it can't hold must show before the tool has run.
-        _ARGUMENTS.validate_python(arguments)
-    except ValidationError as error:
-        raise _failed(name, "before_tool", "it gave args that are no JSON") from error
+    # The log keeps them: what it can't hold must show before the tool has run.
+    fault = why_unstorable(arguments)
+    if fault is not None:
+        raise _failed(name, "before_tool", f"it gave args that can't be taken: {fault}")
     return ToolCall(name=called["name"], args=arguments, id=called["id"])
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, JsonValue
 
 from duologue.graphs.errors import SpecError
 from duologue.graphs.formats import Schema
-from duologue.graphs.log import Kind, Line, Source, said
+from duologue.graphs.log import Kind, Line, Source, said, storable
 from duologue.graphs.position import ALOUD, Event
 from duologue.graphs.remembering import remembered
 from duologue.graphs.replies import CodeReply, FunctionReply, HumanReply, TextReply
@@ -72,7 +72,7 @@ async def _first_of(moment: Moment, speaker: Speaker, said_by_person: str | None
     """Get a turn's first reply."""
     new, text = await _by_hooks(moment, speaker)
     if said_by_person is not None:
-        return Given(AIMessage(said_by_person), Source.HUMAN, new, moment.usage)
+        return Given(AIMessage(storable(said_by_person)), Source.HUMAN, new, moment.usage)
     if text is not None:
         return Given(AIMessage(text), Source.HOOK, new, moment.usage)
     return await _by_replies(moment, speaker, new)
@@ -86,7 +86,7 @@ async def _by_hooks(moment: Moment, speaker: Speaker) -> tuple[list[AnyMessage],
     turn = turn_of(moment, speaker, moment.log)
     changed, given = await before_speaker(hooks, turn)
     new = [] if changed.heard == turn.heard else [_heard(moment, speaker, changed.heard)]
-    return new, None if given is None else given.text
+    return new, given
 
 
 async def _by_replies(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
@@ -140,7 +140,7 @@ async def _function(
     if text is not None and not isinstance(text, str):
         kind = type(text).__name__
         raise SpecError(f"the function {name!r} failed: it must give text or None, not {kind}")
-    return text
+    return None if text is None else storable(text)
 
 
 async def _model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:

@@ -95,7 +95,7 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
     if not isinstance(read, dict):
         what = _WORDS.get(type(read), f"a {type(read).__name__}")
         return _broken(called, arguments, key, NO_OBJECT.format(name=called, what=what))
-    fault = _fault(read)
+    fault = why_unstorable(read)
     if fault is not None:
         return _broken(called, arguments, key, _unfit(called, fault))
     return ToolCall(name=called, args=read, id=key, type="tool_call")
@@ -232,8 +232,15 @@ def _too_large(at: str) -> str:
     return f"{at}a whole number has more than 64 bits; give it as text"
 
 
-def _fault(arguments: dict[str, Any]) -> str | None:
-    """Why arguments can't be stored, sent again or shown; None where they can."""
+def why_unstorable(arguments: dict[str, Any]) -> str | None:
+    """Say why arguments can't be stored, sent again or shown.
+
+    Args:
+        arguments: The arguments, from a model or a hook.
+
+    Returns:
+        What is wrong with which of them; None where nothing is.
+    """
     # No recursion: how deep they are nested is what is found out.
     left: list[tuple[str, int, Any]] = [("", 1, arguments)]
     while left:

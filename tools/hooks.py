@@ -28,8 +28,8 @@ class Turn:
 BeforeSpeaker: TypeAlias = Callable[
     [Turn], HumanMessage | AIMessage | Awaitable[HumanMessage | AIMessage | None] | None
 ]
-"""Gives a human message to replace what the speaker has heard since it last spoke, an AI message to
-speak in its place, or None to leave all as it is."""
+"""Gives a human message to replace what the speaker has heard since it last spoke, an AI message
+without calls of tools to speak in its place, or None to leave all as it is. Only text counts."""
 
 AfterSpeaker: TypeAlias = Callable[
     [Turn, AIMessage], AIMessage | Awaitable[AIMessage | None] | None

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from pydantic import BaseModel
 
@@ -326,6 +326,28 @@ def test_what_is_wrong_is_what_is_wrong_with_what_all_hear(
     assert (spoken.problem is None) is (flaw is None)
 
 
+def halved(message: type[BaseMessage]) -> Any:  # noqa: ANN401
+    """A message with half a character, which no encoding has."""
+    return message(content="").model_copy(update={"content": "half: \ud83d"})
+
+
+@pytest.mark.parametrize(
+    ("hook", "asked", "kind"),
+    [
+        (Hook(before_speaker=lambda turn: halved(HumanMessage)), 2, Kind.HEARD),
+        (Hook(before_speaker=lambda turn: halved(AIMessage)), 1, Kind.SPEECH),
+        (Hook(after_speaker=lambda turn, reply: halved(AIMessage)), 2, Kind.SPEECH),
+    ],
+    ids=["heard", "instead", "after"],
+)
+def test_half_a_character_that_a_hook_gives_is_shown_as_a_question_mark(
+    hook: Hook, asked: int, kind: Kind
+) -> None:
+    """L7: as one that a model gives."""
+    result, _ = play(hooked("h"), ["Hello.", "Hi."][-asked:], hooks={"h": hook})
+    assert of_kind(result, kind)[0].text == "half: ?"
+
+
 def test_a_hook_that_leaves_nothing_makes_a_blank_reply() -> None:
     spec = talk({"name": "Ann", "hooks": ["h"]}, {"name": "Bob", "hooks": ["h"]}, rounds=4)
     hook = Hook(after_speaker=lambda turn, reply: AIMessage(""))
@@ -597,7 +619,26 @@ WRONG: list[tuple[str, Any, str]] = [
     ("before_tool", {"name": "add", "id": "c1"}, "gave a call without args"),
     ("before_tool", {"name": "add", "args": [1], "id": "c1"}, "gave a call without args"),
     ("before_tool", {"name": "sub", "args": {}, "id": "c1"}, "gave a call of another tool, 'sub'"),
-    ("before_tool", {"name": "add", "args": {"a": {1}}, "id": "c1"}, "gave args that are no JSON"),
+    (
+        "before_tool",
+        {"name": "add", "args": {"a": {1}}, "id": "c1"},
+        "gave args that can't be taken: at a, a set is not JSON",
+    ),
+    (
+        "before_tool",
+        {"name": "add", "args": {"a": 2**64}, "id": "c1"},
+        "gave args that can't be taken: at a, a whole number has more than 64 bits",
+    ),
+    (
+        "before_tool",
+        {"name": "add", "args": {"a": [float("nan")]}, "id": "c1"},
+        "gave args that can't be taken: at a.0, a number is not finite",
+    ),
+    (
+        "before_speaker",
+        AIMessage("", tool_calls=[ToolCall(name="add", args={}, id="c9")]),
+        "gave calls of tools, which are a model's",
+    ),
     ("after_tool", "text", "must give ToolMessage or None, not str"),
 ]
 

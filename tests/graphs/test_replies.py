@@ -75,6 +75,7 @@ def gives_later(text: str | None) -> Callable[[Turn], Any]:
         pytest.param(None, None, MODEL, "From a model.", Source.MODEL, id="A2-the-model"),
         pytest.param(None, None, FIXED, "The fixed words.", Source.TEXT, id="A2-the-default-text"),
         pytest.param("", "Two.", FIXED, "", Source.FUNCTION, id="A10-an-empty-text-is-a-reply"),
+        pytest.param("\ud83d!", "Two.", FIXED, "?!", Source.FUNCTION, id="A10-half-a-character"),
     ],
 )
 def test_replies_are_tried_in_order_until_one_gives_words(
@@ -184,6 +185,13 @@ def look() -> Any:  # noqa: ANN401
         return f"Looked: {where}"
 
     return looking
+
+
+def test_half_a_character_that_a_model_or_a_person_says_is_a_question_mark() -> None:
+    """L1: no encoding has one, and nothing is lost but that."""
+    spec = talk("Ann", {"name": "Bob", "replies": ["human"]})
+    result, _ = play(spec, ["Half: \ud83d"], answer=lambda question: "So: \ude00")
+    assert result.speeches == [("Ann", "Half: ?"), ("Bob", "So: ?")]
 
 
 # What fails.
