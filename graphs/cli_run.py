@@ -19,9 +19,10 @@ from duologue.graphs.cli_input import Lines
 from duologue.graphs.cli_waiting import told, ways_on
 from duologue.graphs.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from duologue.graphs.events import Event, SessionStarted
+from duologue.graphs.options import Options
 from duologue.graphs.questions import Question
 from duologue.graphs.result import Result
-from duologue.graphs.running import Options, Source, run_session
+from duologue.graphs.running import Source, run_session
 from duologue.graphs.settings import load_settings
 from duologue.graphs.steps import AtHand
 from duologue.graphs.store import open_store

@@ -11,8 +11,9 @@ from typing import Unpack
 
 from duologue.graphs.background import iterate, run
 from duologue.graphs.events import Event
+from duologue.graphs.options import Options
 from duologue.graphs.result import Result
-from duologue.graphs.running import Options, Source, run_session
+from duologue.graphs.running import Source, run_session
 from duologue.graphs.steps import AtHand
 
 
@@ -40,6 +41,7 @@ def converse(
         them (see ``answer`` among the options).
 
     Raises:
+        TypeError: There is no such option, or one is not what it must be.
         SpecError: The conversation, its file or a setting is not valid, or ``answer`` failed.
         ModelError: A model can't be had or did not answer. The session can be resumed.
         AnswerError: ``answer`` gave what does not fit, again and again. The session waits.

@@ -7,14 +7,11 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Unpack, cast
-
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import BaseChatModel
+from typing import Any, Unpack, cast
 
 from duologue.graphs.build import Graph, compiled, reading
 from duologue.graphs.ends import EndChatMode
@@ -24,7 +21,7 @@ from duologue.graphs.history import config_of, questions_of
 from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.load import load_conversation
 from duologue.graphs.migrations import restored
-from duologue.graphs.questions import Answer
+from duologue.graphs.options import Options, check_run
 from duologue.graphs.result import Result
 from duologue.graphs.sessions import read_session, title_of
 from duologue.graphs.settings import load_settings
@@ -41,31 +38,10 @@ from duologue.nodes.models import Models
 from duologue.nodes.resources import Resources
 from duologue.nodes.task_specification import first_difference
 from duologue.tools import sandbox
-from duologue.tools.registry import Registered, Registry, check_options
+from duologue.tools.registry import Registered, Registry
 
 Source = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that holds one."""
-
-
-class Options(Registered, total=False):
-    """What `converse`, `resume` and `stream` take beside the conversation, all by name."""
-
-    store: str | Path | None
-    """Where sessions are kept: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None:
-    the setting, else one SQLite file in the user's data folder."""
-    model: BaseChatModel | str | None
-    """What speaks where the conversation names no model: a LangChain chat model or a name."""
-    models: Mapping[str, BaseChatModel]
-    """LangChain chat models by the names that the conversation uses."""
-    callbacks: Sequence[BaseCallbackHandler]
-    """LangChain callback handlers, which are told of each node, model call and tool."""
-    durability: Literal["sync", "async"]
-    """``sync`` (the default) writes each step before the next begins; ``async`` beside it."""
-    answer: Answer
-    """What answers when a person is asked: a function, sync or async, that takes the question. One
-    that is not async may wait for somebody: it is called in the thread of who called `converse`,
-    or from a coroutine in one of its own. Without it the session waits, and the result carries the
-    questions."""
 
 
 async def run_session(
@@ -91,11 +67,10 @@ async def run_session(
         What happens, then the result.
 
     Raises:
-        TypeError: There is no such option.
+        TypeError: There is no such option, or one is not what it must be.
         DuologueError: As in `duologue.graphs.converse.converse`.
     """
-    check_options(options, Options)
-    _check_answer(options.get("answer"))
+    check_run(options)
     given = None if source is None else await asyncio.to_thread(_loaded, source)
     if session is not None:
         check_session_id(session)
@@ -163,11 +138,6 @@ async def run_session(
             if result.outcome is not None:
                 yield Ended.of(session, result.outcome)
             yield result
-
-
-def _check_answer(answer: object) -> None:
-    if answer is not None and not callable(answer):
-        raise TypeError(f"answer must be a function, not {type(answer).__name__}")
 
 
 async def _noted(

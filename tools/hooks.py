@@ -5,7 +5,7 @@ How hooks are run is in `duologue.nodes.hooking`.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 
@@ -49,6 +49,7 @@ AfterTool: TypeAlias = Callable[
 """Takes a call as it was run, and the tool's answer; gives another answer, or None."""
 
 
+@final
 @dataclass(frozen=True)
 class Hook:
     """Functions around a speaker's turn and its tools, each sync or async (Lagent's hooks).
@@ -76,3 +77,14 @@ class Hook:
     after_tool: AfterTool | None = None
     """Called after each call of a tool. The log keeps what it makes of the result, and what the
     tool gave before it for the record."""
+
+    def __init_subclass__(cls) -> None:
+        """Refuse subclasses.
+
+        Raises:
+            TypeError: Always: the fields would hide the methods that a subclass adds.
+        """
+        raise TypeError(
+            f"{cls.__name__}: Hook has no subclasses: give it functions or an object's methods, "
+            "as in Hook(after_speaker=function)"
+        )

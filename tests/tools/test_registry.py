@@ -421,6 +421,15 @@ def test_a_function_that_can_not_be_called_is_refused_before_any_call(
     assert words in str(caught.value)
 
 
+def test_a_hook_has_no_subclasses_whose_methods_would_not_be_called() -> None:
+    """L7: in Lagent a hook is a subclass; here its fields would hide the methods."""
+    with pytest.raises(TypeError, match="Loud: Hook has no subclasses: give it functions or an"):
+
+        class Loud(Hook):  # type: ignore[misc]  # that is the point
+            def after_speaker(self, turn: object, reply: object) -> None:
+                """Is never called."""
+
+
 def test_a_name_that_is_registered_as_something_else_says_so() -> None:
     registry = Registry({"functions": {"thing": lambda turn: None}})
     assert refusal(registry, "hooks").endswith("'thing'; it is registered as a function")
