@@ -44,6 +44,7 @@ from duologue.graphs.errors import (
     StoreError,
 )
 from duologue.graphs.events import Event
+from duologue.graphs.few_shot import Example
 from duologue.graphs.fork import afork, fork
 from duologue.graphs.formats import Block, Blocks, Code, Marks, Schema, Status
 from duologue.graphs.group_solve import GroupSolve, group_solve
@@ -102,7 +103,7 @@ from duologue.graphs.sessions import (
     list_sessions,
     stop_session,
 )
-from duologue.graphs.speaker import Brief, Example, Generation, PrivateOpening, Speaker
+from duologue.graphs.speaker import Brief, Generation, PrivateOpening, Speaker
 from duologue.graphs.spec import Conversation, Opening, TaskSpecification
 from duologue.graphs.store import SessionRow
 from duologue.graphs.usage import Price, Usage

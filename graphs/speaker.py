@@ -1,13 +1,13 @@
 """Who takes part in a conversation, as data."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from duologue.graphs.approval import Rule
 from duologue.graphs.context import Context, KeepAll
 from duologue.graphs.data import Data, Name, Temperature, Text, all_different
+from duologue.graphs.few_shot import Examples
 from duologue.graphs.formats import Format, Marks, Schema
 from duologue.graphs.replies import (
     AnyReply,
@@ -89,24 +89,6 @@ class PrivateOpening(Data):
         return self
 
 
-class Example(Data):
-    """One message of a conversation that shows a speaker how to answer."""
-
-    role: Literal["user", "assistant"]
-    """Whose it is: ``assistant`` is the speaker itself."""
-    content: Text
-    """What is said."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_a_message(cls, given: Any) -> Any:  # noqa: ANN401
-        """Take LangChain's messages, too."""
-        if isinstance(given, HumanMessage | AIMessage):
-            role = "user" if isinstance(given, HumanMessage) else "assistant"
-            return {"role": role, "content": given.text}
-        return given
-
-
 class Speaker(Data):
     """One participant of a conversation.
 
@@ -127,7 +109,7 @@ class Speaker(Data):
     """What it alone knows before the conversation."""
     replies: tuple[AnyReply, ...] = Field(default=(ModelReply(),), min_length=1)
     """What gives its replies, tried in order until one does; the reply is blank where none does."""
-    examples: tuple[Example, ...] = ()
+    examples: Examples = ()
     """How it answers, shown behind its system prompt: messages of user and assistant in turn, the
     last one the assistant's (few-shot)."""
     prefixes: dict[Name, Text] = Field(default_factory=dict)
@@ -171,20 +153,6 @@ class Speaker(Data):
     """Generation parameters."""
     context: Context = KeepAll()
     """How much of a long history it is shown."""
-
-    @field_validator("examples")
-    @classmethod
-    def _go_to_and_fro(cls, examples: tuple[Example, ...]) -> tuple[Example, ...]:
-        for place, example in enumerate(examples):
-            wanted = "assistant" if place % 2 else "user"
-            if example.role != wanted:
-                raise ValueError(
-                    f"number {place + 1} must be the {wanted}'s: they go to and fro, and the user "
-                    "begins"
-                )
-        if len(examples) % 2:
-            raise ValueError("the last one must be the assistant's: add how the speaker answers")
-        return examples
 
     @field_validator("hooks", "tools")
     @classmethod

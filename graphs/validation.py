@@ -74,8 +74,9 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
             given = first["input"]
             # Errors of our own may quote it already.
             told = isinstance(given, str) and repr(given) in message
-            shown = f", not {given!r}" if isinstance(given, str | int | float) and not told else ""
+            shown = "" if told else f", not {_short(given)}" if _is_shown(first) else ""
             text = message[:1].lower() + message[1:].replace("valid tuple", "list")
+            text = text.removesuffix(" or object to extract fields from")
             return f"{field}: {text}{shown}" if field else text
 
 
@@ -85,6 +86,17 @@ def _given_names(model: type[BaseModel]) -> list[str]:
         field.validation_alias if isinstance(field.validation_alias, str) else name
         for name, field in model.model_fields.items()
     ]
+
+
+def _is_shown(fault: ErrorDetails) -> bool:
+    """Whether an error says what was given: it is short, or of another type altogether."""
+    return isinstance(fault["input"], str | int | float) or fault["type"].endswith("_type")
+
+
+def _short(given: object) -> str:
+    if given is None or isinstance(given, str | int | float):
+        return repr(given)
+    return type(given).__name__
 
 
 def did_you_mean(unknown: str, known: Sequence[str]) -> str:
