@@ -6,7 +6,6 @@ Each check raises a ValueError that names the field, which pydantic turns into i
 from typing import TYPE_CHECKING
 
 from duologue.graphs.context import RunningSummary, TokenBudget
-from duologue.graphs.data import listing
 from duologue.graphs.ends import (
     AllOf,
     AnyOf,
@@ -22,6 +21,7 @@ from duologue.graphs.ends import (
     leaves,
     lone,
 )
+from duologue.graphs.validation import near_or_all
 
 if TYPE_CHECKING:
     from duologue.graphs.spec import Conversation
@@ -101,8 +101,8 @@ def _check_prefixes(conversation: "Conversation") -> None:
 
 def _check_name(conversation: "Conversation", field: str, name: str | None) -> None:
     if name is not None and name not in conversation.names:
-        names = listing(conversation.names)
-        raise ValueError(f"{field}: nobody is called {name!r}; there are {names}")
+        known = near_or_all(name, conversation.names)
+        raise ValueError(f"{field}: nobody is called {name!r}{known}")
 
 
 def _check_end(conversation: "Conversation", path: str, end: Leaf) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 from pydantic import Field
 
 from duologue.graphs.build import build_graph
-from duologue.graphs.data import Cap, Name, Text, listing
+from duologue.graphs.data import Cap, Name, Text
 from duologue.graphs.ends import EndChat
 from duologue.graphs.errors import SpecError
 from duologue.graphs.judging import AnyJudge, Judge, RoundRobin, TurnOrder
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation, Form
 from duologue.graphs.usage import Price
-from duologue.graphs.validation import validated
+from duologue.graphs.validation import near_or_all, validated
 
 
 class GroupSolve(Form):
@@ -62,7 +62,8 @@ class GroupSolve(Form):
         names = [speaker.name for speaker in self.speakers]
         if self.shift_owner is not None and self.shift_owner not in names:
             raise SpecError(
-                f"shift_owner: nobody is called {self.shift_owner!r}; there are {listing(names)}"
+                f"shift_owner: nobody is called {self.shift_owner!r}"
+                f"{near_or_all(self.shift_owner, names)}"
             )
         own = {"shift_owner", "shift_content", "reconcile_first_message"}
         return validated(

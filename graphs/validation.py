@@ -114,7 +114,15 @@ def did_you_mean(unknown: str, known: Sequence[str]) -> str:
 
 
 def near_or_all(unknown: str, known: Sequence[str]) -> str:
-    """Name what may have been meant, else all that there are; as `did_you_mean`."""
+    """Name what may have been meant, else all that there are.
+
+    Args:
+        unknown: The name that is not known.
+        known: Those that are.
+
+    Returns:
+        What stands at the end of an error, with a semicolon in front.
+    """
     return did_you_mean(unknown, known) or f"; there are {listing(known)}"
 
 
