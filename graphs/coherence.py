@@ -5,6 +5,7 @@ Each check raises a ValueError that names the field, which pydantic turns into i
 
 from typing import TYPE_CHECKING
 
+from duologue.graphs.bounds import most_calls, most_messages
 from duologue.graphs.context import RunningSummary, TokenBudget
 from duologue.graphs.ends import (
     AllOf,
@@ -154,6 +155,6 @@ def _most(conversation: "Conversation") -> tuple[int, int]:
     """The most messages and calls: each message takes a call at least."""
     ends = lone(conversation.end_chat.when)
     calls = min(
-        [conversation.most_calls, *(one.limit for one in ends if isinstance(one, MaxCalls))]
+        [most_calls(conversation), *(one.limit for one in ends if isinstance(one, MaxCalls))]
     )
-    return min(conversation.most_messages, calls), calls
+    return min(most_messages(conversation), calls), calls

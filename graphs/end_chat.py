@@ -7,6 +7,7 @@ the position after an event out of the one before it. Nothing here does I/O or k
 
 from enum import StrEnum
 
+from duologue.graphs.bounds import most_calls, most_messages, most_tool_rounds
 from duologue.graphs.data import Data
 from duologue.graphs.ends import EndChatMode
 from duologue.graphs.holding import Held, Reason, Strength, holding, reasons_of
@@ -295,5 +296,5 @@ def max_steps(conversation: Conversation) -> int:
     tools = sees + asks + 1 + 2
     has_people = any(speaker.human for speaker in speakers)
     # A person may leave each reply to what stands behind, and then the whole conversation.
-    per_turn = conversation.most_tool_rounds * tools + 2 + has_people
-    return conversation.most_calls + conversation.most_messages * per_turn + has_people
+    per_turn = most_tool_rounds(conversation) * tools + 2 + has_people
+    return most_calls(conversation) + most_messages(conversation) * per_turn + has_people

@@ -1,7 +1,7 @@
 """What a conversation is, as data: task, speakers, how it opens and how it ends.
 
 Only data lives here. Reading it from files is in `duologue.graphs.load`, what happens next at any
-moment in `duologue.graphs.end_chat`.
+moment in `duologue.graphs.end_chat`, how much there can be of it in `duologue.graphs.bounds`.
 """
 
 import json
@@ -18,10 +18,8 @@ from duologue.graphs.ends import (
     NO_CAP,
     EndChat,
     EndChatMode,
-    MaxMessages,
     Predicate,
     leaves,
-    lone,
 )
 from duologue.graphs.judging import (
     AnyJudge,
@@ -230,45 +228,6 @@ class Conversation(Data):
             isinstance(reply, FunctionReply) for reply in speaker.replies
         )
         return isinstance(speaker.context, RunningSummary) and is_shown
-
-    @property
-    def most_messages(self) -> int:
-        """The most messages that it can have, whatever is said.
-
-        Without a cap on rounds it is a number that nobody reaches.
-        """
-        count = len(self.speakers)
-        opening = count if self.opening.answers else 0
-        rounds = self.end_chat.max_iterations or MOST
-        most = len(self.secretive) + opening + count * rounds
-        if any(speaker.human and speaker.human.sees_calls for speaker in self.speakers):
-            # A person may say something to each round of calls.
-            most *= 1 + self.most_tool_rounds
-        caps = [end.limit for end in lone(self.end_chat.when) if isinstance(end, MaxMessages)]
-        last_words = {
-            EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: 1,
-            EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: count,
-        }
-        return min([most, *caps]) + last_words.get(self.end_chat.mode, 0)
-
-    @property
-    def most_calls(self) -> int:
-        """The most model calls that it can take, whatever is said.
-
-        In a turn those are the summary of what went before, one for each round of tools, the
-        reply, one more where that is rejected, the judge's two questions and the choice of who
-        speaks next.
-        """
-        sums_up = any(map(self.sums_up, self.speakers))
-        return 2 + self.most_messages * (sums_up + self.most_tool_rounds + 2 + 2 + 1)
-
-    @property
-    def most_tool_rounds(self) -> int:
-        """The most rounds of tool calls that one turn can have, those without success included.
-
-        One without success has an error at least, and the last of either kind ends it.
-        """
-        return self.max_tool_rounds + (self.max_call_errors - 1) + (self.max_tool_errors - 1)
 
     def stored(self) -> dict[str, Any]:
         """Give what sessions store, as plain values.

@@ -11,6 +11,7 @@ from itertools import combinations, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from duologue.graphs.bounds import most_messages
 from duologue.graphs.context import RunningSummary
 from duologue.graphs.end_chat import (
     Node,
@@ -163,7 +164,7 @@ class Walk:
         for spent in self._spendings(tuple(sorted(self.unspent.items()))):
             found.append(self._from(Position(), Table.laid(self.rules, spent)))
         self.longest = _behind(found)
-        assert self.longest.messages <= self.conversation.most_messages
+        assert self.longest.messages <= most_messages(self.conversation)
         # The task specification takes up to two steps of its own, and LangGraph, whose limit it is,
         # one more to see that it is over.
         assert self.longest.steps + 2 + 1 <= max_steps(self.conversation)

@@ -15,6 +15,7 @@ from duologue.graphs import (
     TokenBudget,
     load_conversation,
 )
+from duologue.graphs.bounds import most_calls
 from duologue.graphs.context import Context
 from duologue.graphs.tokens import ROOM, fixed_tokens, least_limit, tokens_of
 
@@ -135,4 +136,4 @@ def test_the_model_that_sums_up_is_one_of_the_conversations_models() -> None:
 
 
 def test_summaries_are_among_the_calls_that_a_conversation_can_take() -> None:
-    assert talk({"kind": "summary", "limit": 3000}).most_calls > talk("all").most_calls
+    assert most_calls(talk({"kind": "summary", "limit": 3000})) > most_calls(talk("all"))

@@ -1,7 +1,7 @@
 """Every reachable path of the engine goes and ends as the published rules say, within bounds.
 
 The walk itself is in `paths`, the rules are in `onlooker`. For each conversation that is walked the
-longest path has no more messages than `Conversation.most_messages` and no more steps than
+longest path has no more messages than `most_messages` and no more steps than
 `max_steps`; how many it has exactly is said by `paths.reachable_messages`.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from duologue.graphs.bounds import most_messages
 from duologue.graphs.context import Context, KeepAll, RunningSummary
 from duologue.graphs.end_chat import max_steps
 from duologue.graphs.ends import (
@@ -138,7 +139,7 @@ def walked(conversation: Conversation, **choices: Any) -> Walk:  # noqa: ANN401
     longest, at_the_cap = reachable_messages(conversation)
     assert walk.longest.messages == longest
     # Short of the bound only where nobody is asked at the cap, who could bring last words there.
-    assert (longest == conversation.most_messages) is at_the_cap
+    assert (longest == most_messages(conversation)) is at_the_cap
     return walk
 
 
@@ -236,7 +237,7 @@ def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
         assert (Reason.SAME_TOOL_CALLS in walk.reasons) is (limit > 0)
         assert Reason.ENDING_TOOL in walk.reasons
         # Nothing was counted at its worst: no choices and no predicates, that is two steps a turn.
-        assert walk.longest.steps <= max_steps(conversation) - 2 - 2 * conversation.most_messages
+        assert walk.longest.steps <= max_steps(conversation) - 2 - 2 * most_messages(conversation)
 
 
 @each_mode
@@ -611,7 +612,7 @@ def test_people_add_a_step_to_each_turn_and_one_at_the_end() -> None:
         # Two are the task specification's, one is that of leaving, and for each turn one is the
         # choice of who speaks next, which nobody makes here.
         spare = max_steps(conversation) - walk.longest.steps
-        assert spare == 2 + 1 + conversation.most_messages
+        assert spare == 2 + 1 + most_messages(conversation)
 
 
 @each_mode

@@ -5,6 +5,7 @@ from typing import Any
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, converse
+from duologue.graphs.bounds import most_messages
 from duologue.graphs.log import Kind, line
 from duologue.nodes.scripted import Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -73,4 +74,4 @@ def test_a7_code_beside_the_word_that_ends_it_lengthens_nothing() -> None:
     assert [who for who, _ in result.speeches] == ["Ann", "Box", "Ann"]
     assert result.outcome is not None
     assert result.outcome.reasons == ("done_token", "max_messages")
-    assert result.outcome.messages == conversation.most_messages
+    assert result.outcome.messages == most_messages(conversation)

@@ -19,6 +19,7 @@ from langgraph.graph import START
 
 from cast import Cast, Said
 from drawn_talks import talks
+from duologue.graphs.bounds import most_messages
 from duologue.graphs.build import build_graph, route
 from duologue.graphs.end_chat import Node, decide, max_steps
 from duologue.graphs.ends import EndChatMode, Predicate
@@ -92,7 +93,7 @@ def test_what_the_graph_does_is_what_the_rules_say(*, shaped: bool, data: st.Dat
     outcome = state["outcome"]
     assert tuple(outcome["reasons"]) == cast.table.reasons(cast.rules)
     assert tuple(outcome["completed"]) == cast.table.complete
-    assert outcome["messages"] == len(cast.said) <= conversation.most_messages
+    assert outcome["messages"] == len(cast.said) <= most_messages(conversation)
     assert outcome["message"] == (speeches(log)[-1].id if cast.said else None)
     for name, turns in cast.turns.items():
         if conversation.speaker(name).context.kind == "all":
@@ -286,7 +287,7 @@ async def test_a_conversation_with_hooks_on_everything_runs_to_its_end_within_it
     most = max_steps(conversation)
     state, taken = await steps(most)
     assert state["outcome"]["reasons"] == ["max_iterations"]
-    assert state["outcome"]["messages"] == conversation.most_messages == 2 * cap
+    assert state["outcome"]["messages"] == most_messages(conversation) == 2 * cap
     # Neither speaker's first turn has a past to sum up, and behind the last one nobody is chosen.
     assert taken == most - 2 - 1
     # LangGraph takes one more to see that it is over: that is all there is to spare.
