@@ -124,11 +124,13 @@ def _is_talk(message: BaseMessage, about: Line) -> bool:
 def _begin_of_rounds(read: Read) -> int:
     """The place of the first line of a speaker's in the rounds; the log's end before that."""
     spoken = (*(Kind.SPEECH, Kind.TOOL_CALLS, Kind.DRAFT, Kind.ANSWER, Kind.CODE, Kind.REMEMBERED),)
-    for place, (_, about) in enumerate(read):
+    for place, (message, about) in enumerate(read):
         # A memory that was loaded holds whole conversations, rounds and all.
         loaded = about.kind is Kind.REMEMBERED
         in_rounds = loaded or about.stage not in (Stage.PRIVATE, Stage.OPENING)
-        if about.speaker is not None and about.kind in spoken and in_rounds:
+        # What tools and code give names no part: that of their call counts.
+        says = about.speaker is not None and not isinstance(message, ToolMessage)
+        if says and about.kind in spoken and in_rounds:
             return place
     return len(read)
 

@@ -14,6 +14,7 @@ from langchain_core.messages.tool import tool_call
 from drawn_logs import Run, runs
 from duologue.graphs.context import Context, KeepAll, LastMessages, RunningSummary, TokenBudget
 from duologue.graphs.log import NOBODY, Kind, Line, line, result, said
+from duologue.graphs.position import Stage
 from duologue.graphs.shortening import (
     Shortened,
     halved,
@@ -265,6 +266,31 @@ def test_what_has_the_rounds_begin_is_left_out_with_the_rest() -> None:
     lines, since = cut(conversation, spoken(conversation, 6), "Ann")
     assert "Please begin." not in [one.text for one in lines]
     assert since == "m0006"
+
+
+def test_what_hooks_see_of_a_tool_in_an_opening_answer_does_not_begin_the_rounds() -> None:
+    """L7, Y4: a tool's answer before hooks have seen it belongs to the opening as its call does."""
+    conversation = talk(
+        LastMessages(limit=1),
+        speakers=[{"name": "Ann", "task": "Sell."}, {"name": "Bob", "task": "Buy."}],
+        opening={"answers": True},
+    )
+    conversation = with_context(conversation, "Ann", LastMessages(limit=1))
+    run = Run(conversation)
+    opening: dict[str, Any] = {"audience": ("Ann",), "stage": Stage.OPENING}
+    call = tool_call(name="add", args={}, id="c1")
+    run.write("Sell.", Kind.INSTRUCTION, None, audience=("Ann",))
+    run.write("", Kind.TOOL_CALLS, "Ann", tool_calls=[call], **opening)
+    run.log.append(result(2, "4", speaker="Ann", call_id="c1", final=False))
+    run.log.append(result(3, "Four.", speaker="Ann", call_id="c1"))
+    run.write("A boat for four.", Kind.SPEECH, "Ann", **opening)
+    before = [*run.log]
+    run.write("What Bob wants.", Kind.SHIFT, "Bob", audience=("Ann",))
+    for number in range(6):
+        run.write(f"{number}", Kind.SPEECH, conversation.names[number % 2])
+    lines, since = cut(conversation, run.log, "Ann")
+    assert since == run.log[-1].id
+    assert [one for one in before if line(one).kind is not Kind.ANSWER] == lines[:-1]
 
 
 def test_a_new_task_told_in_a_fork_is_never_left_out() -> None:
