@@ -1,6 +1,6 @@
 """What of a long log is put into one speaker's prompt: pure functions, and the log stays whole.
 
-What a speaker knows from before the rounds is pinned: it is never left out. Of the rest the older
+What a speaker has forgotten (`duologue.graphs.remembering`) is left out first. What a speaker knows from before the rounds is pinned: it is never left out. Of the rest the older
 part is left out when a limit is exceeded, at once as much as gets down to about half of it. The cut
 is found by a walk over the log from its beginning, so it is the same whenever it is found again
 from a longer log, and a prompt stays the beginning of the next one until the cut moves.
@@ -15,6 +15,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from duologue.graphs.context import LastMessages, RunningSummary, TokenBudget
 from duologue.graphs.log import KEY, Kind, Line, line
 from duologue.graphs.parts import Part, is_summary, parts_of
+from duologue.graphs.remembering import remembered
 from duologue.graphs.spec import Conversation
 from duologue.graphs.tokens import tokens_of_message, tokens_of_summary
 from duologue.nodes import prompts
@@ -50,6 +51,7 @@ def shortened(
     Raises:
         KeyError: Nobody has that name.
     """
+    log = remembered(log, name)
     walk = _Walk(conversation, log, name, fixed)
     pinned = [log[place] for place in walk.pinned if place < walk.cut]
     told = [] if walk.summary is None else [walk.summary]
@@ -78,6 +80,7 @@ def to_summarise(
     """
     if not isinstance(conversation.speaker(name).context, RunningSummary):
         return None
+    log = remembered(log, name)
     walk = _Walk(conversation, log, name, fixed)
     if walk.cut <= walk.for_good:
         return None
@@ -104,6 +107,7 @@ def halved(
     Raises:
         KeyError: Nobody has that name.
     """
+    log = remembered(log, name)
     walk = _Walk(conversation, log, name, fixed)
     before, most = walk.cut, walk.kept // 2
     while walk.kept > most and walk.cut_at_next_turn():
@@ -112,8 +116,17 @@ def halved(
 
 
 def last_summary(log: Sequence[BaseMessage], name: str) -> BaseMessage | None:
-    """Give the newest summary of what a speaker said and heard; its text may be empty."""
-    return next((message for message in reversed(log) if is_summary(line(message), name)), None)
+    """Give the newest summary of what a speaker remembers.
+
+    Args:
+        log: Messages of the log, oldest first.
+        name: The speaker's name.
+
+    Returns:
+        The summary, whose text may be empty; None where there is none.
+    """
+    known = reversed(remembered(log, name))
+    return next((message for message in known if is_summary(line(message), name)), None)
 
 
 class _Walk:

@@ -99,17 +99,17 @@ def _replaced(read: Iterable[tuple[BaseMessage, Line]], name: str) -> set[str | 
 
 
 def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
-    """Give the ids of what a speaker has heard since its own latest line, oldest first.
+    """Give the ids of what a speaker has heard, and not forgotten, since its own latest line.
 
     Args:
         log: Messages of the log, oldest first.
         name: The speaker's name.
 
     Returns:
-        The ids of the messages of which the newest user message of its view consists.
+        The ids of the messages of which the newest user message of its view consists, oldest first.
     """
     found: list[str] = []
-    for message in reversed(log):
+    for message in reversed(remembered(log, name)):
         about = line(message)
         if about.speaker == name and about.kind is not Kind.SHIFT:
             if _heard(about, name):

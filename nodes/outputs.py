@@ -9,7 +9,6 @@ from pydantic import JsonValue
 
 from duologue.graphs.code import code_blocks
 from duologue.graphs.log import Kind, Source, line
-from duologue.graphs.remembering import remembered
 from duologue.graphs.viewpoint import heard_since
 
 
@@ -35,7 +34,7 @@ def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:
         A message with a call for each block, named by its language. None: there is no code in the
         newest message that it has heard since it last spoke.
     """
-    ids = {*heard_since(remembered(log, name), name)}
+    ids = {*heard_since(log, name)}
     heard = [message for message in log if message.id in ids]
     # What the conversation itself tells it, such as that it is its turn, is no message.
     said = [message for message in heard if line(message).kind is not Kind.INSTRUCTION]

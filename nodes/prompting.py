@@ -15,7 +15,6 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from duologue.graphs.errors import ContextTooLongError
 from duologue.graphs.log import NOBODY, Kind, Line, line, said
 from duologue.graphs.position import Event
-from duologue.graphs.remembering import remembered
 from duologue.graphs.shortening import halved, last_summary, shortened
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.tokens import fixed_tokens, tokens_of
@@ -65,8 +64,7 @@ def view_of(
         The speaker's viewpoint of what its context policy keeps.
     """
     conversation = moment.conversation
-    known = remembered(log, speaker.name)
-    kept = shortened(conversation, known, speaker.name, fixed=tokens_in_front(moment, speaker))
+    kept = shortened(conversation, log, speaker.name, fixed=tokens_in_front(moment, speaker))
     view = viewpoint(conversation, kept.lines, speaker.name, system=system_of(moment, speaker))
     if small and speaker.brief is not None:
         task = conversation.task or speaker.task or ""
@@ -168,12 +166,12 @@ async def asked_of(
 
 def _cut(moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage]) -> AnyMessage | None:
     """A line of the log that leaves the older half out. None: there is nothing to leave out."""
-    known, fixed = remembered(lines, speaker.name), tokens_in_front(moment, speaker)
-    since = halved(moment.conversation, known, speaker.name, fixed=fixed)
+    fixed = tokens_in_front(moment, speaker)
+    since = halved(moment.conversation, lines, speaker.name, fixed=fixed)
     if since is None:
         return None
     # What was summarised before stays known.
-    before = last_summary(known, speaker.name)
+    before = last_summary(lines, speaker.name)
     about = Line(
         kind=Kind.SUMMARY,
         speaker=speaker.name,

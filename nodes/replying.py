@@ -11,7 +11,6 @@ from duologue.graphs.errors import SpecError
 from duologue.graphs.formats import Schema
 from duologue.graphs.log import Kind, Line, Source, said, storable
 from duologue.graphs.position import ALOUD, Event
-from duologue.graphs.remembering import remembered
 from duologue.graphs.replies import CodeReply, FunctionReply, HumanReply, TextReply
 from duologue.graphs.speaker import SPEAKER_TEMPERATURE, Speaker
 from duologue.graphs.turns import begins
@@ -126,7 +125,7 @@ def _heard(moment: Moment, speaker: Speaker, text: str) -> AnyMessage:
     about = Line(
         kind=Kind.HEARD,
         audience=(speaker.name,),
-        instead_of=tuple(heard_since(remembered(moment.log, speaker.name), speaker.name)),
+        instead_of=tuple(heard_since(moment.log, speaker.name)),
     )
     return said(len(moment.log), text, about)
 

@@ -18,7 +18,6 @@ from langchain_core.messages import (
 from duologue.graphs.context import RunningSummary
 from duologue.graphs.errors import ContextTooLongError
 from duologue.graphs.log import NOBODY, Kind, Line, line, said
-from duologue.graphs.remembering import remembered
 from duologue.graphs.shortening import last_summary, to_summarise
 from duologue.graphs.speaker import Generation, Speaker
 from duologue.graphs.usage import Usage
@@ -46,8 +45,8 @@ async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[
     """
     if not moment.conversation.sums_up(speaker):
         return None
-    known, fixed = remembered(moment.log, speaker.name), tokens_in_front(moment, speaker)
-    left_out = to_summarise(moment.conversation, known, speaker.name, fixed=fixed)
+    fixed = tokens_in_front(moment, speaker)
+    left_out = to_summarise(moment.conversation, moment.log, speaker.name, fixed=fixed)
     return None if left_out is None else await summarise(moment, speaker, *left_out)
 
 
@@ -75,7 +74,7 @@ async def summarise(
     context = speaker.context
     assert isinstance(context, RunningSummary)  # noqa: S101  # no other policy has a summary
     model = await moment.model(context.model or speaker.model)
-    old = last_summary(remembered(moment.log, speaker.name), speaker.name)
+    old = last_summary(moment.log, speaker.name)
     before = old.text.strip() if old is not None else ""
     usage, text = moment.usage, ""
     read = list(lines)

@@ -9,6 +9,9 @@ from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.log import NOBODY, Kind, Line, message_id, result, said
 from duologue.graphs.remembering import memory, remembered
+from duologue.graphs.speaker import Speaker
+from duologue.graphs.spec import Conversation
+from duologue.graphs.viewpoint import newly_heard, viewpoint
 
 NAMES = ("Ann", "Ben")
 
@@ -48,6 +51,17 @@ def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
     assert ids(remembered(log, "Ann")) == ["m0003", "m0001", "m0004"]
     log += [forgets(5, "Ann", 1), spoke(6, "Ann", **loaded)]
     assert ids(remembered(log, "Ann")) == ["m0006", "m0001", "m0004"]
+
+
+def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() -> None:
+    """L2, L7: what its functions, hooks and people are told is what its model would be."""
+    loaded: dict[str, Any] = {"kind": Kind.REMEMBERED, "audience": ("Ann",)}
+    log = [spoke(0, "Ann"), spoke(1, "Ben", "News.")]
+    conversation = Conversation(task="Talk.", speakers=tuple(Speaker(name=it) for it in NAMES))
+    assert newly_heard(conversation, log, "Ann") == "News."
+    log += [forgets(2, "Ann", 1), spoke(3, "Ben", **loaded), spoke(4, "Ann", **loaded)]
+    assert newly_heard(conversation, log, "Ann") == "News."
+    assert viewpoint(conversation, log, "Ann")[-1].text == "News."
 
 
 def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
