@@ -47,8 +47,8 @@ class TokenBudget(Kinded):
     kind: Literal["tokens"] = "tokens"
     """Which policy it is."""
     limit: Cap
-    """The most tokens of the whole prompt, by an estimate that is rather too high. Leave room for
-    the answer, and for a request to mend one, below what the model takes."""
+    """The most tokens of the whole prompt, a request to mend a reply included, by an estimate that
+    is rather too high. Leave room for the answer below what the model takes."""
 
 
 class RunningSummary(Kinded):

@@ -30,6 +30,8 @@ class Part(NamedTuple):
     """The message."""
     about: Line
     """What stands beside it."""
+    is_own: bool
+    """Whether it is the speaker's own, and not something heard."""
     tokens: int
     """What it takes in the speaker's prompt."""
     is_talk: bool
@@ -38,6 +40,10 @@ class Part(NamedTuple):
     """Whether it is known from before the rounds, or is the speaker's task."""
     begins_turn: bool
     """Whether it is heard right behind a finished turn of the speaker's in the rounds."""
+
+    def with_more(self, tokens: int) -> "Part":
+        """The same, where it takes more tokens."""
+        return self._replace(tokens=self.tokens + tokens)
 
 
 def is_summary(about: Line, name: str) -> bool:
@@ -80,6 +86,7 @@ def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) 
             place,
             message,
             about,
+            is_own,
             tokens=tokens_of_message(message, label + silence),
             is_talk=_is_talk(message, about),
             is_pinned=is_pinned,

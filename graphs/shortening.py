@@ -1,9 +1,10 @@
 """What of a long log is put into one speaker's prompt: pure functions, and the log stays whole.
 
-What a speaker has forgotten (`duologue.graphs.remembering`) is left out first. What a speaker knows from before the rounds is pinned: it is never left out. Of the rest the older
-part is left out when a limit is exceeded, at once as much as gets down to about half of it. The cut
-is found by a walk over the log from its beginning, so it is the same whenever it is found again
-from a longer log, and a prompt stays the beginning of the next one until the cut moves.
+What a speaker has forgotten (`duologue.graphs.remembering`) is left out first. What it knows from
+before the rounds is pinned: it is never left out. Of the rest the older part is left out when a
+limit is exceeded, at once as much as gets down to about half of it. The cut is found by a walk over
+the log from its beginning, so it is the same whenever it is found again from a longer log, and a
+prompt stays the beginning of the next one until the cut moves.
 """
 
 from collections import deque
@@ -21,6 +22,17 @@ from duologue.graphs.tokens import tokens_of_message, tokens_of_summary
 from duologue.nodes import prompts
 
 
+class Around(NamedTuple):
+    """The tokens of what stands in a prompt beside the log."""
+
+    front: int
+    """Those of the system prompt, the examples and the tools."""
+    each: int = 0
+    """Those of what is put behind each message that the speaker has heard."""
+    behind: int = 0
+    """Those of what is asked behind the log, in this prompt alone."""
+
+
 class Shortened(NamedTuple):
     """What of a log is put into a speaker's prompt."""
 
@@ -31,7 +43,7 @@ class Shortened(NamedTuple):
 
 
 def shortened(
-    conversation: Conversation, log: Sequence[BaseMessage], name: str, *, fixed: int
+    conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
 ) -> Shortened:
     """Leave out of a log what is not put into one speaker's prompt, by its context policy.
 
@@ -42,7 +54,7 @@ def shortened(
         conversation: The spec the log belongs to.
         log: Messages of the log, oldest first.
         name: The speaker's name.
-        fixed: The tokens of its system prompt and examples.
+        around: What stands in the prompt beside the log.
 
     Returns:
         The messages that are left, with the summary of the others where there is one, and where
@@ -52,7 +64,8 @@ def shortened(
         KeyError: Nobody has that name.
     """
     log = remembered(log, name)
-    walk = _Walk(conversation, log, name, fixed)
+    walk = _Walk(conversation, log, name, around)
+    walk.make_room(around.behind)
     pinned = [log[place] for place in walk.pinned if place < walk.cut]
     told = [] if walk.summary is None else [walk.summary]
     since = log[walk.cut].id if 0 < walk.cut < len(log) else None
@@ -60,7 +73,7 @@ def shortened(
 
 
 def to_summarise(
-    conversation: Conversation, log: Sequence[BaseMessage], name: str, *, fixed: int
+    conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
 ) -> tuple[list[BaseMessage], str] | None:
     """Give what is to be summed up before a speaker's next prompt.
 
@@ -68,7 +81,7 @@ def to_summarise(
         conversation: The spec the log belongs to.
         log: Messages of the log, oldest first.
         name: The speaker's name.
-        fixed: The tokens of its system prompt and examples.
+        around: What stands in the prompt beside the log.
 
     Returns:
         The messages that are left out of its prompts since the last summary, as far as it said or
@@ -81,7 +94,7 @@ def to_summarise(
     if not isinstance(conversation.speaker(name).context, RunningSummary):
         return None
     log = remembered(log, name)
-    walk = _Walk(conversation, log, name, fixed)
+    walk = _Walk(conversation, log, name, around)
     if walk.cut <= walk.for_good:
         return None
     left_out = range(walk.for_good, walk.cut)
@@ -89,7 +102,7 @@ def to_summarise(
 
 
 def halved(
-    conversation: Conversation, log: Sequence[BaseMessage], name: str, *, fixed: int
+    conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
 ) -> str | None:
     """Say where to cut for good after a model has refused a speaker's prompt as too long.
 
@@ -97,7 +110,7 @@ def halved(
         conversation: The spec the log belongs to.
         log: Messages of the log, oldest first.
         name: The speaker's name.
-        fixed: The tokens of its system prompt and examples.
+        around: What stands in the prompt beside the log.
 
     Returns:
         The id of the first message that stays: at most half of what `shortened` keeps beside what
@@ -108,7 +121,8 @@ def halved(
         KeyError: Nobody has that name.
     """
     log = remembered(log, name)
-    walk = _Walk(conversation, log, name, fixed)
+    walk = _Walk(conversation, log, name, around)
+    walk.make_room(around.behind)
     before, most = walk.cut, walk.kept // 2
     while walk.kept > most and walk.cut_at_next_turn():
         pass
@@ -133,7 +147,7 @@ class _Walk:
     """Where the cut is after a walk over a log, and what stands behind it."""
 
     def __init__(
-        self, conversation: Conversation, log: Sequence[BaseMessage], name: str, fixed: int
+        self, conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
     ) -> None:
         self.cut = 0
         """The place of the first message that is kept beside what is pinned."""
@@ -149,7 +163,7 @@ class _Walk:
         """The tokens behind the cut that are not pinned."""
         self._talk: set[int] = set()
         self._kept_talk = 0
-        self._standing = fixed
+        self._standing = around.front
         self._summary_tokens = 0
         # Where the speaker's turns begin to which the cut can still move.
         self._turns: deque[int] = deque()
@@ -162,9 +176,15 @@ class _Walk:
             else:
                 for replaced in part.about.instead_of:
                     self._take_out(places.get(replaced))
-                self._add(part)
+                self._add(part if part.is_own else part.with_more(around.each))
             if self._is_over():
                 self._cut_down()
+
+    def make_room(self, tokens: int) -> None:
+        """Count what stands behind the log in one prompt, and cut where that is too much."""
+        self._standing += tokens
+        if self._is_over():
+            self._cut_down()
 
     def _add(self, part: Part) -> None:
         if part.begins_turn:

@@ -12,12 +12,13 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from duologue.graphs.context import RunningSummary, TokenBudget
 from duologue.graphs.errors import ContextTooLongError
 from duologue.graphs.log import NOBODY, Kind, Line, line, said
 from duologue.graphs.position import Event
-from duologue.graphs.shortening import halved, last_summary, shortened
+from duologue.graphs.shortening import Around, halved, last_summary, shortened
 from duologue.graphs.speaker import Speaker
-from duologue.graphs.tokens import fixed_tokens, tokens_of
+from duologue.graphs.tokens import tokens_of, tokens_of_message
 from duologue.graphs.usage import Usage
 from duologue.graphs.viewpoint import viewpoint
 from duologue.nodes import prompts
@@ -41,16 +42,56 @@ def offered(moment: Moment, speaker: Speaker) -> list[BaseTool]:
     return [with_to_user(tool) for tool in tools] if speaker.to_user else tools
 
 
-def tokens_in_front(moment: Moment, speaker: Speaker) -> int:
-    """Estimate the tokens of what stands in front of each prompt of a speaker."""
-    schema = moment.resources.registry.schema_of(speaker)
+def around(
+    moment: Moment, speaker: Speaker, *, small: bool = False, behind: Sequence[BaseMessage] = ()
+) -> Around:
+    """Estimate the tokens of what stands in a speaker's prompt beside the log.
+
+    Args:
+        moment: The session's state.
+        speaker: Who is asked.
+        small: Whether a very small model speaks.
+        behind: What is asked behind what the speaker sees.
+
+    Returns:
+        The tokens; none where the speaker's context policy does not count them.
+    """
+    # The tools' schemas are made for it, which takes a while.
+    if not isinstance(speaker.context, TokenBudget | RunningSummary):
+        return Around(0)
+    front = _as_told(moment, speaker, [], small=small)
     tools = (json.dumps(convert_to_openai_tool(tool)) for tool in offered(moment, speaker))
-    fixed = fixed_tokens(moment.conversation, speaker, moment.task, schema)
-    return fixed + sum(map(tokens_of, tools))
+    reminded = speaker.brief.reminder if small and speaker.brief is not None else ""
+    return Around(
+        sum(map(tokens_of_message, front)) + sum(map(tokens_of, tools)),
+        tokens_of(prompts.filled(reminded, task=_given_task(moment, speaker))),
+        sum(map(tokens_of_message, behind)),
+    )
+
+
+def _given_task(moment: Moment, speaker: Speaker) -> str:
+    return moment.conversation.task or speaker.task or ""
+
+
+def _as_told(
+    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], *, small: bool
+) -> list[BaseMessage]:
+    """What a speaker sees of these lines; in few words where a very small model speaks."""
+    system = system_of(moment, speaker)
+    view = viewpoint(moment.conversation, lines, speaker.name, system=system)
+    if not small or speaker.brief is None:
+        return view
+    given = _given_task(moment, speaker)
+    return prompts.briefly(view, speaker.brief, moment.task or given, given)
 
 
 def view_of(
-    moment: Moment, speaker: Speaker, log: Sequence[BaseMessage], *, small: bool = False
+    moment: Moment,
+    speaker: Speaker,
+    log: Sequence[BaseMessage],
+    *,
+    small: bool = False,
+    behind: Sequence[BaseMessage] = (),
 ) -> list[BaseMessage]:
     """Give what a speaker sees when its model is asked.
 
@@ -59,17 +100,28 @@ def view_of(
         speaker: Who is asked.
         log: Everything ever said, lines of this step included.
         small: Whether a very small model speaks.
+        behind: What is asked behind it, for which there must be room.
 
     Returns:
         The speaker's viewpoint of what its context policy keeps.
     """
-    conversation = moment.conversation
-    kept = shortened(conversation, log, speaker.name, fixed=tokens_in_front(moment, speaker))
-    view = viewpoint(conversation, kept.lines, speaker.name, system=system_of(moment, speaker))
-    if small and speaker.brief is not None:
-        task = conversation.task or speaker.task or ""
-        view = prompts.briefly(view, speaker.brief, moment.task or task, task)
-    return view
+    beside = around(moment, speaker, small=small, behind=behind)
+    kept = shortened(moment.conversation, log, speaker.name, beside)
+    return _as_told(moment, speaker, kept.lines, small=small)
+
+
+def mending(moment: Moment) -> list[BaseMessage]:
+    """Give what stands behind a speaker's view where it is asked once more, else nothing.
+
+    Returns:
+        The rejected draft, unless it is blank, and what was wrong with it.
+    """
+    if moment.position.event is not Event.REJECTED:
+        return []
+    draft = moment.log[-1]
+    request = HumanMessage(prompts.filled(prompts.MEND, problem=line(draft).problem))
+    # A blank draft can't be sent, and says nothing that the request does not.
+    return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
 
 def prompt_of(
@@ -87,18 +139,12 @@ def prompt_of(
         What the speaker sees; behind it the rejected draft and what was wrong with it, where the
         speaker is asked once more.
     """
-    view = view_of(moment, speaker, log, small=small)
-    if moment.position.event is not Event.REJECTED:
-        return view
-    draft = moment.log[-1]
-    request = prompts.filled(prompts.MEND, problem=line(draft).problem)
-    # A blank draft can't be sent, and says nothing that the request does not.
-    if draft.text.strip():
-        return [*view, AIMessage(draft.text), HumanMessage(request)]
+    behind = mending(moment)
+    view = view_of(moment, speaker, log, small=small, behind=behind)
     # Two turns in one role are refused, but a tool's answer must stay behind its call.
-    if isinstance(view[-1], HumanMessage):
-        return [*view[:-1], HumanMessage(f"{view[-1].text}\n\n{request}")]
-    return [*view, HumanMessage(request)]
+    if behind and isinstance(behind[0], HumanMessage) and isinstance(view[-1], HumanMessage):
+        return [*view[:-1], HumanMessage(f"{view[-1].text}\n\n{behind[0].text}")]
+    return [*view, *behind]
 
 
 class Asked(NamedTuple, Generic[T]):
@@ -122,6 +168,8 @@ async def asked_of(
     *,
     new: Sequence[AnyMessage] = (),
     most: object = None,
+    small: bool = False,
+    behind: Sequence[BaseMessage] = (),
 ) -> Asked[T]:
     """Ask a speaker's model, with a shorter history where the whole one is too long for it.
 
@@ -134,6 +182,8 @@ async def asked_of(
         ask: Takes the log, makes a prompt of it, and asks.
         new: Lines of the log that this step adds.
         most: The longest answer, in tokens, where the call names it.
+        small: Whether a very small model speaks.
+        behind: What is asked behind what the speaker sees.
 
     Returns:
         The answer.
@@ -143,12 +193,13 @@ async def asked_of(
     """
     lines: list[AnyMessage] = [*moment.log, *new]
     usage, has_room = moment.usage, False
+    beside = around(moment, speaker, small=small, behind=behind)
     while True:
         cut: AnyMessage | None
         try:
             answer, found = await ask([*lines])
         except ContextTooLongError:
-            cut = _cut(moment, speaker, lines)
+            cut = _cut(moment, speaker, lines, beside)
             if cut is None:
                 raise
         else:
@@ -156,7 +207,7 @@ async def asked_of(
             limit = most if isinstance(most, int) else model.max_tokens
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
             has_room = has_room or not ran_out_of_room(answer, limit)
-            cut = None if has_room else _cut(moment, speaker, lines)
+            cut = None if has_room else _cut(moment, speaker, lines, beside)
             if cut is None:
                 return Asked(answer, found, lines[len(moment.log) :], usage)
             has_room = True
@@ -164,10 +215,11 @@ async def asked_of(
         notify(line(cut).problem or "")
 
 
-def _cut(moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage]) -> AnyMessage | None:
+def _cut(
+    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], beside: Around
+) -> AnyMessage | None:
     """A line of the log that leaves the older half out. None: there is nothing to leave out."""
-    fixed = tokens_in_front(moment, speaker)
-    since = halved(moment.conversation, lines, speaker.name, fixed=fixed)
+    since = halved(moment.conversation, lines, speaker.name, beside)
     if since is None:
         return None
     # What was summarised before stays known.

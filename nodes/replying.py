@@ -19,7 +19,7 @@ from duologue.graphs.viewpoint import heard_since, newly_heard
 from duologue.nodes.hooking import before_speaker, sees_replies
 from duologue.nodes.model import Model
 from duologue.nodes.outputs import code_heard, given_by
-from duologue.nodes.prompting import asked_of, offered, prompt_of, view_of
+from duologue.nodes.prompting import asked_of, mending, offered, prompt_of, view_of
 from duologue.nodes.resources import Moment, session_id
 from duologue.nodes.to_user import Speaking, taken_out
 from duologue.tools.functions import call
@@ -153,7 +153,16 @@ async def _model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Giv
             return await _structured(moment, speaker, model, schema, prompt, parameters), None
         return await _text(moment, speaker, model, prompt, parameters), None
 
-    found = await asked_of(moment, speaker, model, ask, new=new, most=parameters.get("max_tokens"))
+    found = await asked_of(
+        moment,
+        speaker,
+        model,
+        ask,
+        new=new,
+        most=parameters.get("max_tokens"),
+        small=model.is_embedded,
+        behind=mending(moment),
+    )
     return Given(found.answer, Source.MODEL, found.new, found.usage)
 
 

@@ -82,7 +82,7 @@ async def _structured(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
         return await model.structured(
-            [*view_of(moment, speaker, log), question],
+            [*view_of(moment, speaker, log, behind=[question]), question],
             Judgement,
             _parameters(moment, speaker, temperature),
             purpose=Kind.REFLECTION,
@@ -91,7 +91,7 @@ async def _structured(
             tool_calling=speaker.tool_calling,
         )
 
-    found = await asked_of(moment, speaker, model, ask)
+    found = await asked_of(moment, speaker, model, ask, behind=[question])
     answer, judgement = found.answer, found.found
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
@@ -166,7 +166,7 @@ async def _in_text(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(
-            [*view_of(moment, speaker, log), *behind],
+            [*view_of(moment, speaker, log, behind=behind), *behind],
             _parameters(moment, speaker, temperature),
             purpose=Kind.REFLECTION,
             speaker=speaker.name,
@@ -174,7 +174,7 @@ async def _in_text(
         )
         return answer, None
 
-    return await asked_of(moment, speaker, model, ask)
+    return await asked_of(moment, speaker, model, ask, behind=behind)
 
 
 def _answered(reflection: BaseMessage) -> AIMessage:

@@ -23,7 +23,7 @@ from duologue.graphs.speaker import Generation, Speaker
 from duologue.graphs.usage import Usage
 from duologue.graphs.viewpoint import SILENCE
 from duologue.nodes import prompts
-from duologue.nodes.prompting import tokens_in_front
+from duologue.nodes.prompting import around
 from duologue.nodes.resources import Moment, notify
 from duologue.nodes.task_specification import cut
 
@@ -45,8 +45,11 @@ async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[
     """
     if not moment.conversation.sums_up(speaker):
         return None
-    fixed = tokens_in_front(moment, speaker)
-    left_out = to_summarise(moment.conversation, moment.log, speaker.name, fixed=fixed)
+    # What is told to a very small model takes other room.
+    briefly = speaker.brief is not None and speaker.has_model
+    small = briefly and (await moment.model(speaker.model)).is_embedded
+    beside = around(moment, speaker, small=small)
+    left_out = to_summarise(moment.conversation, moment.log, speaker.name, beside)
     return None if left_out is None else await summarise(moment, speaker, *left_out)
 
 

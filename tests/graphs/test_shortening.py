@@ -16,6 +16,7 @@ from duologue.graphs.context import Context, KeepAll, LastMessages, RunningSumma
 from duologue.graphs.log import NOBODY, Kind, Line, line, result, said
 from duologue.graphs.position import Stage
 from duologue.graphs.shortening import (
+    Around,
     Shortened,
     halved,
     last_summary,
@@ -27,7 +28,7 @@ from duologue.graphs.tokens import least_limit, tokens_of, tokens_of_message
 from duologue.graphs.viewpoint import viewpoint
 from duologue.nodes import prompts
 
-FIXED = 30
+FIXED = Around(30)
 """The tokens of a system prompt, in these tests."""
 
 
@@ -101,7 +102,7 @@ def well_formed(view: Sequence[BaseMessage]) -> None:
 
 
 def cut(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Shortened:
-    return shortened(conversation, log, name, fixed=FIXED)
+    return shortened(conversation, log, name, FIXED)
 
 
 @settings(max_examples=30, deadline=None)
@@ -176,13 +177,13 @@ def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
     for length in run.prompts.get(name, []):
         log = run.log[:length]
         lines, since = cut(conversation, log, name)
-        if halved(conversation, log, name, fixed=FIXED) is None:
+        if halved(conversation, log, name, FIXED) is None:
             continue
         if isinstance(context, LastMessages):
             assert _talk(run, log[place_of(run, since) :], name) <= context.limit
         else:
             view = viewpoint(conversation, lines, name)
-            assert FIXED + sum(tokens_of_message(one) for one in view) <= context.limit
+            assert FIXED.front + sum(tokens_of_message(one) for one in view) <= context.limit
 
 
 def _talk(run: Run, log: Sequence[BaseMessage], name: str) -> int:
@@ -363,7 +364,7 @@ def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
         return
     log = run.log[: data.draw(st.sampled_from(asked))]
     kept, _ = cut(conversation, log, name)
-    since = halved(conversation, log, name, fixed=FIXED)
+    since = halved(conversation, log, name, FIXED)
     if since is None:
         return
     again = summed_up(log, since, "", name)
@@ -373,7 +374,7 @@ def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
     pinned = {run.log[place].id for place in run.pinned.get(name, [])}
     before, after = (_tokens(conversation, it, name, pinned) for it in (kept, lines))
     assert after < before
-    is_newest = halved(conversation, again, name, fixed=FIXED) is None
+    is_newest = halved(conversation, again, name, FIXED) is None
     assert is_newest or after <= before // 2
 
 
@@ -395,7 +396,7 @@ def test_halving_ends_at_the_newest_turn() -> None:
     conversation = talk("all")
     log = spoken(conversation, 16)
     cuts: list[str] = []
-    while (since := halved(conversation, log, "Ann", fixed=FIXED)) is not None:
+    while (since := halved(conversation, log, "Ann", FIXED)) is not None:
         cuts.append(since)
         log = summed_up(log, since, "")
     assert cuts == ["m0010", "m0014", "m0016"]
@@ -404,8 +405,8 @@ def test_halving_ends_at_the_newest_turn() -> None:
 
 def test_before_anyone_has_finished_a_turn_nothing_can_be_left_out() -> None:
     conversation = talk("all")
-    assert halved(conversation, [], "Ann", fixed=FIXED) is None
-    assert halved(conversation, spoken(conversation, 0), "Ann", fixed=FIXED) is None
+    assert halved(conversation, [], "Ann", FIXED) is None
+    assert halved(conversation, spoken(conversation, 0), "Ann", FIXED) is None
 
 
 @settings(max_examples=30, deadline=None)
@@ -422,14 +423,14 @@ def test_whatever_is_left_out_is_summed_up_once_and_in_order(
     summarised: list[str | None] = []
     for length, message in enumerate(run.log):
         if length in run.prompts.get(name, []):
-            found = to_summarise(conversation, log, name, fixed=FIXED)
+            found = to_summarise(conversation, log, name, FIXED)
             if found is not None:
                 lines, since = found
                 assert cut(conversation, log, name).since == since
                 summarised += [one.id for one in lines]
                 log = summed_up(log, since, "w " * words, name)
                 log[-1].id = f"s{length}"
-                assert to_summarise(conversation, log, name, fixed=FIXED) is None
+                assert to_summarise(conversation, log, name, FIXED) is None
         log.append(message)
     newest = last_summary(log, name)
     kept_from = None if newest is None else line(newest).since
@@ -454,7 +455,7 @@ def _seen(message: BaseMessage, name: str) -> bool:
 @pytest.mark.parametrize("policy", ["all", {"kind": "last", "limit": 4}], ids=str)
 def test_the_other_policies_sum_nothing_up(policy: Any) -> None:  # noqa: ANN401
     conversation = talk(policy)
-    assert to_summarise(conversation, spoken(conversation, 50), "Ann", fixed=FIXED) is None
+    assert to_summarise(conversation, spoken(conversation, 50), "Ann", FIXED) is None
 
 
 def test_what_a_hook_made_of_a_line_weighs_in_its_place() -> None:
@@ -487,7 +488,7 @@ def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
     ]
     assert cut(conversation, log[:8], "Ann").since == "m0004"
     for length in (9, 10, 11):
-        assert halved(conversation, log[:length], "Ann", fixed=FIXED) is None
+        assert halved(conversation, log[:length], "Ann", FIXED) is None
     log.append(said(11, "So?", Line(kind=Kind.SPEECH, speaker="Bob")))
     assert cut(conversation, log, "Ann").since == "m0011"
 
@@ -499,7 +500,7 @@ def test_what_stands_for_silence_is_counted() -> None:
         name = conversation.names[number % 2]
         log.append(said(len(log), " ", Line(kind=Kind.SPEECH, speaker=name)))
         view = viewpoint(conversation, cut(conversation, log, "Ann").lines, "Ann")
-        assert FIXED + sum(tokens_of_message(one) for one in view) <= 200
+        assert FIXED.front + sum(tokens_of_message(one) for one in view) <= 200
 
 
 @pytest.mark.parametrize("limit", range(500, 900, 20))
@@ -508,11 +509,11 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
     log: list[AnyMessage] = []
     for number, message in enumerate(spoken(conversation, 60)):
         if line(message).speaker == "Ann":
-            found = to_summarise(conversation, log, "Ann", fixed=FIXED)
+            found = to_summarise(conversation, log, "Ann", FIXED)
             if found is not None:
                 log = summed_up(log, found[1], "words " * 100)
                 log[-1].id = f"s{len(log)}"
-                assert to_summarise(conversation, log, "Ann", fixed=FIXED) is None
+                assert to_summarise(conversation, log, "Ann", FIXED) is None
         # Long and short messages, so that the limit is reached at any of them.
         about = {"content": "Yes. " * (3 + number * 17 % 60)}
         log.append(message.model_copy(update=about))
@@ -521,7 +522,7 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
 
 def test_nobody_is_shortened_for_a_stranger() -> None:
     with pytest.raises(KeyError, match="nobody is called 'Eve'"):
-        shortened(talk("all"), [], "Eve", fixed=0)
+        shortened(talk("all"), [], "Eve", Around(0))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""What a speaker's model is sent keeps within its limit, whatever stands beside the log."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+
+from duologue.graphs import Conversation
+from duologue.graphs.log import NOBODY, Kind, Line, said
+from duologue.graphs.position import Event, Position
+from duologue.graphs.shortening import Around
+from duologue.graphs.tokens import tokens_of_message
+from duologue.nodes import prompting, prompts
+from duologue.nodes.models import Models
+from duologue.nodes.prompting import around, prompt_of, view_of
+from duologue.nodes.resources import Moment, Resources
+from duologue.tools.registry import Registry
+
+LIMIT = 600
+BRIEF = {"role_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}
+
+
+def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Moment:
+    """Ann is to speak, behind so many turns; once more where there is a draft of hers."""
+    conversation = Conversation.model_validate(
+        {
+            "task": "Cook.",
+            "speakers": [{"name": "Ann", "context": context, "brief": BRIEF}, {"name": "Bob"}],
+        }
+    )
+    log: list[AnyMessage] = [said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",)))]
+    for number in range(2 * turns):
+        about = Line(kind=Kind.SPEECH, speaker=conversation.names[number % 2])
+        log.append(said(len(log), f"{number}. Yes, and so on.", about))
+    position = Position(speaker="Bob", event=Event.SPOKEN)
+    if draft is not None:
+        about = Line(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY, problem="It is wrong.")
+        log.append(said(len(log), draft, about))
+        position = Position(speaker="Ann", event=Event.REJECTED)
+    resources = Resources(Models(), Registry())
+    return Moment(resources, conversation, position, log, {}, "Cook.")
+
+
+def tokens(messages: Sequence[BaseMessage]) -> int:
+    return sum(map(tokens_of_message, messages))
+
+
+@pytest.mark.parametrize("kind", ["tokens", "summary"])
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("draft", [None, "", "No. " * 60], ids=("turn", "blank", "draft"))
+def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
+    kind: str, draft: str | None, *, small: bool
+) -> None:
+    """L5, Z3, point 5: at each length of the talk; what fits is not left out."""
+    context = {"kind": kind, "limit": LIMIT} | ({"words": 20} if kind == "summary" else {})
+    sizes: list[int] = []
+    for turns in range(1, 40):
+        now = moment(context, turns, draft)
+        ann = now.conversation.speakers[0]
+        sizes.append(tokens(prompt_of(now, ann, now.log, small=small)))
+    assert max(sizes) <= LIMIT
+    assert max(sizes) > LIMIT * 0.7
+
+
+def test_a_judges_question_is_within_the_limit() -> None:
+    """Y9: it is asked behind what the speaker sees."""
+    behind = [HumanMessage(prompts.WHAT_IS_LEFT * 3)]
+    for turns in range(1, 40):
+        now = moment({"kind": "tokens", "limit": LIMIT}, turns)
+        view = view_of(now, now.conversation.speakers[0], now.log, behind=behind)
+        assert tokens([*view, *behind]) <= LIMIT
+
+
+@pytest.mark.parametrize("context", [{"kind": "all"}, {"kind": "last", "limit": 3}], ids=str)
+def test_what_stands_in_front_is_not_weighed_where_tokens_do_not_count(
+    context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making the schemas of many tools takes longer than all else."""
+
+    def never(*_: object) -> list[Any]:
+        raise AssertionError("the tools are asked for")
+
+    monkeypatch.setattr(prompting, "offered", never)
+    now = moment(context, 3)
+    assert around(now, now.conversation.speakers[0]) == Around(0)
+    assert view_of(now, now.conversation.speakers[0], now.log)
