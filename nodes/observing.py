@@ -7,13 +7,14 @@ from typing import TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
 from duologue.graphs.errors import ContextTooLongError
-from duologue.graphs.log import NOBODY, Kind, Line, is_said, line, said
+from duologue.graphs.log import NOBODY, Kind, Line, line, said
 from duologue.graphs.tokens import tokens_of
 from duologue.graphs.viewpoint import overheard
 from duologue.nodes import prompts
 from duologue.nodes.model import Model
 from duologue.nodes.prompting import Asked
 from duologue.nodes.resources import Moment, notify
+from duologue.nodes.too_long import ran_out_of_room
 
 T = TypeVar("T")
 
@@ -32,7 +33,8 @@ async def observed(
 ) -> Asked[T]:
     """Ask somebody who has heard the conversation.
 
-    Where that is too long for the model, the older half is left out, and stays so.
+    Where that is too long for the model, or leaves no room for a whole answer, the older half is
+    left out, and stays so.
 
     Args:
         moment: The session's state.
@@ -49,6 +51,7 @@ async def observed(
         ModelError: There was none; a `ContextTooLongError` where nothing more can be left out.
     """
     lines: list[AnyMessage] = [*moment.log]
+    usage, has_room = moment.usage, False
     while True:
         transcript = overheard(_heard(lines), private=private) or prompts.NOTHING_SAID
         # What never changes first, the question last, so that most of it can be cached.
@@ -56,11 +59,17 @@ async def observed(
         try:
             answer, found = await ask([SystemMessage("\n\n".join(system)), HumanMessage(heard)])
         except ContextTooLongError:
-            since = _half(_heard(lines))
+            since = _half(_heard(lines), private=private)
             if since is None:
                 raise
         else:
-            return Asked(answer, found, lines[len(moment.log) :], moment.used(model, answer))
+            usage = moment.with_call(usage, model, answer)
+            # Once: an answer that is cut off again is cut off by a limit of the model's own.
+            has_room = has_room or not ran_out_of_room(answer, model.max_tokens)
+            since = None if has_room else _half(_heard(lines), private=private)
+            if since is None:
+                return Asked(answer, found, lines[len(moment.log) :], usage)
+            has_room = True
         text = prompts.filled(prompts.SHORTENED, name=prompts.OBSERVER)
         about = Line(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
         lines.append(said(len(lines), "", about))
@@ -79,9 +88,9 @@ def _is_cut(about: Line) -> bool:
     return about.kind is Kind.SUMMARY and about.speaker is None
 
 
-def _half(log: Sequence[BaseMessage]) -> str | None:
+def _half(log: Sequence[BaseMessage], *, private: bool) -> str | None:
     """The id of the message with which the newer half begins; None where it is one message."""
-    spoken = [message for message in log if is_said(message, line(message))]
+    spoken = [message for message in log if overheard([message], private=private)]
     left = sum(tokens_of(message.text) for message in spoken)
     most = left // 2
     for message, following in pairwise(spoken):

@@ -15,7 +15,7 @@ from duologue.graphs.events import HistoryShortened, Notice
 from duologue.graphs.log import line
 from duologue.graphs.spec import Conversation
 from duologue.nodes import prompts
-from duologue.nodes.scripted import Line, Prompt
+from duologue.nodes.scripted import Line, Prompt, Reply
 from duologue.nodes.scripted_server import ScriptedServer
 from player import Broken, Narrow, cuts_of, followed
 
@@ -135,3 +135,61 @@ async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None
     result = await aget_session("s", store="memory:long")
     assert result.outcome is None
     assert len(result.speeches) == len(player.answered) > 0
+
+
+async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_secrets() -> None:
+    """Y16, row 5: what it does not hear is no half of what it hears."""
+    secret = {"prompt": "Make up a secret."}
+    conversation = talkative(
+        speakers=[{"name": name, "private_opening": secret} for name in PEOPLE],
+        turn_order={"kind": "moderator"},
+        end_chat={"max_iterations": 3},
+    )
+
+    class Picky(Narrow):
+        def takes(self, prompt: Prompt) -> bool:
+            asked = prompts.WHO_IS_NEXT.partition("{")[0] in prompt[-1]["content"]
+            return not asked or super().takes(prompt)
+
+        def answer(self, prompt: Prompt) -> Line:
+            if prompt[-1]["content"] == secret["prompt"]:
+                self.answered.append(prompt)
+                return f"A secret. {LINE}" * 20
+            return super().answer(prompt)
+
+    player = Picky(conversation, 1, unlike=True, pad=f" {LINE}" * 2, characters=1000)
+    result, *_ = await followed(player)
+    assert result.outcome is not None
+    assert player.refused
+    assert all(one not in player.refused[:place] for place, one in enumerate(player.refused))
+    assert len(cuts_of(result)) == len(player.refused)
+
+
+@pytest.mark.parametrize("fields", [SHORTENED_FOR[it][0] for it in ("separate", "moderator")])
+async def test_who_takes_no_part_is_asked_again_where_there_was_no_room_for_the_answer(
+    fields: dict[str, Any],
+) -> None:
+    """Row 5: llama.cpp takes a prompt that just fits, and stops in the middle of the answer."""
+    conversation = talkative(**fields)
+
+    class Full(Narrow):
+        cut_off = 0
+
+        def answer(self, prompt: Prompt) -> Line:
+            found = super().answer(prompt)
+            observes = "What was said so far:" in str(prompt[-1]["content"])
+            if observes and len(str(prompt)) > 2000:
+                self.cut_off += 1
+                return Reply(text='{"crit', finish_reason="length")
+            return found
+
+    player = Full(conversation, 1, unlike=True, pad=f" {LINE}" * 2)
+    result, events, _ = await followed(player)
+    assert result.outcome is not None
+    assert player.cut_off > 0
+    cuts = cuts_of(result)
+    assert len(cuts) == player.cut_off
+    assert [event.text for event in events if isinstance(event, Notice)] == [
+        line(cut).problem for cut in cuts
+    ]
+    assert result.outcome.total.calls == len(player.answered)
