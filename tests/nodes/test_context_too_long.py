@@ -1,6 +1,9 @@
 """A prompt that is too long: how servers say so, and what is made of it."""
 
+import json
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import openai
@@ -335,6 +338,43 @@ async def test_langchains_own_word_for_it_is_understood_from_any_model() -> None
 async def test_another_models_own_errors_pass_as_they_are() -> None:
     with pytest.raises(KeyError, match="context length"):
         await plainly(Model("mine", Overflowing(error=KeyError("maximum context length is 8"))))
+
+
+@pytest.mark.parametrize("code", ["context_length_exceeded", None])
+async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
+    code: str | None,
+) -> None:
+    """Some servers answer 200, and send the error as an event behind the first tokens."""
+    delta = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "We"}}]}
+    told = inner("the request exceeds the available context size", code=code)
+    events = "".join(f"data: {json.dumps(one)}\n\n" for one in (delta, told))
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:  # the base class's name for it
+            self.rfile.read(int(self.headers["Content-Length"]))
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(events.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Prints nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        given = {"base_url": url, "model": "scripted", "api_key": "k"}
+        model = await Models(settings=Settings.model_validate(given)).get(None, silent)
+        chat = model.chat.model_copy(update={"streaming": True})
+        with pytest.raises(ContextTooLongError):
+            await plainly(Model("scripted", chat))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert len(asked) == 1
 
 
 def test_an_error_in_a_stream_is_recognised_without_a_status() -> None:
