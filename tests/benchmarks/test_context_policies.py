@@ -1,8 +1,11 @@
 """What each context policy costs on the embedded model: prompt tokens, and how many are cached.
 
-Prints prompt and cached tokens at turns 10 and 40, and the most of any turn.
+Prints for each policy the tokens of the prompt at turns 10 and 40, with how many of them the server
+found cached, as the model counts them; then the prompt tokens per turn, and the most of any of the
+40 turns, by our estimate, since the model is asked in four turns only.
 """
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import LLMResult
 
 from duologue.graphs import Conversation, aconverse
+from duologue.graphs.tokens import tokens_of_message
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.tools import Turn
 
@@ -62,9 +66,12 @@ class Garden:
 
     def __init__(self) -> None:
         self.turns = 0
+        self.estimates: list[int] = []
+        """The tokens of what the cook sees, turn by turn."""
 
     def cook(self, turn: Turn) -> str | None:
         self.turns += 1
+        self.estimates.append(sum(map(tokens_of_message, turn.messages)))
         if self.turns in MEASURED:
             return None
         return f"Put {self.turns * 7 % 29} beans there."
@@ -74,7 +81,8 @@ class Garden:
         return f"Bed {self.turns} has room for {room} plants."
 
 
-async def measured(policy: dict[str, Any]) -> dict[int, Prompt]:
+async def measured(policy: dict[str, Any]) -> tuple[dict[int, Prompt], list[int]]:
+    """The prompts that the model was sent, by turn, and the estimates of those of all turns."""
     meter, garden = Meter(), Garden()
     speaker = {
         "name": "Cook",
@@ -104,24 +112,32 @@ async def measured(policy: dict[str, Any]) -> dict[int, Prompt]:
         callbacks=[meter],
     )
     assert result.outcome is not None
-    return dict(zip(MEASURED, meter.turns, strict=True))
+    return dict(zip(MEASURED, meter.turns, strict=True)), garden.estimates
 
 
 async def test_prompts_are_bounded_and_mostly_cached() -> None:
-    found = {name: await measured(policy) for name, policy in POLICIES.items()}
+    both = {name: await measured(policy) for name, policy in POLICIES.items()}
+    found = {name: prompts for name, (prompts, _) in both.items()}
     turns = (10, 40)
-    print("\nprompt tokens (cached) at turn", *(f"{turn:>13}" for turn in turns))  # noqa: T201
-    for name, prompts in found.items():
-        shown = (f"{prompts[turn].tokens} ({prompts[turn].cached})" for turn in turns)
-        print(f"{name:30}", *(f"{text:>13}" for text in shown))  # noqa: T201
+    print("\nprompt tokens (of them cached)")  # noqa: T201
+    titles = [*(f"turn {turn}" for turn in turns), "per turn", "most"]
+    print(f"{'context':10}", *(f"{title:>13}" for title in titles))  # noqa: T201
+    for name, (prompts, estimates) in both.items():
+        shown = [f"{prompts[turn].tokens} ({prompts[turn].cached})" for turn in turns]
+        shown += [f"~{sum(estimates) // TURNS}", f"~{max(estimates)}"]
+        print(f"{name:10}", *(f"{text:>13}" for text in shown))  # noqa: T201
     last = {name: prompts[TURNS].tokens for name, prompts in found.items()}
     # Nothing bounds a history that is kept as a whole.
+    assert all(before < after for before, after in pairwise(both["all"][1]))
     assert last["all"] > 2.5 * found["all"][10].tokens
     for name, prompts in found.items():
         most = max(prompt.tokens for prompt in prompts.values())
         if name != "all":
             assert most < 0.6 * last["all"]
             assert most <= LIMIT
+            assert max(both[name][1]) < 0.6 * max(both["all"][1])
+        if name in ("tokens", "summary"):
+            assert max(both[name][1]) <= LIMIT
         # Cuts stay put: what was sent a turn ago is found in the cache, but where one has moved.
         warm = [turn for turn in turns if prompts[turn].cached > prompts[turn].tokens / 2]
         assert len(warm) >= len(turns) - 1, name
