@@ -1,17 +1,19 @@
 """What of a log one speaker said or heard, and what each message weighs in its prompt.
 
-The sides are those of `duologue.graphs.viewpoint`. What is left out of a long log is decided in
+The sides are those of `duologue.graphs.viewpoint`, and what stands there is what
+`duologue.graphs.remembering` says. What is left out of a long log is decided in
 `duologue.graphs.shortening`.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from duologue.graphs.facts import Read, read_log
 from duologue.graphs.log import Kind, Line, is_said
 from duologue.graphs.position import Stage
+from duologue.graphs.remembering import is_in_view
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 from duologue.graphs.tokens import tokens_of_message
@@ -71,7 +73,7 @@ def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) 
     has_spoken = False
     for place, (message, about) in enumerate(read):
         is_own = about.speaker == name and about.kind is not Kind.HEARD
-        if not (is_summary(about, name) or _is_shown(message, about, name, is_own=is_own)):
+        if not (is_summary(about, name) or is_in_view(message, about, name)):
             continue
         is_pinned = (
             (place < begin and place != first_line)
@@ -106,20 +108,6 @@ def _label(conversation: Conversation, name: str, other: str | None) -> str:
     speaker = conversation.speaker(name)
     labelled = other is not None and conversation.hears_labels(speaker)
     return speaker.prefixes.get(other or "", "") + (f"{other}: " if labelled else "")
-
-
-def _is_shown(message: BaseMessage, about: Line, name: str, *, is_own: bool) -> bool:
-    """Whether it stands in the speaker's view."""
-    if isinstance(message, SystemMessage):
-        return False
-    if isinstance(message, ToolMessage):
-        return is_own and about.kind in (Kind.TOOL_RESULT, Kind.REMEMBERED)
-    if is_own:
-        always = about.kind in (Kind.SPEECH, Kind.TOOL_CALLS)
-        return about.kind is not Kind.SHIFT and (always or about.heard_by(name))
-    # Others hear only the text of a call of tools.
-    says_nothing = about.kind is Kind.TOOL_CALLS and not message.text.strip()
-    return about.heard_by(name) and not says_nothing
 
 
 def _is_talk(message: BaseMessage, about: Line) -> bool:

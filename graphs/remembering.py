@@ -48,7 +48,8 @@ def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
         What it has said and heard and not forgotten, as they stand in the log; what a hook has
         made of a message in that one's place. Summaries are no memories of their own.
     """
-    found = [message for message in remembered(log, name) if _knows(message, name)]
+    known = [message for message in remembered(log, name) if _kind(message) != Kind.SUMMARY]
+    found = [message for message in known if is_in_view(message, line(message), name)]
     return list(_as_hooks_made_it(found))
 
 
@@ -73,24 +74,30 @@ def _is_of_the_past(message: BaseMessage, name: str) -> bool:
     return name == about.speaker or name in (about.audience or ())
 
 
-def _knows(message: BaseMessage, name: str) -> bool:
-    about = line(message)
-    if isinstance(message, SystemMessage) or about.kind is Kind.SUMMARY:
+def is_in_view(message: BaseMessage, about: Line, name: str) -> bool:
+    """Whether a line of what a speaker remembers stands in its view, where no hook has changed it.
+
+    Args:
+        message: The message.
+        about: What stands beside it.
+        name: The speaker's name.
+
+    Returns:
+        True for what it has said, called, been given by tools and heard.
+    """
+    if isinstance(message, SystemMessage):
         return False
-    if about.speaker == name:
-        return _keeps(about, name)
-    if isinstance(message, ToolMessage) or not about.heard_by(name):
-        return False
+    is_own = about.speaker == name
+    if isinstance(message, ToolMessage):
+        return is_own and about.kind in (Kind.TOOL_RESULT, Kind.REMEMBERED)
+    if is_own:
+        # A shift is its own answer, handed on. It hears itself, save what was rejected or asked
+        # for the record.
+        always = about.kind in (Kind.SPEECH, Kind.TOOL_CALLS)
+        return about.kind is not Kind.SHIFT and (always or about.heard_by(name))
     # Others hear only the text of a call of tools.
-    return about.kind is not Kind.TOOL_CALLS or bool(message.text.strip())
-
-
-def _keeps(about: Line, name: str) -> bool:
-    """Whether a speaker keeps a line of its own."""
-    if about.kind is Kind.SHIFT:
-        # It is its own answer, handed on.
-        return False
-    return about.heard_by(name) or about.kind in (Kind.SPEECH, Kind.TOOL_CALLS)
+    says_nothing = about.kind is Kind.TOOL_CALLS and not message.text.strip()
+    return about.heard_by(name) and not says_nothing
 
 
 def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:

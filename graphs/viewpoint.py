@@ -22,7 +22,7 @@ from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs.beside import put_back
 from duologue.graphs.log import Kind, Line, is_said, line
-from duologue.graphs.remembering import remembered
+from duologue.graphs.remembering import is_in_view, remembered
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 
@@ -59,13 +59,14 @@ def viewpoint(
     replaced = _replaced(read, name)
     view: list[BaseMessage] = []
     for message, about in read:
-        if isinstance(message, ToolMessage | SystemMessage) or message.id in replaced:
+        if message.id in replaced or not is_in_view(message, about, name):
+            continue
+        if isinstance(message, ToolMessage):
+            # It stands behind its call.
             continue
         if about.speaker == name:
-            if about.kind is Kind.SHIFT or not _heard(about, name):
-                continue
             _add_own(view, message, about, names[name], results)
-        elif about.heard_by(name):
+        else:
             if about.to not in (None, name):
                 message = HumanMessage(f"To {about.to}: {message.text}", id=message.id)
             before = speaker.prefixes.get(about.speaker or "", "")
@@ -111,11 +112,11 @@ def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
     found: list[str] = []
     for message in reversed(remembered(log, name)):
         about = line(message)
-        if about.speaker == name and about.kind is not Kind.SHIFT:
-            if _heard(about, name):
-                break
-        elif about.heard_by(name) and not isinstance(message, ToolMessage | SystemMessage):
-            found.append(str(message.id))
+        if isinstance(message, ToolMessage) or not is_in_view(message, about, name):
+            continue
+        if about.speaker == name:
+            break
+        found.append(str(message.id))
     return found[::-1]
 
 
@@ -158,11 +159,6 @@ def _from_outside(about: Line) -> str:
     return f"{about.speaker}" if about.audience is None else f"{about.speaker} (heard by nobody)"
 
 
-def _heard(about: Line, name: str) -> bool:
-    # A speaker always hears itself, save what was rejected or asked for the record.
-    return about.heard_by(name) or about.kind in (Kind.SPEECH, Kind.TOOL_CALLS)
-
-
 def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
     """The newest result of each call of this speaker, as it is sent."""
     return {
@@ -173,12 +169,8 @@ def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
             id=message.id,
         )
         for message in log
-        if isinstance(message, ToolMessage) and _is_result_for(line(message), name)
+        if isinstance(message, ToolMessage) and is_in_view(message, line(message), name)
     }
-
-
-def _is_result_for(about: Line, name: str) -> bool:
-    return about.kind in (Kind.TOOL_RESULT, Kind.REMEMBERED) and about.speaker == name
 
 
 def _add_own(
@@ -239,9 +231,6 @@ def _add_heard(
     """Add a line heard from another, joined to the one before it where that was heard too."""
     text = message.text.strip()
     if not text:
-        # Others hear only the text of a call of tools.
-        if about.kind is Kind.TOOL_CALLS:
-            return
         text = SILENCE
     # Models that hear labels like to write their own.
     if label and about.speaker is not None and not text.startswith(f"{about.speaker}:"):
