@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from inspect import isawaitable
-from typing import Any, TypeAlias, TypeVar
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -32,6 +32,8 @@ async def call(
 ) -> T:
     """Call a function of the user's own, sync or async.
 
+    One that is not async gets a thread: whatever it waits for holds up no other conversation.
+
     Args:
         what: What it is for, as an error says it.
         name: The name it is registered by.
@@ -46,8 +48,13 @@ async def call(
         SpecError: It failed; says how.
     """
     try:
-        answer = function(*given)
-        return await answer if isawaitable(answer) else answer
+        if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
+            answer: object = function(*given)
+        else:
+            answer, raised = await asyncio.to_thread(_outcome, function, *given)
+            if raised is not None:
+                raise raised
+        return cast("T", await answer if isawaitable(answer) else answer)
     except GeneratorExit:
         # Nobody waits for the answer any more.
         raise
@@ -59,6 +66,16 @@ async def call(
         raise SpecError(
             f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}"
         ) from error
+
+
+def _outcome(
+    function: Callable[..., object], *given: object
+) -> tuple[object, BaseException | None]:
+    """Give what a function gives, and what it raises, which not every thread hands on."""
+    try:
+        return function(*given), None
+    except BaseException as error:
+        return None, error
 
 
 def is_cancelled() -> bool:

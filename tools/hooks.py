@@ -54,9 +54,10 @@ AfterTool: TypeAlias = Callable[
 class Hook:
     """Functions around a speaker's turn and its tools, each sync or async (Lagent's hooks).
 
-    They see copies, in the order in which the speaker names its hooks; each sees what the one
-    before it has made of it. One that raises ends the turn: what was answered before is kept, and
-    resuming the session runs the hooks again without asking the model.
+    One that is not async runs in a thread. They see copies, in the order in which the speaker names
+    its hooks; each sees what the one before it has made of it. One that raises ends the turn: what
+    was answered before is kept, and resuming the session runs the hooks again without asking the
+    model.
 
     Example:
         >>> from langchain_core.messages import AIMessage

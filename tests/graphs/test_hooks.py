@@ -1,6 +1,7 @@
 """Hooks around a speaker and its tools: what they see, change and give, and what the log keeps."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from pathlib import Path
@@ -17,6 +18,7 @@ from duologue.graphs import (
     Reason,
     Result,
     SpecError,
+    aconverse,
     converse,
     fork,
     get_session,
@@ -882,14 +884,32 @@ def test_a_stop_that_is_asked_for_in_a_hook_ends_it_after_the_turn(tmp_path: Pat
         stop_session(turn.session, store=store)
         return AIMessage(f"{reply.text}!")
 
-    async def away(turn: Turn, reply: AIMessage) -> AIMessage:
-        return await asyncio.to_thread(stop, turn, reply)
-
-    hooks = {"h": Hook(after_speaker=away)}
+    hooks = {"h": Hook(after_speaker=stop)}
     result, _ = play(hooked("h", rounds=3), ["One."], hooks=hooks, session="s", store=store)
     assert result.speeches == [("Ann", "One.!")]
     assert result.outcome is not None
     assert result.outcome.reason is Reason.STOP_REQUESTED
+
+
+async def test_a_hook_that_waits_holds_up_no_other_conversation() -> None:
+    """L7: one that is not async runs in a thread."""
+    spoken = threading.Event()
+
+    def wait(turn: Turn, reply: AIMessage) -> AIMessage:
+        return AIMessage(f"Heard: {spoken.wait(30)}")
+
+    def speak(turn: Turn, reply: AIMessage) -> AIMessage:
+        spoken.set()
+        return reply
+
+    async def said_with(hook: Hook) -> str:
+        spec = hooked("h", ann={"tools": ()})
+        model = ScriptedChatModel(script=["One.", "Two."])
+        found = await aconverse(spec, model=model, hooks={"h": hook}, store="memory:")
+        return found.speeches[0][1]
+
+    waits, speaks = Hook(after_speaker=wait), Hook(after_speaker=speak)
+    assert await asyncio.gather(said_with(waits), said_with(speaks)) == ["Heard: True", "One."]
 
 
 def test_a_session_with_hooks_is_replayed_without_a_model() -> None:
