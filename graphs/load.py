@@ -61,7 +61,8 @@ def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
         SpecError: It can't be read; names the file.
     """
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        # Windows' own tools begin such a file with a mark, which is no part of the text.
+        return parse(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SpecError(f"{path}: can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

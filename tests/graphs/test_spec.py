@@ -244,6 +244,14 @@ def minimal(**fields: object) -> dict[str, Any]:
     return given | fields
 
 
+@pytest.mark.parametrize("name", ["talk.toml", "talk.json"])
+def test_a_file_may_begin_with_a_byte_order_mark(name: str) -> None:
+    given = load_conversation(minimal())
+    text = given.to_toml() if name.endswith("toml") else given.model_dump_json()
+    Path(name).write_text(text, encoding="utf-8-sig")
+    assert load_conversation(name) == given
+
+
 def test_a_conversation_cannot_be_changed() -> None:
     conversation = load_conversation(minimal())
     with pytest.raises(ValidationError, match="frozen"):
