@@ -55,6 +55,8 @@ class RunningSummary(Kinded):
     """What does not fit into a number of tokens is summed up by a model, again and again.
 
     The summary stands for the older half of the messages; with it, the rest fits for many turns.
+    It is written before a turn begins: what long results of tools push out within one is summed up
+    before the next.
     """
 
     kind: Literal["summary"] = "summary"
