@@ -30,7 +30,7 @@ from duologue.graphs.questions import (
 )
 from duologue.graphs.spec import Conversation
 from duologue.graphs.telling import Telling
-from duologue.tools.functions import call
+from duologue.tools.functions import failed
 
 _TRIES = 5
 """How often the same question is asked in vain, at most, before the session is left waiting."""
@@ -183,19 +183,18 @@ class Steps:
         answer = self._answer
         if answer is None:
             return None
-
-        async def ask() -> Any:  # noqa: ANN401
-            try:
-                if inspect.iscoroutinefunction(answer):
-                    return await answer(question)
-                # It may well wait for somebody, which must not hold up other conversations.
-                found = await in_caller(answer, question)
-                return await found if inspect.isawaitable(found) else found
-            except EOFError:
-                # Nobody is there any more, as at the end of a terminal's input.
-                return None
-
-        return await call("function", "answer", ask)
+        try:
+            if inspect.iscoroutinefunction(answer):
+                return await answer(question)
+            # It may well wait for somebody, which must not hold up other conversations.
+            found = await in_caller(answer, question)
+            return await found if inspect.isawaitable(found) else found
+        except EOFError:
+            # Nobody is there any more, as at the end of a terminal's input.
+            return None
+        except Exception as error:
+            # Ctrl-C is no fault of it, but meant for whoever runs the conversation.
+            raise failed("function", "answer", error) from error
 
 
 def answer_of(session: str, asked: Sequence[Question], reply: AtHand) -> tuple[Question, Any]:

@@ -62,10 +62,13 @@ async def call(
         # What is no exception would end the loop that runs all sessions.
         if is_cancelled():
             raise asyncio.CancelledError from error
-        where = "" if at is None else f" in {at}"
-        raise SpecError(
-            f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}"
-        ) from error
+        raise failed(what, name, error, at) from error
+
+
+def failed(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
+    """Give the error that tells of a function which has failed; the arguments are as for `call`."""
+    where = "" if at is None else f" in {at}"
+    return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")
 
 
 def _outcome(
