@@ -29,6 +29,11 @@ settings.register_profile("drawn_once", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: live tests wait for others most of their time."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In parallel begin with the files that take long, so that no core waits long for the last."""
     if not hasattr(config, "workerinput"):

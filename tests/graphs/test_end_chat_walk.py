@@ -5,7 +5,7 @@ longest path has no more messages than `most_messages` and no more steps than
 `max_steps`; how many it has exactly is said by `paths.reachable_messages`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -151,17 +151,20 @@ def test_every_path_goes_and_ends_as_the_rules_say(
 ) -> None:
     """Y2, Y3, Y4, Y6, Y9, Y11-Y15, Y20, Z4: same turns, questions, end and reasons."""
     # What a third round adds is shown by fewer speakers, who have far fewer paths.
-    for cap in CAPS[: 2 if count == 4 else None]:
-        for stoppers in stopping(mode, count):
-            # None is one of them, which need be shown only once.
-            for first in NAMES[:count] if cap > 1 else (None, *NAMES[:count]):
-                conversation = spec(
-                    mode, cap, count, stoppers, answers=answers, first=first, when=DONE
-                )
-                walk = walked(conversation)
-                assert walk.longest.paths > cap * count
-                completed = set() if mode is MODES[0] else {Reason.COMPLETED}
-                assert walk.reasons == completed | {Reason.DONE_TOKEN, Reason.MAX_ITERATIONS}
+    for cap, stoppers in product(CAPS[: 2 if count == 4 else None], stopping(mode, count)):
+        for first in firsts(cap, count):
+            conversation = spec(mode, cap, count, stoppers, answers=answers, first=first, when=DONE)
+            walk = walked(conversation)
+            assert walk.longest.paths > cap * count
+            completed = set() if mode is MODES[0] else {Reason.COMPLETED}
+            assert walk.reasons == completed | {Reason.DONE_TOKEN, Reason.MAX_ITERATIONS}
+
+
+def firsts(cap: int, count: int) -> Sequence[str | None]:
+    """Who begins: each, and nobody named, which is one of them; one alone where paths are many."""
+    if cap == 1:
+        return (None, *NAMES[:count])
+    return NAMES[:count] if cap == 2 else NAMES[count - 1 : count]
 
 
 NO_GUARDS = Guards(
@@ -382,9 +385,10 @@ def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> N
     for cap, answers in ((1, True), (2, False)):
         conversation = spec(mode, cap, 2, NAMES[1:2], answers=answers, when=when, max_tool_rounds=1)
         tools = [end.tool for _, end in leaves(when) if isinstance(end, EndingTool)]
-        happens: dict[str, Any] = {"drafts": True, "calls": tuple(tools), "halves": True}
+        happens: dict[str, Any] = {"drafts": True, "halves": True, **SHAPED}
         # What stands around a reply is the same in a second round, which has far more paths.
-        walk = walked(conversation, stop=True, **happens, **(SHAPED if cap == 1 else {}))
+        around = happens if cap == 1 else {}
+        walk = walked(conversation, stop=True, calls=tuple(tools), **around)
         assert len(walk.reasons) > 1
 
 
