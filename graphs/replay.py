@@ -88,7 +88,7 @@ async def areplay(
     model = _Recorded([*answers(conversation, recorded.messages)], name)
     named = {name: model for name in conversation.model_names if name is not None}
     resources = Resources(Models(model, named), Registry(registered), allow_host=True)
-    await resources.check(conversation)
+    await resources.find(conversation)
     graph = compiled(resources, InMemorySaver())
     try:
         return await _run(graph, recorded)

@@ -110,7 +110,8 @@ async def run_session(
                     yield event
                 return
             await _check_reply(store, session, reply)
-            await resources.check(conversation)
+            # What has begun goes on, however little room it has.
+            await (resources.check if row is None else resources.find)(conversation)
             yield started
             await _forget_stop(store, before)
             async for event in _prepared(models, conversation):

@@ -92,12 +92,15 @@ def fixed_tokens(
     return tokens_of_texts([system, *examples])
 
 
-def least_limit(conversation: Conversation, speaker: Speaker) -> int:
+def least_limit(
+    conversation: Conversation, speaker: Speaker, schema: type[BaseModel] | None = None
+) -> int:
     """Give the least number of tokens that a speaker's context can be limited to.
 
     Args:
         conversation: The spec.
         speaker: The speaker.
+        schema: The pydantic model that the speaker's format names, where it is known.
 
     Returns:
         The tokens of what always stands in its prompt, as far as it is known before anyone has
@@ -110,5 +113,5 @@ def least_limit(conversation: Conversation, speaker: Speaker) -> int:
         told += [one.task or "" for one in who]
     context = speaker.context
     summary = tokens_of_summary(context.words) if isinstance(context, RunningSummary) else 0
-    standing = fixed_tokens(conversation, speaker, conversation.task) + summary
+    standing = fixed_tokens(conversation, speaker, conversation.task, schema) + summary
     return standing + tokens_of_texts(text for text in told if text) + ROOM

@@ -4,13 +4,10 @@ The older part of a history is left out by the speaker's context policy
 (`duologue.graphs.shortening`); the log itself is never cut.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
-from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from duologue.graphs.context import RunningSummary, TokenBudget
 from duologue.graphs.errors import ContextTooLongError
@@ -23,8 +20,8 @@ from duologue.graphs.usage import Usage
 from duologue.graphs.viewpoint import viewpoint
 from duologue.nodes import prompts
 from duologue.nodes.model import Model
+from duologue.nodes.offered import tokens_of_tools
 from duologue.nodes.resources import Moment, notify
-from duologue.nodes.to_user import with_to_user
 from duologue.nodes.too_long import ran_out_of_room
 
 T = TypeVar("T")
@@ -34,12 +31,6 @@ def system_of(moment: Moment, speaker: Speaker) -> str:
     """Give the system prompt of a speaker."""
     schema = moment.resources.registry.schema_of(speaker)
     return prompts.system_prompt(moment.conversation, speaker, moment.task, schema)
-
-
-def offered(moment: Moment, speaker: Speaker) -> list[BaseTool]:
-    """Give the tools that a speaker may call, as its model is told of them."""
-    tools = moment.resources.registry.tools_of(speaker)
-    return [with_to_user(tool) for tool in tools] if speaker.to_user else tools
 
 
 def around(
@@ -60,10 +51,10 @@ def around(
     if not isinstance(speaker.context, TokenBudget | RunningSummary):
         return Around(0)
     front = _as_told(moment, speaker, [], small=small)
-    tools = (json.dumps(convert_to_openai_tool(tool)) for tool in offered(moment, speaker))
+    tools = tokens_of_tools(moment.resources.registry, speaker)
     reminded = speaker.brief.reminder if small and speaker.brief is not None else ""
     return Around(
-        sum(map(tokens_of_message, front)) + sum(map(tokens_of, tools)),
+        sum(map(tokens_of_message, front)) + tools,
         tokens_of(prompts.filled(reminded, task=_given_task(moment, speaker))),
         sum(map(tokens_of_message, behind)),
     )

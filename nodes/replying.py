@@ -18,8 +18,9 @@ from duologue.graphs.usage import Usage
 from duologue.graphs.viewpoint import heard_since, newly_heard
 from duologue.nodes.hooking import before_speaker, sees_replies
 from duologue.nodes.model import Model
+from duologue.nodes.offered import offered
 from duologue.nodes.outputs import code_heard, given_by
-from duologue.nodes.prompting import asked_of, mending, offered, prompt_of, view_of
+from duologue.nodes.prompting import asked_of, mending, prompt_of, view_of
 from duologue.nodes.resources import Moment, session_id
 from duologue.nodes.to_user import Speaking, taken_out
 from duologue.tools.functions import call
@@ -194,7 +195,7 @@ async def _text(
         purpose=purpose,
         speaker=speaker.name,
         marks=speaker.marks,
-        tools=offered(moment, speaker) if is_told else (),
+        tools=offered(moment.resources.registry, speaker) if is_told else (),
         tool_choice=_choice(moment, speaker) if may_call else "none",
         tool_calling=speaker.tool_calling,
         listener=speaking,

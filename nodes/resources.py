@@ -23,6 +23,7 @@ from duologue.graphs.usage import Usage, dumped, used_so_far
 from duologue.nodes.handover import lines_before
 from duologue.nodes.model import Model
 from duologue.nodes.models import Models
+from duologue.nodes.offered import check_room
 from duologue.tools import sandbox
 from duologue.tools.functions import call
 from duologue.tools.registry import Registry
@@ -47,7 +48,16 @@ class Resources:
     """Whether a conversation may name ``host`` as its sandbox."""
 
     async def check(self, conversation: Conversation) -> None:
-        """Make sure that a conversation can be run here: by what it names, and where code runs.
+        """Make sure that a conversation can be run here, before it begins.
+
+        Raises:
+            SpecError: As `find`; or a limit on prompts leaves no room beside tools.
+        """
+        await self.find(conversation)
+        await asyncio.to_thread(check_room, conversation, self.registry)
+
+    async def find(self, conversation: Conversation) -> None:
+        """Find what a conversation names, and see that its code can be run here.
 
         Raises:
             SpecError: Something is not registered, an MCP server does not answer, or its sandbox
@@ -95,7 +105,7 @@ class Moment:
             SpecError: The spec is of a newer release, or names what is not registered.
         """
         conversation = restored(state["spec"])
-        await resources.check(conversation)
+        await resources.find(conversation)
         return cls(
             resources,
             conversation,

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from langchain_core.tools import tool
 
 from duologue.graphs import (
     Conversation,
@@ -13,11 +14,14 @@ from duologue.graphs import (
     Speaker,
     SpecError,
     TokenBudget,
+    converse,
     load_conversation,
 )
 from duologue.graphs.bounds import most_calls
 from duologue.graphs.context import Context
 from duologue.graphs.tokens import ROOM, fixed_tokens, least_limit, tokens_of
+from duologue.nodes.script import ScriptExhaustedError
+from duologue.nodes.scripted import ScriptedChatModel
 
 
 def talk(context: object, **fields: object) -> Conversation:
@@ -88,6 +92,32 @@ def test_a_budget_smaller_than_what_always_stands_in_the_prompt_is_refused(
     talk({"kind": kind, "limit": needed}, **speaker)
     with pytest.raises(SpecError, match="too few"):
         talk({"kind": kind, "limit": needed - 1}, **speaker)
+
+
+def test_a_budget_smaller_than_the_tools_is_refused_before_any_model_is_called() -> None:
+    """What a tool or a schema takes is known when the conversation is run."""
+
+    @tool
+    def look(where: str) -> str:
+        """Look somewhere."""
+        return where
+
+    look.description = "Look everywhere. " * 60
+    model = ScriptedChatModel(script=[])
+    options: dict[str, Any] = {"tools": [look], "model": model, "store": "memory:"}
+
+    def limited(limit: int) -> Conversation:
+        return talk({"kind": "tokens", "limit": limit}, tools=["look"])
+
+    too_few = r"^speakers\.0\.context\.limit: 300 tokens are too few for .* its tools too"
+    with pytest.raises(SpecError, match=too_few) as caught:
+        converse(limited(300), **options)
+    needed = int(str(caught.value).split("give ")[1].split()[0])
+    with pytest.raises(SpecError, match="too few"):
+        converse(limited(needed - 1), **options)
+    assert model.calls == []
+    with pytest.raises(ScriptExhaustedError):
+        converse(limited(needed), **options)
 
 
 def test_the_least_budget_holds_the_system_prompt_and_room_for_a_message() -> None:

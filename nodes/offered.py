@@ -1,0 +1,57 @@
+"""What a speaker's model is offered to call, and whether that leaves room for what is said."""
+
+import json
+from collections.abc import Iterator
+
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from duologue.graphs.context import RunningSummary, TokenBudget
+from duologue.graphs.errors import SpecError
+from duologue.graphs.speaker import Speaker
+from duologue.graphs.spec import Conversation
+from duologue.graphs.tokens import least_limit, tokens_of
+from duologue.nodes.to_user import with_to_user
+from duologue.tools.registry import Registry
+
+
+def offered(registry: Registry, speaker: Speaker) -> list[BaseTool]:
+    """Give the tools that a speaker may call, as its model is told of them."""
+    tools = registry.tools_of(speaker)
+    return [with_to_user(tool) for tool in tools] if speaker.to_user else tools
+
+
+def tokens_of_tools(registry: Registry, speaker: Speaker) -> int:
+    """Estimate the tokens of what a speaker's model is told of its tools."""
+    tools = (json.dumps(convert_to_openai_tool(tool)) for tool in offered(registry, speaker))
+    return sum(map(tokens_of, tools))
+
+
+def check_room(conversation: Conversation, registry: Registry) -> None:
+    """Make sure that a limit on a speaker's prompts leaves room beside its tools and its schema.
+
+    What else always stands there is known when a conversation is made, and checked then.
+
+    Args:
+        conversation: The spec.
+        registry: Where its tools and schemas are found.
+
+    Raises:
+        SpecError: It leaves none; names the field and the least limit.
+    """
+    for number, speaker, limit in _limited(conversation):
+        schema = registry.schema_of(speaker)
+        needed = least_limit(conversation, speaker, schema) + tokens_of_tools(registry, speaker)
+        if limit < needed:
+            raise SpecError(
+                f"speakers.{number}.context.limit: {limit} tokens are too few for what always "
+                f"stands in a prompt of {speaker.name!r}, its tools too, and a message: give "
+                f"{needed} or more"
+            )
+
+
+def _limited(conversation: Conversation) -> Iterator[tuple[int, Speaker, int]]:
+    """The speakers whose prompts have a limit in tokens, with their numbers."""
+    for number, speaker in enumerate(conversation.speakers):
+        if isinstance(speaker.context, TokenBudget | RunningSummary):
+            yield number, speaker, speaker.context.limit
