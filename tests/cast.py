@@ -101,7 +101,7 @@ class Cast:
     def registered(self) -> dict[str, Any]:
         """What the conversation names."""
 
-        # These run where they are awaited, and draw there.
+        # What is async runs where it is awaited, and draws there: hooks and functions, too.
         @tool
         async def bell(number: int, note: str = "") -> str:
             """Ring the bell."""
@@ -153,7 +153,7 @@ class Cast:
     async def asked_to_stop(self, _session: str) -> bool:
         return self.stop
 
-    def _ordered(self, _said: Sequence[BaseMessage], names: Sequence[str]) -> str:
+    async def _ordered(self, _said: Sequence[BaseMessage], names: Sequence[str]) -> str:
         """Choose who speaks next, as a registered function."""
         assert self.table.question == "choice"
         self.alone += 1
@@ -275,7 +275,7 @@ class Cast:
         self.table = self.table.after_turn(self.rules, turn, self.spent)
         self._between_turns()
 
-    def _before(self, turn: Given) -> HumanMessage | AIMessage | None:
+    async def _before(self, turn: Given) -> HumanMessage | AIMessage | None:
         """A hook before a speaker: it changes what is heard, speaks itself, or does nothing."""
         self._begins(turn)
         does = self.draw(("nothing", "nothing", "changes", "speaks"), "before")
@@ -284,7 +284,7 @@ class Cast:
         self.words += 1
         return HumanMessage(f"Heard otherwise {self.words}.") if does == "changes" else None
 
-    def _function(self, turn: Given) -> str | None:
+    async def _function(self, turn: Given) -> str | None:
         """A function that gives a reply, or leaves it to the model or a fixed text."""
         self._begins(turn)
         if self.draw((True, False), "function"):
@@ -308,7 +308,7 @@ class Cast:
         self._give(reply)
         return reply
 
-    def _behind(self, turn: Given, reply: AIMessage) -> AIMessage | None:
+    async def _behind(self, turn: Given, reply: AIMessage) -> AIMessage | None:
         """A hook behind a speaker: it changes what is said, or does nothing."""
         assert not self.table.over
         assert (turn.speaker, self.table.within) == (self.table.speaking, "answer")
@@ -361,7 +361,7 @@ class Cast:
             # There is nothing to run.
             self._ran("")
 
-    def _before_tool(self, turn: Given, called: ToolCall) -> ToolCall | ToolMessage | None:
+    async def _before_tool(self, turn: Given, called: ToolCall) -> ToolCall | ToolMessage | None:
         """A hook before a tool: it changes its arguments, answers itself, or does nothing."""
         assert not self.table.over
         assert (turn.speaker, self.table.within) == (self.table.speaking, "call")
@@ -393,7 +393,9 @@ class Cast:
         else:
             self._results()
 
-    def _after_tool(self, turn: Given, called: ToolCall, found: ToolMessage) -> ToolMessage | None:
+    async def _after_tool(
+        self, turn: Given, called: ToolCall, found: ToolMessage
+    ) -> ToolMessage | None:
         """A hook behind a tool: it mends or breaks what it gave, or does nothing."""
         assert not self.table.over
         assert (turn.speaker, self.table.within) == (self.table.speaking, "ran")

@@ -81,6 +81,10 @@ def _shape(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+TOKENS_OF_TOOLS = 300
+"""At least what the tools take that speakers here have."""
+
+
 def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
     """The same, with a policy for each speaker's history; the limits are small."""
     data = conversation.stored()
@@ -103,6 +107,7 @@ def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
                 }
             )
             least = least_limit(given, given.speaker(speaker.name))
+            least += TOKENS_OF_TOOLS if speaker.tools else 0
             context["limit"] = least + draw(st.integers(0, 120))
         data["speakers"][number]["context"] = context
     return Conversation.model_validate(data)
