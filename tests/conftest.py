@@ -34,13 +34,18 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+# Behind hypothesis, which marks its tests here.
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In parallel begin with the files that take long, so that no core waits long for the last."""
     if not hasattr(config, "workerinput"):
         return
-    tests = Counter(item.path for item in items)
+    work = Counter[Path]()
+    for item in items:
+        work[item.path] += 25 if item.get_closest_marker("hypothesis") else 1
     live = {item.path for item in items if item.get_closest_marker("live")}
-    items.sort(key=lambda item: (item.path not in live, -tests[item.path]))
+    live |= {path for path in work if path.suffix == ".ipynb"}
+    items.sort(key=lambda item: (item.path not in live, -work[item.path]))
 
 
 @pytest.fixture(autouse=True)

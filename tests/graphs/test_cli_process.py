@@ -10,6 +10,8 @@ from duologue.nodes.scripted_server import ScriptedServer
 
 from .cli_help import ANSWER, DONE, FIRST, SHORT, duologue, isolate, started
 
+pytestmark = pytest.mark.live
+
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

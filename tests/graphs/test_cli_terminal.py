@@ -18,6 +18,8 @@ pytest.importorskip("termios", reason="there are no such terminals")
 
 from .pty_help import Terminal
 
+pytestmark = pytest.mark.live
+
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
