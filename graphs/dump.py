@@ -15,7 +15,7 @@ from duologue.graphs.data import Data, Name, listing
 from duologue.graphs.dump_lines import Message, Remembered, dumped, message_of
 from duologue.graphs.errors import SpecError
 from duologue.graphs.load import read_file
-from duologue.graphs.log import message_id
+from duologue.graphs.log import Kind, message_id
 from duologue.graphs.migrations import Migration, migrated, restored, restored_position, upgraded
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.position import Position
@@ -102,10 +102,13 @@ class SessionDump(Data):
                         f"not {message.id!r}"
                     )
                 known.add(message.id)
-                if message.line.speaker not in (None, *self.spec.names):
+                about = message.line
+                # What is remembered of another conversation may be a stranger's.
+                is_ours = about.kind is not Kind.REMEMBERED and about.speaker is not None
+                if is_ours and about.speaker not in self.spec.names:
                     raise ValueError(
                         f"steps.{number}.messages.{place}.line.speaker: nobody is called "
-                        f"{message.line.speaker!r}"
+                        f"{about.speaker!r}"
                     )
             for name in _named(step.position):
                 if name not in self.spec.names:

@@ -486,6 +486,17 @@ def test_a_memory_is_copied_into_another_session_and_database(here: str, there: 
     assert seen(held, "Ann") == [("human", prompts.BEGIN), ("ai", "X1")]
 
 
+def test_a_session_with_a_memory_of_strangers_is_dumped_and_loaded(here: str, there: str) -> None:
+    strangers: dict[str, Any] = {"speakers": [{"name": "Ann"}, {"name": "Cid"}]}
+    run(plain(**strangers), ["A1", "C1", "A2", "C2"], session="past", store=here)
+    stopped(plain(), ["X1"], here, "now")
+    load_session(dump_session("past", speaker="Ann", store=here), into="now", store=here)
+    load_session(through_json(dump_session("now", store=here)), store=there)
+    held = get_session("now", store=there)
+    assert ("human", "C1") in seen(held, "Ann")
+    assert seen(held, "Ann") == seen(get_session("now", store=here), "Ann")
+
+
 def test_a_finished_session_stays_so_and_its_fork_goes_on_with_the_new_memory(store: str) -> None:
     whole = run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
     reset_session("one", speaker="Ann", store=store)
