@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from duologue.graphs.errors import DuologueError
+from duologue.graphs.threads import in_thread
 
 T = TypeVar("T")
 
@@ -110,7 +111,7 @@ async def in_caller(function: Callable[..., T], *given: object) -> T:
     """
     errands = _CALLER.get()
     if errands is None:
-        return await asyncio.to_thread(_called, function, *given)
+        return await in_thread(_called, function, *given)
     answer: Future[T] = Future()
 
     def errand() -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs.errors import SpecError
+from duologue.graphs.threads import in_thread
 from duologue.tools.hooks import Turn
 
 T = TypeVar("T")
@@ -32,7 +33,8 @@ async def call(
 ) -> T:
     """Call a function of the user's own, sync or async.
 
-    One that is not async gets a thread: whatever it waits for holds up no other conversation.
+    One that is not async gets a thread of its own: whatever it waits for holds up no other
+    conversation. It can't be ended: where the run is cancelled it runs on, unheard.
 
     Args:
         what: What it is for, as an error says it.
@@ -51,7 +53,7 @@ async def call(
         if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
             answer: object = function(*given)
         else:
-            answer, raised = await asyncio.to_thread(_outcome, function, *given)
+            answer, raised = await in_thread(_outcome, function, *given)
             if raised is not None:
                 raise raised
         return cast("T", await answer if isawaitable(answer) else answer)
