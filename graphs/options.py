@@ -35,7 +35,7 @@ class Options(Registered, total=False):
 def check_run(options: Mapping[str, Any]) -> None:
     """Refuse options that there are not, or that are not what they must be, before anything is run.
 
-    What `Registered` holds is checked where it is registered.
+    What `Registered` holds is checked where it is registered, models where they are looked for.
 
     Args:
         options: What was given by name, as `Options` has it.

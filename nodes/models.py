@@ -47,6 +47,9 @@ class Models:
         default: What speaks where no model is named: a LangChain chat model or a name.
         named: LangChain chat models by the names that specs use.
         settings: Where others are found. None: read when first needed.
+
+    Raises:
+        TypeError: Something is no chat model, such as one with bound arguments; names it.
     """
 
     default: BaseChatModel | str | None = None
@@ -55,6 +58,19 @@ class Models:
     _told: set[str | None] = field(default_factory=set)
     _first: str | None = None
     """The first model that the server lists, once it has been asked."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would be passed over, so that another model spoke in its place."""
+        default, named = self.default, self.named
+        if not isinstance(default, BaseChatModel | str | None):
+            raise TypeError(f"model must be a LangChain chat model or a name, not {_kind(default)}")
+        if not isinstance(named, Mapping):
+            raise TypeError(f"models must be a dict from names to chat models, not {_kind(named)}")
+        for name, one in named.items():
+            if not isinstance(one, BaseChatModel):
+                raise TypeError(
+                    f"models: {name!r} must be a LangChain chat model, not {_kind(one)}"
+                )
 
     async def get(self, name: str | None, notify: Notify) -> Model:
         """Give the model of this name, started if need be.
@@ -135,6 +151,10 @@ def is_local(name: str | None, settings: Settings) -> bool:
     if not embedded.is_available():
         raise ModelError(NO_MODEL)
     return True
+
+
+def _kind(given: object) -> str:
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 def _label(chat: BaseChatModel) -> str:

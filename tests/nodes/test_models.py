@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -27,6 +28,7 @@ from duologue.graphs import (
     Event,
     ModelError,
     Result,
+    build_graph,
     converse,
     list_sessions,
     load_conversation,
@@ -451,6 +453,32 @@ def test_a_speakers_own_model_comes_before_the_conversations_and_that_before_the
     assert said(result) == ["I am hers.", "I am everyones."]
     assert result.outcome is not None
     assert set(result.outcome.usage) == {"hers", "everyones"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"model": ScriptedChatModel(script=["Hi."]).bind(temperature=0)},
+            "model must be a LangChain chat model or a name, not [A-Za-z_]+Binding",
+        ),
+        (
+            {"model": ScriptedChatModel},
+            "model must be a LangChain chat model or a name, not the class ScriptedChatModel",
+        ),
+        ({"models": ["a"]}, "models must be a dict from names to chat models, not list"),
+        ({"models": {"a": "b"}}, "models: 'a' must be a LangChain chat model, not str"),
+    ],
+)
+def test_what_is_no_model_is_refused_and_not_passed_over(
+    options: dict[str, Any], words: str
+) -> None:
+    store = f"memory:{uuid4().hex}"
+    with pytest.raises(TypeError, match=f"^{words}$"):
+        converse(talk(), store=store, **options)
+    with pytest.raises(TypeError, match=f"^{words}$"):
+        build_graph(**options)
+    assert list_sessions(store=store) == []
 
 
 @pytest.mark.parametrize(
