@@ -72,17 +72,23 @@ def _opening(target: str | Path | None, *, create: bool) -> AbstractAsyncContext
         target = default_store_url()
     if isinstance(target, Path):
         return _sqlite(target, create=create)
+    if not isinstance(target, str):
+        raise _unfit(type(target).__name__)
     if target.startswith(("postgresql://", "postgres://")):
         return _postgres()(target)
     if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
         return open_memory(target)
     path = target.removeprefix("sqlite:///")
     if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
-        raise StoreError(
-            f"Sessions can't be kept in {redacted(target)!r}: use a file's path, "
-            "sqlite:///file.db, postgresql://…, memory: or memory:name."
-        )
+        raise _unfit(repr(redacted(target)))
     return _sqlite(Path(path), create=create)
+
+
+def _unfit(given: str) -> StoreError:
+    return StoreError(
+        f"Sessions can't be kept in {given}: use a file's path, sqlite:///file.db, postgresql://…, "
+        "memory: or memory:name."
+    )
 
 
 def _sqlite(path: Path, *, create: bool) -> AbstractAsyncContextManager[Store]:

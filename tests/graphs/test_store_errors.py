@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
@@ -35,6 +36,11 @@ async def test_other_addresses_are_refused(target: str) -> None:
     said = str(await refused(target))
     assert repr(target.replace("s3cret", "***")) in said
     assert "sqlite:///file.db, postgresql://…, memory:" in said
+
+
+async def test_what_is_no_address_is_refused() -> None:
+    odd: Any = 3
+    assert str(await refused(odd)).startswith("Sessions can't be kept in int: use a file's path, ")
 
 
 async def test_the_default_is_in_the_users_data_folder(
