@@ -909,8 +909,8 @@ async def test_a_hook_that_waits_holds_up_no_other_conversation() -> None:
         return found.speeches[0][1]
 
     waits, speaks = Hook(after_speaker=wait), Hook(after_speaker=speak)
-    found = await asyncio.gather(said_with(waits), said_with(speaks))
-    assert found == ["Heard: True", "One."]
+    heard, one = await asyncio.gather(said_with(waits), said_with(speaks))
+    assert (heard, one) == ("Heard: True", "One.")
 
 
 def test_a_session_with_hooks_is_replayed_without_a_model() -> None:
