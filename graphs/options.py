@@ -8,6 +8,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 
 from duologue.graphs.questions import Answer
+from duologue.graphs.validation import kind_of
 from duologue.tools.registry import Registered, check_options
 
 
@@ -56,9 +57,10 @@ def _check_callbacks(given: object) -> None:
     if given is None:
         return
     if not isinstance(given, Sequence):
-        what = type(given).__name__
-        raise TypeError(f"callbacks must be a list of LangChain callback handlers, not {what}")
+        raise TypeError(
+            f"callbacks must be a list of LangChain callback handlers, not {kind_of(given)}"
+        )
     for place, one in enumerate(given):
         if not isinstance(one, BaseCallbackHandler):
-            what = f"the class {one.__name__}" if isinstance(one, type) else type(one).__name__
+            what = kind_of(one)
             raise TypeError(f"callbacks.{place} must be a LangChain callback handler, not {what}")

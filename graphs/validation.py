@@ -99,6 +99,18 @@ def _short(given: object) -> str:
     return type(given).__name__
 
 
+def kind_of(given: object) -> str:
+    """Name what was given in the place of something else, for the end of an error.
+
+    Args:
+        given: Anything.
+
+    Returns:
+        Its type's name, such as ``int``; of a class that it is that class.
+    """
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+
+
 def did_you_mean(unknown: str, known: Sequence[str]) -> str:
     """Ask whether a near name was meant, for the end of an error.
 

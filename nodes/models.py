@@ -15,6 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from duologue.graphs.errors import ModelError
 from duologue.graphs.settings import Settings, load_settings
 from duologue.graphs.spec import Conversation
+from duologue.graphs.validation import kind_of
 from duologue.nodes import embedded
 from duologue.nodes.connections import close_with_loop
 from duologue.nodes.failing import address_of
@@ -62,15 +63,14 @@ class Models:
     def __post_init__(self) -> None:
         """Refuse what would be passed over, so that another model spoke in its place."""
         default, named = self.default, self.named
+        chat = "a LangChain chat model"
         if not isinstance(default, BaseChatModel | str | None):
-            raise TypeError(f"model must be a LangChain chat model or a name, not {_kind(default)}")
+            raise TypeError(f"model must be {chat} or a name, not {kind_of(default)}")
         if not isinstance(named, Mapping):
-            raise TypeError(f"models must be a dict from names to chat models, not {_kind(named)}")
+            raise TypeError(f"models must be a dict from names to models, not {kind_of(named)}")
         for name, one in named.items():
             if not isinstance(one, BaseChatModel):
-                raise TypeError(
-                    f"models: {name!r} must be a LangChain chat model, not {_kind(one)}"
-                )
+                raise TypeError(f"models: {name!r} must be {chat}, not {kind_of(one)}")
 
     async def get(self, name: str | None, notify: Notify) -> Model:
         """Give the model of this name, started if need be.
@@ -151,10 +151,6 @@ def is_local(name: str | None, settings: Settings) -> bool:
     if not embedded.is_available():
         raise ModelError(NO_MODEL)
     return True
-
-
-def _kind(given: object) -> str:
-    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 def _label(chat: BaseChatModel) -> str:

@@ -14,6 +14,7 @@ from duologue.graphs.data import NAME_LENGTH
 from duologue.graphs.errors import SpecError
 from duologue.graphs.sandbox import Language
 from duologue.graphs.schemas import schema_of
+from duologue.graphs.validation import kind_of
 from duologue.tools.hooks import Hook
 
 KINDS: Final[Mapping[str, str]] = {
@@ -65,7 +66,7 @@ def check_kind(kind: str, found: object, where: str) -> None:
         case _:
             fits, what = callable(found), "a function"
     if not fits:
-        raise SpecError(f"{where} must be {what}, not {type(found).__name__}")
+        raise SpecError(f"{where} must be {what}, not {kind_of(found)}")
     _check_content(kind, found, where)
 
 

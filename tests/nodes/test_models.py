@@ -466,7 +466,7 @@ def test_a_speakers_own_model_comes_before_the_conversations_and_that_before_the
             {"model": ScriptedChatModel},
             "model must be a LangChain chat model or a name, not the class ScriptedChatModel",
         ),
-        ({"models": ["a"]}, "models must be a dict from names to chat models, not list"),
+        ({"models": ["a"]}, "models must be a dict from names to models, not list"),
         ({"models": {"a": "b"}}, "models: 'a' must be a LangChain chat model, not str"),
     ],
 )

@@ -297,6 +297,21 @@ def test_a_function_in_the_place_of_a_tool_is_named() -> None:
         Registry(given)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"hooks": {"h": Hook}}, "hooks: 'h' must be a Hook, not the class Hook"),
+        (
+            {"schemas": {"s": int}},
+            "schemas: 's' must be a pydantic model's class, not the class int",
+        ),
+    ],
+)
+def test_a_class_in_the_place_of_something_else_is_named(given: Any, words: str) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=f"^{words}$"):
+        Registry(given)
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tools"}))
 @pytest.mark.parametrize("given", [[thing], 7, "thing"], ids=["list", "number", "text"])
 def test_what_is_given_must_be_a_dict_by_name(kind: str, given: Any) -> None:  # noqa: ANN401
