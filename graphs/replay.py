@@ -103,6 +103,7 @@ async def _run(graph: Graph, recorded: Result) -> Result:
     session = recorded.session
     config = config_of(session) | {"recursion_limit": max_steps(recorded.conversation)}
     given: Any = {"conversation": _natively(recorded.conversation).stored()}
+    same = 0
     while True:
         exhausted, misfit = False, ""
         try:
@@ -113,7 +114,8 @@ async def _run(graph: Graph, recorded: Result) -> Result:
         except AnswerError as error:
             misfit = str(error)
         again = await read_session(session, recorded.conversation, graph)
-        _compare(recorded, again, misfit)
+        _compare(recorded, again, same, misfit)
+        same = len(again.messages)
         is_over = exhausted or again.outcome is not None
         if is_over or (len(again.messages) == len(recorded.messages) and _breaks_off(recorded)):
             break
@@ -194,14 +196,21 @@ class _Recorded(ScriptedChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def _compare(recorded: Result, again: Result, misfit: str) -> None:
+def _compare(recorded: Result, again: Result, same: int, misfit: str) -> None:
     """Make sure that so far the same was said, and that a person's answer fits as it did.
+
+    Args:
+        recorded: What was said before.
+        again: What is said now.
+        same: How many messages are known to be the same.
+        misfit: What is wrong with a person's answer now, if anything is.
 
     Raises:
         SessionError: It is not so; names the first message that differs.
     """
     where = f"session {recorded.session!r} goes another way now, from message"
-    for before, now in zip(recorded.messages, again.messages, strict=False):
+    said = zip(recorded.messages[same:], again.messages[same:], strict=False)
+    for before, now in said:
         one, other = _plain(before), _plain(now)
         different = next((field for field in one if one[field] != other[field]), None)
         if different is not None:
