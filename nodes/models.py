@@ -104,7 +104,7 @@ class Models:
         name = name or (self.default if isinstance(self.default, str) else None) or settings.model
         loop = asyncio.get_running_loop()
         await close_with_loop()
-        if is_local(name, settings):
+        if await asyncio.to_thread(is_local, name, settings):
             # Every turn asks for its model, and once is enough to be told.
             if name not in self._told:
                 self._told.add(name)

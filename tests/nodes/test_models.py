@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -568,6 +569,23 @@ def test_a_model_given_in_python_needs_no_setting_to_be_right(
 ) -> None:
     monkeypatch.setattr(embedded, "embedded_server", lambda *_: pytest.fail("not asked for"))
     assert converse(talk(), model=scripted("given"), store="memory:").outcome is not None
+
+
+async def test_the_embedded_model_is_looked_for_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It lists a folder, for which LangGraph's dev server ends a run.
+    threads: list[threading.Thread] = []
+
+    def is_available() -> bool:
+        threads.append(threading.current_thread())
+        return False
+
+    monkeypatch.setattr(embedded, "is_available", is_available)
+    with pytest.raises(ModelError):
+        await Models().get(None, silent)
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 # Clients
