@@ -1,17 +1,25 @@
 """What everything in a spec is made of: the frozen base, and texts of checked shape."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     StringConstraints,
     model_serializer,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError
+from pydantic_core.core_schema import no_info_after_validator_function
+
+T = TypeVar("T")
 
 MOST: Final = 1_000_000
 """The largest cap: more than any conversation has, and a number that any store can keep."""
@@ -46,6 +54,37 @@ Mark = Annotated[
     AfterValidator(_shown),
 ]
 """A mark on one line, of printable characters."""
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """How many a list must hold; said only where all that it holds is right.
+
+    Pydantic's own `min_length` counts without those at fault, so that one wrong speaker of two is
+    also one speaker too few.
+    """
+
+    number: int
+    """The least number."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Count after all is checked."""
+        return no_info_after_validator_function(self._counted, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Say it to forms, too."""
+        return handler(schema) | {"minItems": self.number}
+
+    def _counted(self, found: tuple[T, ...]) -> tuple[T, ...]:
+        if len(found) < self.number:
+            told = {"field_type": "Tuple", "min_length": self.number, "actual_length": len(found)}
+            raise PydanticKnownError("too_short", told)
+        return found
+
 
 Cap = Annotated[int, Field(strict=True, gt=0, le=MOST)]
 """A number from 1 to a million."""

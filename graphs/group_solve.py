@@ -5,12 +5,12 @@ is told how to begin, and all speak in turn until the end-chat mode or the round
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from duologue.graphs.build import build_graph
-from duologue.graphs.data import Cap, Name, Text
+from duologue.graphs.data import AtLeast, Cap, Name, Text
 from duologue.graphs.ends import EndChat
 from duologue.graphs.errors import SpecError
 from duologue.graphs.judging import AnyJudge, Judge, RoundRobin, TurnOrder
@@ -23,7 +23,7 @@ from duologue.graphs.validation import near_or_all, validated
 class GroupSolve(Form):
     """The short form of a group solve; only the speakers are needed, each with a task."""
 
-    speakers: tuple[Speaker, ...] = Field(min_length=2)
+    speakers: Annotated[tuple[Speaker, ...], AtLeast(2)]
     """Who takes part, in the order they speak, each with a task of its own."""
     end_chat: EndChat = EndChat()
     """How it ends."""

@@ -1,12 +1,12 @@
 """Who takes part in a conversation, as data."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from duologue.graphs.approval import Rule
 from duologue.graphs.context import Context, KeepAll
-from duologue.graphs.data import Data, Name, Temperature, Text, all_different
+from duologue.graphs.data import AtLeast, Data, Name, Temperature, Text, all_different
 from duologue.graphs.few_shot import Examples
 from duologue.graphs.formats import Format, Marks, Schema
 from duologue.graphs.replies import (
@@ -107,7 +107,7 @@ class Speaker(Data):
     """The speaker's own task, which the others do not see."""
     private_opening: PrivateOpening | None = None
     """What it alone knows before the conversation."""
-    replies: tuple[AnyReply, ...] = Field(default=(ModelReply(),), min_length=1)
+    replies: Annotated[tuple[AnyReply, ...], AtLeast(1)] = (ModelReply(),)
     """What gives its replies, tried in order until one does; the reply is blank where none does."""
     examples: Examples = ()
     """How it answers, shown behind its system prompt: messages of user and assistant in turn, the

@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from duologue.graphs.coherence import check
 from duologue.graphs.context import RunningSummary
-from duologue.graphs.data import MOST, Cap, Data, Name, Text, listing
+from duologue.graphs.data import MOST, AtLeast, Cap, Data, Name, Text, listing
 from duologue.graphs.ends import (
     NO_CAP,
     EndChat,
@@ -87,7 +87,7 @@ class Conversation(Data):
     task: Text | None = None
     """The task of all. None only where every speaker has a task of its own, or where a person or a
     first message says what it is about."""
-    speakers: tuple[Speaker, ...] = Field(min_length=2)
+    speakers: Annotated[tuple[Speaker, ...], AtLeast(2)]
     """Who takes part, in the order they speak. The first is the user agent's part, the others the
     assistant agent's."""
     turn_order: TurnOrder = RoundRobin()

@@ -766,3 +766,16 @@ def test_what_is_wrong_in_a_short_form_names_the_file_too(
     with pytest.raises(SpecError) as caught:
         _from_toml(short | fields)
     assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"nam": "x"}, {"replies": ["modle"]}, {"examples": [{"role": "user", "content": "x"}]}],
+)
+def test_a_fault_in_one_of_two_speakers_does_not_make_them_too_few(fault: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Conversation.model_validate(
+            {"task": "T", "speakers": [{"name": "A"} | fault, {"name": "B"}]}
+        )
+    assert len(caught.value.errors()) == 1
+    assert Conversation.model_json_schema()["properties"]["speakers"]["minItems"] == 2
