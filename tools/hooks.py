@@ -59,6 +59,11 @@ class Hook:
     was answered before is kept, and resuming the session runs the hooks again without asking the
     model.
 
+    Each gives None to leave all as it is, or: ``before_speaker(turn)`` a `HumanMessage` to be heard
+    or an `AIMessage` to be said instead; ``after_speaker(turn, reply)`` the `AIMessage` to be said;
+    ``before_tool(turn, call)`` the call with other ``args``, or a `ToolMessage` as its answer;
+    ``after_tool(turn, call, answer)`` another `ToolMessage`. ``turn`` is a `Turn`.
+
     Example:
         >>> from langchain_core.messages import AIMessage
         >>> def shout(turn, reply):
