@@ -78,10 +78,10 @@ def test_what_stands_in_front_is_not_weighed_where_tokens_do_not_count(
 ) -> None:
     """Making the schemas of many tools takes longer than all else."""
 
-    def never(*_: object) -> list[Any]:
+    def never(*_: object) -> int:
         raise AssertionError("the tools are asked for")
 
-    monkeypatch.setattr(prompting, "offered", never)
+    monkeypatch.setattr(prompting, "tokens_of_tools", never)
     now = moment(context, 3)
     assert around(now, now.conversation.speakers[0]) == Around(0)
     assert view_of(now, now.conversation.speakers[0], now.log)
