@@ -42,3 +42,16 @@ class StoreError(DuologueError):
 
 class SessionError(DuologueError):
     """A session is unknown, busy, or belongs to another conversation. Names the session."""
+
+
+def failed(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
+    """Give the error that tells of something of the user's own which has failed.
+
+    Args:
+        what: What it is for, as the error says it.
+        name: Its name.
+        error: What it raised.
+        at: Which of several functions by that name it is.
+    """
+    where = "" if at is None else f" in {at}"
+    return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from duologue.graphs.errors import SpecError
+from duologue.graphs.errors import failed
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -74,7 +74,7 @@ def read_json(model: type[M], text: str) -> M:
     except ValidationError:
         raise
     except Exception as error:
-        raise _failed(model, error) from error
+        raise failed("pydantic model", model.__name__, error) from error
 
 
 def written_json(found: BaseModel) -> str:
@@ -92,13 +92,7 @@ def written_json(found: BaseModel) -> str:
     try:
         return found.model_dump_json()
     except Exception as error:
-        raise _failed(type(found), error) from error
-
-
-def _failed(model: type[BaseModel], error: Exception) -> SpecError:
-    return SpecError(
-        f"the pydantic model {model.__name__!r} failed: {type(error).__name__}: {error}"
-    )
+        raise failed("pydantic model", type(found).__name__, error) from error
 
 
 @cache

@@ -17,7 +17,7 @@ from langgraph.types import Command
 from duologue.graphs.background import in_caller
 from duologue.graphs.build import Graph
 from duologue.graphs.end_chat import max_steps
-from duologue.graphs.errors import AnswerError, SessionError
+from duologue.graphs.errors import AnswerError, SessionError, failed
 from duologue.graphs.events import Event, Notice, QuestionAsked, events_of
 from duologue.graphs.history import checkpointer_of, config_of, questions_of
 from duologue.graphs.log import storable
@@ -30,7 +30,6 @@ from duologue.graphs.questions import (
 )
 from duologue.graphs.spec import Conversation
 from duologue.graphs.telling import Telling
-from duologue.tools.functions import failed
 
 _TRIES = 5
 """How often the same question is asked in vain, at most, before the session is left waiting."""

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
 
-from duologue.graphs.errors import SpecError
+from duologue.graphs.errors import failed
 from duologue.graphs.threads import in_thread
 from duologue.tools.hooks import Turn
 
@@ -65,12 +65,6 @@ async def call(
         if is_cancelled():
             raise asyncio.CancelledError from error
         raise failed(what, name, error, at) from error
-
-
-def failed(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
-    """Give the error that tells of a function which has failed; the arguments are as for `call`."""
-    where = "" if at is None else f" in {at}"
-    return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")
 
 
 def _outcome(
