@@ -6,7 +6,6 @@ Each check raises a ValueError that names the field, which pydantic turns into i
 from typing import TYPE_CHECKING
 
 from duologue.graphs.bounds import most_calls, most_messages
-from duologue.graphs.context import RunningSummary, TokenBudget
 from duologue.graphs.ends import (
     AllOf,
     AnyOf,
@@ -77,17 +76,10 @@ def _check_tasks(conversation: "Conversation") -> None:
 
 
 def _check_contexts(conversation: "Conversation") -> None:
-    for number, speaker in enumerate(conversation.speakers):
-        if isinstance(speaker.context, TokenBudget | RunningSummary):
-            # Prompts are made of specs, so they can't be had before there are specs.
-            from duologue.graphs.tokens import least_limit
+    # Prompts are made of specs, so they can't be had before there are specs.
+    from duologue.graphs.tokens import check_limits, least_limit
 
-            needed, limit = least_limit(conversation, speaker), speaker.context.limit
-            if limit < needed:
-                raise ValueError(
-                    f"speakers.{number}.context.limit: {limit} tokens are too few for what always "
-                    f"stands in a prompt of {speaker.name!r} and a message: give {needed} or more"
-                )
+    check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
 
 
 def _check_prefixes(conversation: "Conversation") -> None:

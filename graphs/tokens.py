@@ -1,12 +1,13 @@
 """How many tokens a text takes, about: an estimate that needs no tokenizer and no network."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
-from duologue.graphs.context import RunningSummary
+from duologue.graphs.context import RunningSummary, TokenBudget
+from duologue.graphs.errors import SpecError
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
 
@@ -90,6 +91,28 @@ def fixed_tokens(
     system = prompts.system_prompt(conversation, speaker, task, schema)
     examples = [example.content for example in speaker.examples]
     return tokens_of_texts([system, *examples])
+
+
+def check_limits(conversation: Conversation, least: Callable[[Speaker], int], more: str) -> None:
+    """Make sure that limits on speakers' prompts leave room for a message.
+
+    Args:
+        conversation: The spec.
+        least: Gives the least limit that a speaker's context can have, in tokens.
+        more: What of it the error names, behind what always stands in a prompt.
+
+    Raises:
+        SpecError: One leaves none; names the field and the least limit.
+    """
+    for number, speaker in enumerate(conversation.speakers):
+        if not isinstance(speaker.context, TokenBudget | RunningSummary):
+            continue
+        needed, limit = least(speaker), speaker.context.limit
+        if limit < needed:
+            raise SpecError(
+                f"speakers.{number}.context.limit: {limit} tokens are too few for what always "
+                f"stands in a prompt of {speaker.name!r}{more} and a message: give {needed} or more"
+            )
 
 
 def least_limit(

@@ -1,16 +1,13 @@
 """What a speaker's model is offered to call, and whether that leaves room for what is said."""
 
 import json
-from collections.abc import Iterator
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from duologue.graphs.context import RunningSummary, TokenBudget
-from duologue.graphs.errors import SpecError
 from duologue.graphs.speaker import Speaker
 from duologue.graphs.spec import Conversation
-from duologue.graphs.tokens import least_limit, tokens_of
+from duologue.graphs.tokens import check_limits, least_limit, tokens_of
 from duologue.nodes.to_user import with_to_user
 from duologue.tools.registry import Registry
 
@@ -39,19 +36,9 @@ def check_room(conversation: Conversation, registry: Registry) -> None:
     Raises:
         SpecError: It leaves none; names the field and the least limit.
     """
-    for number, speaker, limit in _limited(conversation):
+
+    def needed(speaker: Speaker) -> int:
         schema = registry.schema_of(speaker)
-        needed = least_limit(conversation, speaker, schema) + tokens_of_tools(registry, speaker)
-        if limit < needed:
-            raise SpecError(
-                f"speakers.{number}.context.limit: {limit} tokens are too few for what always "
-                f"stands in a prompt of {speaker.name!r}, its tools too, and a message: give "
-                f"{needed} or more"
-            )
+        return least_limit(conversation, speaker, schema) + tokens_of_tools(registry, speaker)
 
-
-def _limited(conversation: Conversation) -> Iterator[tuple[int, Speaker, int]]:
-    """The speakers whose prompts have a limit in tokens, with their numbers."""
-    for number, speaker in enumerate(conversation.speakers):
-        if isinstance(speaker.context, TokenBudget | RunningSummary):
-            yield number, speaker, speaker.context.limit
+    check_limits(conversation, needed, ", its tools too,")
