@@ -29,6 +29,15 @@ settings.register_profile("drawn_once", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How much is drawn in `tests/faults`."""
+    group = parser.getgroup("faults")
+    group.addoption(
+        "--faults", type=float, default=1, help="how many times as many faults are drawn"
+    )
+    group.addoption("--faults-seed", type=int, default=0, help="where drawing faults begins")
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: live tests wait for others most of their time."""
     return (os.cpu_count() or 1) + 1
