@@ -20,7 +20,7 @@ from duologue.graphs.errors import (
     StoreError,
 )
 from duologue.graphs.harmless import clean
-from duologue.graphs.store_base import redacted
+from duologue.graphs.store_errors import redacted
 
 
 class ExitCode(IntEnum):

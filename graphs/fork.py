@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from duologue.graphs.background import run
-from duologue.graphs.build import Graph, reading
+from duologue.graphs.build import reading
 from duologue.graphs.carrying import forked
 from duologue.graphs.errors import SpecError
 from duologue.graphs.history import Step, copy_steps, find_step, write_state
@@ -89,9 +89,8 @@ async def afork(
     new = made_up_id(session, "fork") if into is None else check_session_id(into)
     async with known_store(store) as opened:
         conversation = changed(await known_session(opened, session), changes)
-        graph = reading(opened.checkpointer)
-        step = await find_step(graph, session, at)
-        await _write(opened, graph, new, conversation, step)
+        step = await find_step(reading(opened.checkpointer), session, at)
+        await _write(opened, new, conversation, step)
     return new
 
 
@@ -157,9 +156,7 @@ def _merged(data: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str,
     return merged
 
 
-async def _write(
-    store: Store, graph: Graph, session: str, conversation: Conversation, step: Step
-) -> None:
+async def _write(store: Store, session: str, conversation: Conversation, step: Step) -> None:
     """Store a new session; until the row is there, which goes last, nobody knows of it."""
     state = forked(step.state, conversation)
     if state.get("interpreter"):
@@ -168,7 +165,8 @@ async def _write(
         state["interpreter"] = kept.under(new_key())
     ended = state.get("outcome")
     reason = Outcome.model_validate(ended).reason.value if ended else None
-    async with new_session(store, session, conversation, reason):
+    async with new_session(store, session, conversation, reason) as held:
+        graph = reading(held.checkpointer)
         await copy_steps(graph, step.before, session)
         # An end that stands in the steps before it is not the fork's.
         if "outcome" in step.state:

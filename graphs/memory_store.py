@@ -24,7 +24,7 @@ from duologue.graphs.sessions import (
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
-from duologue.graphs.store import Store, check_session_id, open_store
+from duologue.graphs.store import Held, Store, check_session_id, open_store
 
 
 async def dumped(
@@ -85,9 +85,8 @@ async def load_whole(dump: SessionDump, session: str, store: str | Path | None) 
     last = dump.steps[-1].outcome if dump.steps else None
     async with open_store(target) as opened:
         reason = None if last is None else last.reason.value
-        async with new_session(opened, session, dump.spec, reason):
-            graph = reading(opened.checkpointer)
-            await write_steps(graph, session, states_of(dump))
+        async with new_session(opened, session, dump.spec, reason) as held:
+            await write_steps(reading(held.checkpointer), session, states_of(dump))
     return session
 
 
@@ -103,8 +102,8 @@ async def begin_anew(session: str, store: str | Path | None) -> None:
     """
     async with _held(session, store) as held:
         # The state goes first: a kill in between leaves an end without one, which begins anew too.
-        await held.store.checkpointer.adelete_thread(session)
-        await held.store.reopen(session)
+        await held.writable.checkpointer.adelete_thread(session)
+        await held.writable.reopen()
 
 
 async def replace_memory(
@@ -141,20 +140,21 @@ async def replace_memory(
         row = await held.store.get(session)
         if row is not None and row.status == "waiting":
             # Its question is asked anew.
-            await held.store.reopen(session)
+            await held.writable.reopen()
 
 
-class _Held(NamedTuple):
+class _Opened(NamedTuple):
     """A session that nobody else runs meanwhile."""
 
     store: Store
+    writable: Held
     graph: Graph
     conversation: Conversation
 
 
 @asynccontextmanager
-async def _held(session: str, store: str | Path | None) -> AsyncIterator[_Held]:
+async def _held(session: str, store: str | Path | None) -> AsyncIterator[_Opened]:
     check_session_id(session)
-    async with known_store(store) as opened, opened.lock(session):
+    async with known_store(store) as opened, opened.lock(session) as held:
         conversation = await known_session(opened, session)
-        yield _Held(opened, reading(opened.checkpointer), conversation)
+        yield _Opened(opened, held, reading(held.checkpointer), conversation)

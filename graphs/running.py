@@ -28,6 +28,7 @@ from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
 from duologue.graphs.steps import AtHand, Following, Steps, answer_of
 from duologue.graphs.store import (
+    Held,
     SessionRow,
     Store,
     check_session_id,
@@ -88,13 +89,13 @@ async def run_session(
             session = _new_id("session" if given is None else title_of(given))
         # Nobody can ask while it is not run: what stands here was meant for an earlier run.
         before = await store.get(session)
-        async with store.lock(session):
+        async with store.lock(session) as held:
             row = await store.get(session)
             if reset and given is not None and row is not None:
                 # What would end the new run at once must not cost the old one.
                 await resources.check(given)
                 await models.prepare(given, lambda text: None)
-                await store.erase(session)
+                await held.erase()
                 before = row = None
             conversation = _agreed(session, given, row, store.url)
             started = SessionStarted(
@@ -113,17 +114,17 @@ async def run_session(
             # What has begun goes on, however little room it has.
             await (resources.check if row is None else resources.find)(conversation)
             yield started
-            await _forget_stop(store, before)
+            await _forget_stop(held, before)
             async for event in _prepared(models, conversation):
                 yield event
             if row is None:
                 # A fork that was killed half-way leaves a state that no row knows.
-                await store.checkpointer.adelete_thread(session)
+                await held.checkpointer.adelete_thread(session)
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
-                await store.add(session, title=title_of(conversation), spec=spec)
+                await held.add(title=title_of(conversation), spec=spec)
             graph = compiled(
-                replace(resources, stop_requested=store.stop_requested, written=store.drain),
-                store.checkpointer,
+                replace(resources, stop_requested=store.stop_requested, written=held.drain),
+                held.checkpointer,
             )
             following = Following(
                 tokens,
@@ -132,25 +133,23 @@ async def run_session(
             )
             answer = options.get("answer")
             steps = Steps(graph, session, conversation, following, answer, reply)
-            async with aclosing(_noted(store, session, row, steps)) as events:
+            async with aclosing(_noted(held, row, steps)) as events:
                 async for event in events:
                     yield event
-            result = await _finished(store, session, conversation, graph)
+            result = await _finished(held, conversation, graph)
             if result.outcome is not None:
                 yield Ended.of(session, result.outcome)
             yield result
 
 
-async def _noted(
-    store: Store, session: str, row: SessionRow | None, steps: Steps
-) -> AsyncGenerator[Event, None]:
+async def _noted(held: Held, row: SessionRow | None, steps: Steps) -> AsyncGenerator[Event, None]:
     """Run a session, and note where sessions are listed whether it waits for a person."""
     waited = row is not None and row.status == "waiting"
 
     async def note(waits: bool) -> None:
         nonlocal waited
         if waits is not waited:
-            await (store.wait(session) if waits else store.reopen(session))
+            await (held.wait() if waits else held.reopen())
             waited = waits
 
     try:
@@ -189,10 +188,10 @@ def _judge_is_idle(conversation: Conversation) -> bool:
     return separate and conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
 
 
-async def _forget_stop(store: Store, row: SessionRow | None) -> None:
+async def _forget_stop(held: Held, row: SessionRow | None) -> None:
     """Forget that an earlier run was asked to stop."""
     if row is not None and row.stop_requested:
-        await store.clear_stop(row.session)
+        await held.clear_stop()
 
 
 def _loaded(source: Source) -> Conversation:
@@ -249,11 +248,12 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
         preparing.cancel()
 
 
-async def _finished(store: Store, session: str, conversation: Conversation, graph: Graph) -> Result:
+async def _finished(held: Held, conversation: Conversation, graph: Graph) -> Result:
     """Read a session whose run is over, and note its outcome where sessions are listed."""
+    session = held.session
     result = await read_session(session, conversation, graph)
     if result.outcome is not None:
-        await store.finish(session, result.outcome.reason.value)
+        await held.finish(result.outcome.reason.value)
         await _close_interpreter(graph, session)
     return result
 

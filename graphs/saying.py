@@ -9,7 +9,7 @@ from pathlib import Path
 from langchain_core.messages import AnyMessage, ToolMessage
 
 from duologue.graphs.background import run
-from duologue.graphs.build import Graph, reading
+from duologue.graphs.build import reading
 from duologue.graphs.carrying import going_on, not_in_the_log
 from duologue.graphs.end_chat import Node, after_turn, decide
 from duologue.graphs.errors import SessionError, SpecError
@@ -22,7 +22,7 @@ from duologue.graphs.result import Result
 from duologue.graphs.sessions import check_speaker, known_session, known_store, read_session
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
-from duologue.graphs.store import Store, check_session_id
+from duologue.graphs.store import Held, check_session_id
 from duologue.graphs.turns import next_turn
 from duologue.nodes.outputs import calling
 
@@ -67,14 +67,12 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
     async with known_store(store) as opened:
         conversation = await known_session(opened, session)
         check_speaker(session, conversation, speaker)
-        async with opened.lock(session):
-            return await _say(opened, session, conversation, speaker, text)
+        async with opened.lock(session) as held:
+            return await _say(held, conversation, speaker, text)
 
 
-async def _say(
-    store: Store, session: str, conversation: Conversation, speaker: str, text: str
-) -> Result:
-    graph: Graph = reading(store.checkpointer)
+async def _say(held: Held, conversation: Conversation, speaker: str, text: str) -> Result:
+    session, graph = held.session, reading(held.checkpointer)
     state = await settle(graph, session)
     if state.get("outcome"):
         raise SessionError(f"Session {session!r} has ended: fork it, and say it in the fork.")
@@ -83,10 +81,10 @@ async def _say(
         raise SessionError(f"Session {session!r} is still at its opening: resume it first.")
     new = spoken(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
-    await store.reopen(session)
+    await held.reopen()
     result = await read_session(session, conversation, graph)
     if result.outcome is not None:
-        await store.finish(session, result.outcome.reason.value)
+        await held.finish(result.outcome.reason.value)
     return result
 
 

@@ -18,6 +18,7 @@ from duologue.graphs.result import Result
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
 from duologue.graphs.store import (
+    Held,
     SessionRow,
     Store,
     check_session_id,
@@ -51,7 +52,7 @@ async def known_store(store: str | Path | None) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def new_session(
     store: Store, session: str, conversation: Conversation, ended: str | None
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Held]:
     """Add a session whose state is written inside the block.
 
     Nobody knows of it until the block has ended: the row goes last.
@@ -62,20 +63,23 @@ async def new_session(
         conversation: Its spec.
         ended: Why it has ended. None: it has not.
 
+    Yields:
+        The session, to write it.
+
     Raises:
         SessionError: The id is taken, or somebody runs it.
         StoreError: The store can't be written.
     """
-    async with store.lock(session):
+    async with store.lock(session) as held:
         if await store.get(session) is not None:
             raise taken_session(session, store.url)
         # What was killed half-way leaves a state that no row knows.
-        await store.checkpointer.adelete_thread(session)
-        yield
+        await held.checkpointer.adelete_thread(session)
+        yield held
         spec = json.dumps(conversation.stored(), ensure_ascii=False)
-        await store.add(session, title=title_of(conversation), spec=spec)
+        await held.add(title=title_of(conversation), spec=spec)
         if ended is not None:
-            await store.finish(session, ended)
+            await held.finish(ended)
 
 
 def made_up_id(session: str, word: str) -> str:

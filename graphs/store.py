@@ -2,17 +2,17 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from platformdirs import user_data_path
 
 from duologue.graphs.errors import StoreError
-from duologue.graphs.store_base import (
-    SessionRow,
-    Store,
-    check_session_id,
+from duologue.graphs.store_base import Held, Store
+from duologue.graphs.store_errors import (
     redacted,
     store_errors,
     store_failure,
@@ -20,9 +20,12 @@ from duologue.graphs.store_base import (
     unknown_session,
 )
 from duologue.graphs.store_memory import open_memory
+from duologue.graphs.store_rows import SessionRow, check_session_id
+from duologue.graphs.store_shared import shared
 from duologue.graphs.store_sqlite import open_sqlite
 
 __all__ = [
+    "Held",
     "SessionRow",
     "Store",
     "check_session_id",
@@ -48,11 +51,15 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """Open the place where sessions live.
 
+    All that is open at once for the same address on the same event loop is one store, which is
+    closed with its last user.
+
     Args:
         target: None for the user's data folder; a path, `sqlite:///relative.db` or
             `sqlite:////absolute.db` for a SQLite file, readable by its owner only if it is made
-            here; `postgresql://…` or `postgres://…`; `memory:` or `memory:name` for this
-            process's memory, where the same address is the same store.
+            here; `postgresql://…` or `postgres://…`, see `duologue.graphs.store_postgres`;
+            `memory:` or `memory:name` for this process's memory, where the same address is the
+            same store.
         create: Whether a SQLite file is made where it is missing.
 
     Yields:
@@ -62,12 +69,17 @@ async def open_store(
         StoreError: The target is none of these, or can't be used.
     """
     # In a thread, like all that touches files: the dev server refuses it in a coroutine.
-    opening = await asyncio.to_thread(_opening, target, create=create)
-    async with opening as store:
+    place = await asyncio.to_thread(_place, target, create=create)
+    async with shared(place.address, place.opened) as store:
         yield store
 
 
-def _opening(target: str | Path | None, *, create: bool) -> AbstractAsyncContextManager[Store]:
+class _Place(NamedTuple):
+    address: str
+    opened: Callable[[], Awaitable[Store]]
+
+
+def _place(target: str | Path | None, *, create: bool) -> _Place:
     if target is None:
         target = default_store_url()
     if isinstance(target, Path):
@@ -75,9 +87,9 @@ def _opening(target: str | Path | None, *, create: bool) -> AbstractAsyncContext
     if not isinstance(target, str):
         raise _unfit(type(target).__name__)
     if target.startswith(("postgresql://", "postgres://")):
-        return _postgres()(target)
+        return _Place(target, partial(_postgres(), target))
     if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
-        return open_memory(target)
+        return _Place(target, partial(open_memory, target))
     path = target.removeprefix("sqlite:///")
     if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
         raise _unfit(repr(redacted(target)))
@@ -91,14 +103,19 @@ def _unfit(given: str) -> StoreError:
     )
 
 
-def _sqlite(path: Path, *, create: bool) -> AbstractAsyncContextManager[Store]:
-    path = path.expanduser().absolute()
+def _sqlite(path: Path, *, create: bool) -> _Place:
+    # Resolved, so that a link and what it points to are one store.
+    try:
+        path = path.expanduser().resolve()
+    except (OSError, RuntimeError) as error:
+        raise store_failure(f"sqlite:///{path.as_posix()}", str(error)) from error
+    url = f"sqlite:///{path.as_posix()}"
     if not create and not path.exists():
-        raise store_failure(f"sqlite:///{path.as_posix()}", "there is no such file")
-    return open_sqlite(path)
+        raise store_failure(url, "there is no such file")
+    return _Place(url, partial(open_sqlite, path, url))
 
 
-def _postgres() -> Callable[[str], AbstractAsyncContextManager[Store]]:
+def _postgres() -> Callable[[str], Awaitable[Store]]:
     try:
         from duologue.graphs.store_postgres import open_postgres
     except ImportError as error:

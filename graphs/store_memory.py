@@ -1,32 +1,115 @@
 """Sessions in this process's memory, gone when it ends. Nothing is written anywhere."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 
-from duologue.graphs.store_base import (
-    SessionRow,
-    Store,
-    busy_session,
-    check_session_id,
-    new_row,
-    taken_session,
-    unknown_session,
-)
+from duologue.graphs.store_base import Held, Store
+from duologue.graphs.store_errors import lost_session, taken_session, unknown_session
+from duologue.graphs.store_rows import SessionRow, new_row
 
 
 @dataclass
 class _Space:
     rows: dict[str, SessionRow] = field(default_factory=dict)
-    locks: dict[str, object] = field(default_factory=dict)
-    checkpointer: InMemorySaver = field(default_factory=InMemorySaver)
+    held: dict[str, "MemoryHeld"] = field(default_factory=dict)
+    saver: InMemorySaver = field(default_factory=InMemorySaver)
+
+    def change(self, session: str, url: str, values: dict[str, Any]) -> None:
+        row = self.rows.get(session)
+        if row is None:
+            raise unknown_session(session, url)
+        self.rows[session] = row.model_copy(update=values | {"updated_at": datetime.now(UTC)})
 
 
 # One space for each URL, as long as the process lives: who opens it again sees the same sessions.
 _SPACES: dict[str, _Space] = {}
+
+
+class _Saver(InMemorySaver):
+    """LangGraph's saver on what a space holds, for the run that holds one session."""
+
+    def __init__(self, space: _Space, held: "MemoryHeld") -> None:
+        super().__init__()
+        self.storage, self.writes, self.blobs = (
+            space.saver.storage,
+            space.saver.writes,
+            space.saver.blobs,
+        )
+        self._held = held
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint, see LangGraph's saver."""
+        self._held.check(config["configurable"]["thread_id"])
+        return await super().aput(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Save what one task wrote, see LangGraph's saver."""
+        self._held.check(config["configurable"]["thread_id"])
+        await super().aput_writes(config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete all checkpoints of the session, see LangGraph's saver."""
+        self._held.check(thread_id)
+        await super().adelete_thread(thread_id)
+
+
+class MemoryHeld(Held):
+    """A session in memory that this run holds.
+
+    Args:
+        space: Where it is.
+        url: The store's address.
+        session: Its id.
+    """
+
+    def __init__(self, space: _Space, url: str, session: str) -> None:
+        self.url = url
+        self.session = session
+        self._space = space
+        self.checkpointer = _Saver(space, self)
+
+    def check(self, session: str) -> None:
+        """Make sure that the run still holds the session, and that it is this one.
+
+        Raises:
+            SessionError: It does not.
+        """
+        if session != self.session or self._space.held.get(session) is not self:
+            raise lost_session(session)
+
+    async def add(self, *, title: str, spec: str) -> SessionRow:
+        """See `Held.add`."""
+        self.check(self.session)
+        row = new_row(self.session, title, spec)
+        if self._space.rows.setdefault(self.session, row) is not row:
+            raise taken_session(self.session, self.url)
+        return row
+
+    async def _remove(self) -> None:
+        self.check(self.session)
+        self._space.rows.pop(self.session, None)
+
+    async def _change(self, **values: str | bool | None) -> None:
+        self.check(self.session)
+        self._space.change(self.session, self.url, values)
 
 
 class MemoryStore(Store):
@@ -39,65 +122,27 @@ class MemoryStore(Store):
     def __init__(self, url: str) -> None:
         self.url = url
         self._space = _SPACES.setdefault(url, _Space())
-        self.checkpointer = self._space.checkpointer
-
-    async def add(self, session: str, *, title: str, spec: str) -> SessionRow:
-        """See `Store.add`."""
-        row = new_row(session, title, spec)
-        if self._space.rows.setdefault(session, row) is not row:
-            raise taken_session(session, self.url)
-        return row
+        self.checkpointer = self._space.saver
 
     async def get(self, session: str) -> SessionRow | None:
         """See `Store.get`."""
         return self._space.rows.get(session)
 
-    async def finish(self, session: str, reason: str) -> None:
-        """See `Store.finish`."""
-        self._change(session, status="finished", reason=reason)
-
-    async def wait(self, session: str) -> None:
-        """See `Store.wait`."""
-        self._change(session, status="waiting", reason=None)
-
-    async def reopen(self, session: str) -> None:
-        """See `Store.reopen`."""
-        self._change(session, status="unfinished", reason=None)
-
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
-        self._change(session, stop_requested=True)
+        self._space.change(session, self.url, {"stop_requested": True})
 
-    async def clear_stop(self, session: str) -> None:
-        """See `Store.clear_stop`."""
-        self._change(session, stop_requested=False)
-
-    def _change(self, session: str, **values: object) -> None:
-        row = self._space.rows.get(session)
-        if row is None:
-            raise unknown_session(session, self.url)
-        values["updated_at"] = datetime.now(UTC)
-        self._space.rows[session] = row.model_copy(update=values)
-
-    async def _remove(self, session: str) -> None:
-        self._space.rows.pop(session, None)
-
-    @asynccontextmanager
-    async def lock(self, session: str) -> AsyncIterator[None]:
-        """See `Store.lock`."""
-        check_session_id(session)
+    async def _take(self, session: str) -> MemoryHeld | None:
+        held = MemoryHeld(self._space, self.url, session)
         # `setdefault` is one step, so two event loops in two threads can't both win.
-        mine = object()
-        if self._space.locks.setdefault(session, mine) is not mine:
-            raise busy_session(session)
-        try:
-            yield
-        finally:
-            del self._space.locks[session]
+        return held if self._space.held.setdefault(session, held) is held else None
+
+    async def _free(self, held: MemoryHeld) -> None:
+        del self._space.held[held.session]
 
     async def is_locked(self, session: str) -> bool:
         """See `Store.is_locked`."""
-        return session in self._space.locks
+        return session in self._space.held
 
     async def list(self) -> list[SessionRow]:
         """See `Store.list`."""
@@ -106,14 +151,13 @@ class MemoryStore(Store):
         return sorted(rows, key=lambda row: row.created_at, reverse=True)
 
 
-@asynccontextmanager
-async def open_memory(url: str) -> AsyncIterator[Store]:
+async def open_memory(url: str) -> Store:
     """Open the store in this process's memory.
 
     Args:
         url: `memory:` or `memory:name`.
 
-    Yields:
+    Returns:
         The store.
     """
-    yield MemoryStore(url)
+    return MemoryStore(url)

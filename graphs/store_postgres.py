@@ -1,185 +1,281 @@
-"""Sessions in a PostgreSQL database, with advisory locks. Needs the extra `postgres`.
+"""Sessions in a PostgreSQL database. Needs the extra `postgres`.
 
-A pooler that hands out connections by transaction can't keep such a lock: connect past it.
+Each open store has a pool of connections, and one more that shows that it lives. Behind a pooler
+that hands out connections by transaction, such as PgBouncer, that one goes past it.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from hashlib import sha256
-from typing import Any, LiteralString, TypeAlias
+from contextlib import asynccontextmanager
+from typing import Any, Final, LiteralString, NamedTuple
+from urllib.parse import unquote
 
 import psycopg
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import DictRow, dict_row, tuple_row
+from psycopg.rows import dict_row, tuple_row
+from psycopg_pool import AsyncConnectionPool
 
 from duologue.graphs.errors import StoreError
-from duologue.graphs.store_base import (
-    Store,
-    busy_session,
-    check_session_id,
-    redacted,
-    store_errors,
-    store_failure,
-)
-from duologue.graphs.store_saver import GuardedSaver, settled
+from duologue.graphs.store_base import Store, settled
+from duologue.graphs.store_errors import lost_session, redacted, store_errors, store_failure
+from duologue.graphs.store_postgres_owner import ALIVE, PostgresOwner, halves, key
+from duologue.graphs.store_postgres_saver import Connection, Pool, PostgresSaver, twice
 from duologue.graphs.store_sql import SqlStore
+from duologue.graphs.store_writer import Job, Lease, Results, Statement, Writer
 
-_Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
+_POOL_SIZE: Final = 10
+_CONNECT: Final = 10  # seconds
+_LEASES: Final[LiteralString] = (
+    "SELECT session, owner, number FROM duologue_leases WHERE session = ANY(%s) "
+    # In one order, so that two never wait for each other; and nobody takes them over meanwhile.
+    "ORDER BY session FOR SHARE"
+)
 
-_SETUP = ""  # no session has this id, so no session's lock is this one
 
+class _Address(NamedTuple):
+    """How a store is reached."""
 
-class _Saver(GuardedSaver, AsyncPostgresSaver):
-    """LangGraph's saver, whose errors name the store."""
-
-    def __init__(self, conn: _Connection, url: str) -> None:
-        super().__init__(conn)
-        self.store_url = url
-        self.writing = set()
+    url: str
+    """How it is shown."""
+    conninfo: str
+    """Of the pool's connections."""
+    direct: str
+    """Of the one that shows that the store lives."""
+    is_direct: bool
+    """Whether the user gave it."""
+    pool_size: int
+    timeout: float
+    """Seconds to connect in, and to wait for a connection of the pool."""
 
 
 class PostgresStore(SqlStore):
     """A store in one schema of a PostgreSQL database.
 
     Args:
-        conninfo: What new connections are made with.
-        url: How it is shown.
-        connection: An open connection that commits each statement, closed by the caller.
-        schema: The schema its tables are in.
+        address: How it is reached.
     """
 
-    def __init__(self, conninfo: str, url: str, connection: _Connection, schema: str) -> None:
-        self.url = url
-        self._conninfo = conninfo
-        self._connection = connection
-        self._schema = schema
-        self._saver = _Saver(connection, url)
-        self.checkpointer = self._saver
+    # A connection that broke is made anew within this time, in which nothing may be taken over.
+    second_look = 1.0
 
-    async def drain(self) -> None:
-        """Await the writes under way."""
-        await self._saver.drain()
+    def __init__(self, address: _Address) -> None:
+        super().__init__()
+        self.url = address.url
+        self._owner = PostgresOwner(address.direct, address.url, is_direct=address.is_direct)
+        self.owner = self._owner.name
+        self._conninfo = address.conninfo
+        self._pool: Pool = AsyncConnectionPool(
+            address.conninfo,
+            kwargs={
+                "autocommit": True,
+                "row_factory": dict_row,
+                # A pooler may answer each transaction by another connection.
+                "prepare_threshold": None if address.is_direct else 0,
+            },
+            min_size=1,
+            max_size=address.pool_size,
+            timeout=address.timeout,
+            open=False,
+        )
+        self.writer = Writer(self._commit)
+        self.checkpointer = PostgresSaver(self.url, self._pool, self.writer)
 
-    async def set_up(self) -> None:
-        """Make LangGraph's tables and ours; one process at a time.
+    def _saver(self, lease: Lease) -> PostgresSaver:
+        return PostgresSaver(self.url, self._pool, self.writer, lease)
+
+    async def open(self) -> None:
+        """Connect, and make LangGraph's tables and ours.
 
         Raises:
-            StoreError: The tables can't be made, or a newer version of this library made them.
+            StoreError: The database can't be reached or used, or a newer version of this library
+                made its tables.
         """
-        key = self._key(_SETUP)
-        # Asked again and again: a statement that waits inside PostgreSQL would stop the
-        # holder's CREATE INDEX CONCURRENTLY, which waits for all statements under way.
-        take: LiteralString = "SELECT pg_try_advisory_lock(?)"
-        while not (await self._read(take, key))[0][0]:  # noqa: ASYNC110 - by another process
-            await asyncio.sleep(0.05)
-        try:
-            await super().set_up()
-            await self._saver.whole(self._saver.setup())
-        finally:
-            await settled(self._read("SELECT pg_advisory_unlock(?)", key))
+        connection = await self._owner.open()
+        with store_errors(self.url):
+            if self._owner.is_direct:
+                # Tried alone, because the pool would not say why it gets none.
+                await (await psycopg.AsyncConnection.connect(self._conninfo)).close()
+            found = await (await connection.execute("SELECT current_schema() AS s")).fetchone()
+        if found is None or found["s"] is None:
+            raise store_failure(self.url, "no schema of its search_path exists")
+        with store_errors(self.url):
+            await self._pool.open()
+            async with _turn(connection, f"set-up {found['s']}"):
+                await self.set_up()
+                await AsyncPostgresSaver(self._pool).setup()
+        self._owner.watch()
+
+    def statement(self, sql: LiteralString, *values: object) -> Statement:
+        """See `SqlStore.statement`."""
+        return Statement(sql.replace("?", "%s"), values)
 
     async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
-        # The saver's lock: its pipelines and our statements share one connection.
-        with store_errors(self.url):
+        async def read() -> Sequence[Sequence[Any]]:
             async with (
-                self._saver.lock,
-                self._connection.cursor(row_factory=tuple_row) as cursor,
+                self._pool.connection() as connection,
+                connection.cursor(row_factory=tuple_row) as cursor,
             ):
                 await cursor.execute(sql.replace("?", "%s"), values)
                 return await cursor.fetchall()
 
-    async def _write(self, sql: LiteralString, *values: object) -> int:
-        return await self._saver.whole(self._commit(sql, values))
+        with store_errors(self.url):
+            return await twice(self._pool, read)
 
-    async def _commit(self, sql: LiteralString, values: tuple[object, ...]) -> int:
-        async with self._saver.lock, self._connection.cursor() as cursor:
-            await cursor.execute(sql.replace("?", "%s"), values)
-            return cursor.rowcount
+    async def _is_alive(self, owner: str) -> bool:
+        return bool(await self._read(ALIVE, *halves(owner)))
 
-    @asynccontextmanager
-    async def lock(self, session: str) -> AsyncIterator[None]:
-        """See `Store.lock`. The lock lives as long as a connection of its own."""
-        key = self._key(check_session_id(session))
-        async with _connected(self._conninfo, self.url) as connection:
-            with store_errors(self.url):
-                cursor = await connection.execute("SELECT pg_try_advisory_lock(%s) AS got", [key])
-                row = await cursor.fetchone()
-            if row is None or not row["got"]:
-                raise busy_session(session)
+    async def _commit(self, jobs: Sequence[Job]) -> Results:
+        """Commit jobs together; or, where that fails, each alone."""
+        try:
+            return await self._committed(jobs)
+        except psycopg.OperationalError:
+            await self._pool.check()
+        except psycopg.Error as error:
+            if len(jobs) == 1:
+                return [store_failure(self.url, str(error))]
+        results = list[int | Exception]()
+        for job in jobs:
             try:
-                yield
-            finally:
-                # Said aloud, because the server learns of a closed connection a little later.
-                with suppress(psycopg.Error):
-                    await settled(_unlock(connection, key))
+                results += await self._committed([job])
+            except psycopg.OperationalError as error:
+                # The server is gone, and would be waited for as long by each of the others.
+                failure = await self._unreachable(error)
+                return results + [failure] * (len(jobs) - len(results))
+            except psycopg.Error as error:
+                results.append(store_failure(self.url, str(error)))
+        return results
 
-    async def is_locked(self, session: str) -> bool:
-        """See `Store.is_locked`."""
-        key = self._key(check_session_id(session))
-        found = await self._read(
-            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
-            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-            "AND classid::bigint = ? AND objid::bigint = ?",
-            *(key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF),
-        )
-        return bool(found)
+    async def _unreachable(self, error: psycopg.OperationalError) -> StoreError:
+        """Say why no connection is to be had, which the pool does not say."""
+        try:
+            await (await psycopg.AsyncConnection.connect(self._conninfo)).close()
+        except psycopg.Error as reason:
+            error = psycopg.OperationalError(str(reason))
+        return store_failure(self.url, str(error))
 
-    def _key(self, session: str) -> int:
-        """Return the 64-bit number of a session's lock; locks are shared by all schemas."""
-        name = f"duologue\0{self._schema}\0{session}"
-        return int.from_bytes(sha256(name.encode()).digest()[:8], signed=True)
+    async def _committed(self, jobs: Sequence[Job]) -> Results:
+        async with self._pool.connection() as connection, connection.transaction():
+            standing = await _standing(connection, jobs)
+            last = list[psycopg.AsyncCursor[Any] | Exception]()
+            async with connection.pipeline():
+                for job in jobs:
+                    if job.lease is not None and _terms(job.lease) not in standing:
+                        last.append(lost_session(job.lease.session))
+                    else:
+                        last.append(await _sent(connection, job))
+            return [one if isinstance(one, Exception) else one.rowcount for one in last]
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await self.writer.drain()
+        await self._pool.close()
+        await self._owner.close()
 
 
-async def _unlock(connection: _Connection, key: int) -> None:
-    await connection.execute("SELECT pg_advisory_unlock(%s)", [key])
+def _terms(lease: Lease) -> tuple[str, str, int]:
+    return lease.session, lease.owner, lease.number
+
+
+async def _standing(connection: Connection, jobs: Sequence[Job]) -> set[tuple[str, str, int]]:
+    """Read which of the jobs' leases stand, and keep them from being taken over."""
+    sessions = sorted({job.lease.session for job in jobs if job.lease is not None})
+    if not sessions:
+        return set()
+    cursor = connection.cursor(row_factory=tuple_row)
+    return set(await (await cursor.execute(_LEASES, [sessions])).fetchall())
+
+
+async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
+    """Send a job's statements; return the cursor of the last."""
+    cursor = connection.cursor(binary=True)
+    for sql, values, many in job.statements:
+        cursor = connection.cursor(binary=True)
+        # LangGraph's statements and ours, neither made of what anybody says.
+        query: Any = sql
+        await (cursor.executemany if many else cursor.execute)(query, values)
+    return cursor
 
 
 @asynccontextmanager
-async def _connected(conninfo: str, url: str) -> AsyncIterator[_Connection]:
-    with store_errors(url):
-        connection = await psycopg.AsyncConnection.connect(
-            conninfo, autocommit=True, prepare_threshold=0, row_factory=dict_row
-        )
+async def _turn(connection: Connection, what: str) -> AsyncIterator[None]:
+    """Keep other processes from doing the same at the same time."""
+    # Asked again and again: a statement that waits inside PostgreSQL would stop the holder's
+    # CREATE INDEX CONCURRENTLY, which waits for all statements under way.
+    take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
+    while True:
+        found = await (await connection.execute(take, [key(what)])).fetchone()
+        if found and found["got"]:
+            break
+        await asyncio.sleep(0.05)
     try:
-        yield connection
+        yield
     finally:
-        await settled(connection.close())
+        await settled(connection.execute("SELECT pg_advisory_unlock(%s)", [key(what)]))
 
 
-@asynccontextmanager
-async def open_postgres(target: str) -> AsyncIterator[Store]:
-    """Open the store in a PostgreSQL database; its tables are made if they are missing.
-
-    Args:
-        target: `postgresql://…` or `postgres://…`, as libpq takes it. Ten seconds are given to
-            connect unless it names a `connect_timeout`.
-
-    Yields:
-        The store, usable in this event loop until the block ends.
+def _address(target: str) -> _Address:
+    """Read an address, and what in it is ours and not libpq's.
 
     Raises:
-        StoreError: The address is not valid, or the database can't be reached or used.
+        StoreError: It is not valid.
     """
     url = redacted(target)
+    address, _, query = target.partition("?")
+    ours = dict[str, str]()
+    others = list[str]()
+    for pair in filter(None, query.split("&")):
+        name, _, value = pair.partition("=")
+        if name in ("pool_size", "direct"):
+            ours[name] = unquote(value)
+        else:
+            others.append(pair)
     try:
-        given = conninfo_to_dict(target)
+        given = "?".join(filter(None, (address, "&".join(others))))
+        timeout = int(conninfo_to_dict(given).get("connect_timeout") or 0) or _CONNECT
+        conninfo = make_conninfo(given, connect_timeout=timeout)
+    except ValueError:
+        raise StoreError(f"{url!r} is not valid: connect_timeout must be in seconds.") from None
     except psycopg.ProgrammingError:
         # Not chained: what libpq says of a bad address may hold parts of the password.
         raise StoreError(
             f"{url!r} is not a valid PostgreSQL address: "
             "use postgresql://user:password@host:port/database, with special characters as %XX."
         ) from None
-    conninfo = make_conninfo(target, connect_timeout=given.get("connect_timeout", 10))
-    async with _connected(conninfo, url) as connection:
-        with store_errors(url):
-            found = await (await connection.execute("SELECT current_schema() AS s")).fetchone()
-        if found is None or found["s"] is None:
-            raise store_failure(url, "no schema of its search_path exists")
-        store = PostgresStore(conninfo, url, connection, found["s"])
-        try:
-            await store.set_up()
-            yield store
-        finally:
-            await settled(store.drain())
+    size = ours.get("pool_size", str(_POOL_SIZE))
+    if not (size.isascii() and size.isdigit() and int(size) > 0):
+        raise StoreError(f"{url!r} is not valid: pool_size must be a whole number from 1.")
+    past, direct = conninfo, ours.get("direct")
+    if direct is not None:
+        host, _, port = (direct, "", "") if direct.endswith("]") else direct.rpartition(":")
+        if not host.strip("[]") or (port and not port.isdigit()):
+            raise StoreError(
+                f"{url!r} is not valid: direct must be HOST:PORT of the server itself."
+            )
+        past = make_conninfo(conninfo, host=host.strip("[]"), **({"port": port} if port else {}))
+    return _Address(url, conninfo, past, direct is not None, int(size), timeout)
+
+
+async def open_postgres(target: str) -> Store:
+    """Open the store in a PostgreSQL database; its tables are made if they are missing.
+
+    Args:
+        target: `postgresql://…` or `postgres://…`, as libpq takes it. Ten seconds are given to
+            connect unless it names a `connect_timeout`. Two more parameters are ours:
+            `pool_size`, the most connections used at once (10), beside the one that shows that the
+            store lives; and `direct`, HOST:PORT of the server itself, needed where the address is
+            that of a pooler such as PgBouncer.
+
+    Returns:
+        The store, usable in this event loop.
+
+    Raises:
+        StoreError: The address is not valid, or the database can't be reached or used.
+    """
+    store = PostgresStore(_address(target))
+    try:
+        await store.open()
+    except BaseException:
+        await settled(store.close())
+        raise
+    return store

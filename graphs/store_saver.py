@@ -1,11 +1,10 @@
-"""What our checkpointers add to LangGraph's: whole writes and errors that name the store.
+"""What our SQL checkpointers add to LangGraph's: errors that name the store, and leases.
 
 Nothing about a particular database lives here.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -17,80 +16,28 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
-from duologue.graphs.store_base import store_errors
-
-T = TypeVar("T")
-
-
-async def settled(work: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
-    """Await `work` to its end even when the caller is cancelled meanwhile.
-
-    A write cut between its statement and its commit would leave a transaction open, and every
-    other process waiting for it.
-
-    Args:
-        work: What ends soon by itself.
-
-    Returns:
-        What `work` returns.
-
-    Raises:
-        asyncio.CancelledError: The caller was cancelled; `work` has ended by then.
-    """
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        # Looked at, so that asyncio does not report an error that nobody waits for any more.
-        _ = task.cancelled() or task.exception()
-        raise cancelled
-    return task.result()
+from duologue.graphs.errors import SessionError
+from duologue.graphs.store_errors import lost_session, store_errors
+from duologue.graphs.store_writer import Lease
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):
-    """A mix-in before one of LangGraph's savers: whole writes, and `StoreError` when it fails.
+    """A mix-in before one of LangGraph's savers.
 
     Attributes:
         store_url: The store's address, named in errors.
-        writing: The writes under way.
+        lease: The session that it may write. None: it is for reading only.
     """
 
     store_url: str
-    writing: set[asyncio.Task[Any]]
+    lease: Lease | None
 
-    async def whole(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await a write to its end, cancelled or not.
-
-        Args:
-            work: The write, with its commit.
-
-        Returns:
-            What `work` returns.
-
-        Raises:
-            StoreError: The database fails.
-        """
-        task = asyncio.ensure_future(self._write(work))
-        self.writing.add(task)
-        task.add_done_callback(self.writing.discard)
-        return await settled(task)
-
-    async def drain(self) -> None:
-        """Await the writes under way, as must be done before the connection is closed.
-
-        LangGraph does not wait for what it writes of a cancelled step. SQLite keeps the file locked
-        for as long as a connection lives that was closed between a statement and its commit.
-        """
-        while self.writing:
-            await asyncio.wait(self.writing)
-
-    async def _write(self, work: Coroutine[Any, Any, T]) -> T:
-        with store_errors(self.store_url):
-            return await work
+    def _held(self, session: str) -> None:
+        """Make sure that this session may be written; the commit looks whether it still may."""
+        if self.lease is None:
+            raise SessionError(f"Session {session!r} can't be written without holding its lock.")
+        if session != self.lease.session:
+            raise lost_session(session)
 
     async def aput(
         self,
@@ -102,9 +49,12 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         """Save a checkpoint, see LangGraph's saver.
 
         Raises:
+            SessionError: The session is not held.
             StoreError: The database fails.
         """
-        return await self.whole(super().aput(config, checkpoint, metadata, new_versions))
+        self._held(config["configurable"]["thread_id"])
+        with store_errors(self.store_url):
+            return await super().aput(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self,
@@ -116,17 +66,23 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         """Save what one task wrote, see LangGraph's saver.
 
         Raises:
+            SessionError: The session is not held.
             StoreError: The database fails.
         """
-        await self.whole(super().aput_writes(config, writes, task_id, task_path))
+        self._held(config["configurable"]["thread_id"])
+        with store_errors(self.store_url):
+            await super().aput_writes(config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a session, see LangGraph's saver.
 
         Raises:
+            SessionError: The session is not held.
             StoreError: The database fails.
         """
-        await self.whole(super().adelete_thread(thread_id))
+        self._held(thread_id)
+        with store_errors(self.store_url):
+            await super().adelete_thread(thread_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint, see LangGraph's saver.

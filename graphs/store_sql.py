@@ -1,40 +1,90 @@
-"""The `duologue_sessions` table, in the SQL that SQLite and PostgreSQL share. No driver here."""
+"""The tables of sessions and leases, in the SQL that SQLite and PostgreSQL share."""
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any, Final, LiteralString
 
-from duologue.graphs.errors import StoreError
-from duologue.graphs.store_base import (
-    SessionRow,
-    Store,
-    new_row,
-    taken_session,
-    unknown_session,
-)
+from langgraph.checkpoint.base import BaseCheckpointSaver
 
-VERSION: Final = 1
-_SELECT: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
+from duologue.graphs.errors import StoreError
+from duologue.graphs.store_base import Held, Store, settled
+from duologue.graphs.store_errors import taken_session, unknown_session
+from duologue.graphs.store_rows import SessionRow, new_row
+from duologue.graphs.store_writer import Lease, Statement, Writer
+
+VERSION: Final = 2
+_ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at FROM duologue_sessions"""
 # In the order of SessionRow's fields. Times are ISO 8601 text of one width, in UTC, so that both
 # databases sort and return them alike.
-_TABLE: Final = """CREATE TABLE IF NOT EXISTS duologue_sessions (
+_TABLES: Final[Sequence[LiteralString]] = (
+    """CREATE TABLE IF NOT EXISTS duologue_sessions (
     session TEXT PRIMARY KEY, title TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
     status TEXT NOT NULL, reason TEXT, stop_requested INTEGER NOT NULL,
-    created_at TEXT NOT NULL, updated_at TEXT NOT NULL)"""
+    created_at TEXT NOT NULL, updated_at TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS duologue_leases (
+    session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
+)
+LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
+"""Gives a row while a lease stands."""
 
 
 class SqlStore(Store):
-    """A store whose rows are in SQL; a database's own class says how statements are run."""
+    """A store in SQL; a database's own class says how statements are run.
+
+    A session is held by a lease: a row with the open store that has taken it, its owner. A lease
+    whose owner is dead may be taken over; every write looks for its lease in its own transaction.
+
+    Attributes:
+        owner: The name under which this open store takes leases; no other has the same.
+        writer: Commits what is written.
+    """
+
+    owner: str
+    writer: Writer
+    second_look: float = 0.0
+    """Seconds after which an owner that seems dead is looked at again; 0: it is not."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._leases = dict[int, Lease]()
 
     @abstractmethod
     async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
         """Return the rows of a query, whose placeholders are `?`."""
 
     @abstractmethod
-    async def _write(self, sql: LiteralString, *values: object) -> int:
-        """Run and commit one statement, whose placeholders are `?`; return the rows changed."""
+    def statement(self, sql: LiteralString, *values: object) -> Statement:
+        """Return a statement, whose placeholders are `?`, as this database writes them."""
+
+    @abstractmethod
+    def _saver(self, lease: Lease) -> BaseCheckpointSaver[str]:
+        """Return a saver that writes under a lease."""
+
+    @abstractmethod
+    async def _is_alive(self, owner: str) -> bool:
+        """Return whether another open store still lives."""
+
+    async def write(self, sql: LiteralString, *values: object, lease: Lease | None = None) -> int:
+        """Run and commit one statement.
+
+        Args:
+            sql: The statement, whose placeholders are `?`.
+            *values: What they stand for.
+            lease: Without which nothing is written. None: it needs none.
+
+        Returns:
+            The rows changed.
+
+        Raises:
+            SessionError: The lease is lost.
+            StoreError: The database fails.
+        """
+        return await self.writer.write(self.statement(sql, *values), lease=lease)
 
     async def set_up(self) -> None:
         """Make our tables if they are missing; the caller keeps others from doing so meanwhile.
@@ -42,80 +92,183 @@ class SqlStore(Store):
         Raises:
             StoreError: The database fails, or a newer version of this library wrote it.
         """
-        await self._write("CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)")
+        await self.write("CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)")
         found = await self._read("SELECT version FROM duologue_schema")
         if found and found[0][0] > VERSION:
             raise StoreError(
                 f"The sessions in {self.url} have format {found[0][0]} and this duologue reads up "
                 f"to {VERSION}: upgrade duologue, or choose another store."
             )
-        if not found:
-            await self._write(_TABLE)
-            await self._write("INSERT INTO duologue_schema (version) VALUES (?)", VERSION)
+        if found and found[0][0] == VERSION:
+            return
+        new: Sequence[LiteralString] = (
+            *_TABLES,
+            "INSERT INTO duologue_schema SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM duologue_schema)",
+        )
+        tables = [self.statement(sql) for sql in new]
+        version = self.statement("UPDATE duologue_schema SET version = ?", VERSION)
+        await self.writer.write(*tables, version)
 
-    async def add(self, session: str, *, title: str, spec: str) -> SessionRow:
-        """See `Store.add`."""
-        row = new_row(session, title, spec)
-        added = await self._write(
+    async def get(self, session: str) -> SessionRow | None:
+        """See `Store.get`."""
+        found = await self._read(_ROW + " WHERE session = ?", session)
+        return _row(found[0]) if found else None
+
+    async def list(self) -> list[SessionRow]:
+        """See `Store.list`."""
+        found = await self._read(_ROW + " ORDER BY created_at DESC, session")
+        return [_row(values) for values in found]
+
+    async def request_stop(self, session: str) -> None:
+        """See `Store.request_stop`."""
+        changed = await self.write(
+            "UPDATE duologue_sessions SET stop_requested = 1, updated_at = ? WHERE session = ?",
+            *(_now(), session),
+        )
+        if not changed:
+            raise unknown_session(session, self.url)
+
+    async def stop_requested(self, session: str) -> bool:
+        """See `Store.stop_requested`."""
+        # Asked at every turn, and the whole row holds the spec.
+        found = await self._read(
+            "SELECT stop_requested FROM duologue_sessions WHERE session = ?", session
+        )
+        if not found:
+            raise unknown_session(session, self.url)
+        return bool(found[0][0])
+
+    async def is_locked(self, session: str) -> bool:
+        """See `Store.is_locked`."""
+        lease = await self._lease(session)
+        return lease is not None and await self._stands(lease)
+
+    async def _lease(self, session: str) -> tuple[str, int] | None:
+        """Read who holds a session: the owner, and the number of its lease."""
+        found = await self._read(
+            "SELECT owner, number FROM duologue_leases WHERE session = ?", session
+        )
+        return (str(found[0][0]), int(found[0][1])) if found else None
+
+    async def _stands(self, lease: tuple[str, int]) -> bool:
+        """Whether somebody runs a session under this lease."""
+        owner, number = lease
+        # One of ours that stands in the table alone could not be deleted when it was freed.
+        return number in self._leases if owner == self.owner else await self._is_alive(owner)
+
+    async def _take(self, session: str) -> "SqlHeld | None":
+        lease = Lease(session, self.owner, next(self._numbers))
+        self._leases[lease.number] = lease
+        try:
+            if await self._taken(lease):
+                return SqlHeld(self, lease, self._saver(lease))
+        except BaseException:
+            # Who is cancelled here may have taken it all the same.
+            await settled(self._give_back(lease))
+            raise
+        del self._leases[lease.number]
+        return None
+
+    async def _taken(self, lease: Lease) -> bool:
+        held = await self._lease(lease.session)
+        if held is None:
+            added = await self.write(
+                "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
+                "ON CONFLICT (session) DO NOTHING",
+                *(lease.session, lease.owner, lease.number),
+            )
+            return bool(added)
+        if await self._stands(held):
+            return False
+        if self.second_look:
+            await asyncio.sleep(self.second_look)
+            if await self._stands(held):
+                return False
+        taken_over = await self.write(
+            "UPDATE duologue_leases SET owner = ?, number = ? "
+            "WHERE session = ? AND owner = ? AND number = ?",
+            *(lease.owner, lease.number, lease.session, *held),
+        )
+        return bool(taken_over)
+
+    async def _give_back(self, lease: Lease) -> None:
+        del self._leases[lease.number]
+        # A lease that stays in a failing database does not stand, since its number is forgotten.
+        with suppress(StoreError):
+            await self.write(
+                "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
+                *(lease.session, lease.owner, lease.number),
+            )
+
+    async def _free(self, held: "SqlHeld") -> None:
+        # LangGraph does not wait for what it writes of a cancelled step.
+        await held.drain()
+        await self._give_back(held.lease)
+
+
+class SqlHeld(Held):
+    """A session that this run holds by a lease.
+
+    Args:
+        store: Where it is.
+        lease: The lease.
+        checkpointer: A saver that writes under it.
+    """
+
+    def __init__(
+        self, store: SqlStore, lease: Lease, checkpointer: BaseCheckpointSaver[str]
+    ) -> None:
+        self.session = lease.session
+        self.url = store.url
+        self.lease = lease
+        self.checkpointer = checkpointer
+        self._store = store
+
+    async def add(self, *, title: str, spec: str) -> SessionRow:
+        """See `Held.add`."""
+        row = new_row(self.session, title, spec)
+        added = await self._store.write(
             "INSERT INTO duologue_sessions (session, title, spec, digest, status, reason, "
             "stop_requested, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (session) DO NOTHING",
             *(row.session, row.title, row.spec, row.digest, row.status, row.reason),
             *(int(row.stop_requested), _text(row.created_at), _text(row.updated_at)),
+            lease=self.lease,
         )
-        if not added:
-            raise taken_session(session, self.url)
+        # A write that was made again because its connection broke finds itself.
+        if not added and await self._store.get(self.session) != row:
+            raise taken_session(self.session, self.url)
         return row
 
-    async def get(self, session: str) -> SessionRow | None:
-        """See `Store.get`."""
-        found = await self._read(_SELECT + " WHERE session = ?", session)
-        return _row(found[0]) if found else None
+    async def _remove(self) -> None:
+        sql: LiteralString = "DELETE FROM duologue_sessions WHERE session = ?"
+        await self._store.write(sql, self.session, lease=self.lease)
 
-    async def finish(self, session: str, reason: str) -> None:
-        """See `Store.finish`."""
-        await self._set_status(session, "finished", reason)
+    async def drain(self) -> None:
+        """See `Held.drain`."""
+        await self.lease.drain()
 
-    async def wait(self, session: str) -> None:
-        """See `Store.wait`."""
-        await self._set_status(session, "waiting", None)
-
-    async def reopen(self, session: str) -> None:
-        """See `Store.reopen`."""
-        await self._set_status(session, "unfinished", None)
-
-    async def _set_status(self, session: str, status: str, reason: str | None) -> None:
-        await self._change(
-            "UPDATE duologue_sessions SET status = ?, reason = ?, updated_at = ? WHERE session = ?",
-            *(status, reason, _now(), session),
+    async def _change(self, **values: str | bool | None) -> None:
+        changes = {_COLUMNS[name]: _value(value) for name, value in values.items()}
+        sql: LiteralString = "UPDATE duologue_sessions SET "
+        sql += "".join(f"{column} = ?, " for column in changes)
+        sql += "updated_at = ? WHERE session = ?"
+        changed = await self._store.write(
+            sql, *changes.values(), _now(), self.session, lease=self.lease
         )
+        if not changed:
+            raise unknown_session(self.session, self.url)
 
-    async def request_stop(self, session: str) -> None:
-        """See `Store.request_stop`."""
-        await self._set_stop(session, 1)
 
-    async def clear_stop(self, session: str) -> None:
-        """See `Store.clear_stop`."""
-        await self._set_stop(session, 0)
+_COLUMNS: Final[dict[str, LiteralString]] = {
+    "status": "status",
+    "reason": "reason",
+    "stop_requested": "stop_requested",
+}
 
-    async def _set_stop(self, session: str, wanted: int) -> None:
-        await self._change(
-            "UPDATE duologue_sessions SET stop_requested = ?, updated_at = ? WHERE session = ?",
-            *(wanted, _now(), session),
-        )
 
-    async def _change(self, sql: LiteralString, *values: object) -> None:
-        """Run an update whose last value is the session."""
-        if not await self._write(sql, *values):
-            raise unknown_session(str(values[-1]), self.url)
-
-    async def _remove(self, session: str) -> None:
-        await self._write("DELETE FROM duologue_sessions WHERE session = ?", session)
-
-    async def list(self) -> list[SessionRow]:
-        """See `Store.list`."""
-        found = await self._read(_SELECT + " ORDER BY created_at DESC, session")
-        return [_row(values) for values in found]
+def _value(value: str | bool | None) -> str | int | None:
+    return int(value) if isinstance(value, bool) else value
 
 
 def _row(values: Sequence[Any]) -> SessionRow:

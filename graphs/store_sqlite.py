@@ -1,195 +1,183 @@
-"""Sessions in one SQLite file, with a lock file for each session that is being run.
+"""Sessions in one SQLite file, which several processes may use at once.
 
-Several processes may use the file at once: writes wait for one another.
+Each open store has two connections, one to read and one to write, each in a thread of its own.
 """
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from hashlib import sha256
+import sqlite3
+import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString
 
-import aiosqlite
-from filelock import FileLock, Timeout
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 
-from duologue.graphs.store_base import (
-    Store,
-    busy_session,
-    check_session_id,
-    store_errors,
-    store_failure,
-)
-from duologue.graphs.store_saver import GuardedSaver, settled
-from duologue.graphs.store_sql import SqlStore
-
-T = TypeVar("T")
-
-_WAIT = 30.0  # seconds for another process's write, or for its first set-up of the file
-_GLANCE = 0.2  # seconds: `is_locked` elsewhere takes a lock for an instant, which is not "busy"
-
-
-class _Saver(GuardedSaver, AsyncSqliteSaver):
-    """LangGraph's saver, whose failed writes leave no transaction open."""
-
-    def __init__(self, conn: aiosqlite.Connection, url: str) -> None:
-        super().__init__(conn)
-        self.store_url = url
-        self.writing = set()
-        self._turn = asyncio.Lock()
-
-    async def _write(self, work: Coroutine[Any, Any, T]) -> T:
-        # One write at a time, up to the rollback: else the next would commit what failed.
-        async with self._turn:
-            try:
-                return await super()._write(work)
-            except BaseException:
-                with store_errors(self.store_url):
-                    await self.conn.rollback()
-                raise
+from duologue.graphs.store_base import Store, settled
+from duologue.graphs.store_errors import lost_session, store_errors, store_failure
+from duologue.graphs.store_files import StoreFile
+from duologue.graphs.store_owner import Owner
+from duologue.graphs.store_sql import LEASE, SqlStore
+from duologue.graphs.store_sqlite_saver import WAIT, SqliteSessionSaver, SqliteThread
+from duologue.graphs.store_writer import Job, Lease, Results, Statement, Writer
 
 
 class SqliteStore(SqlStore):
     """A store in one SQLite file.
 
     Args:
-        path: The file, absolute.
-        url: How it is shown.
-        connection: An open connection to it, closed by the caller.
+        file: The file, which is there.
+
+    Raises:
+        sqlite3.Error: It can't be opened.
+        OSError: Its lock can't be made.
     """
 
-    def __init__(self, path: Path, url: str, connection: aiosqlite.Connection) -> None:
-        self.url = url
-        self._connection = connection
-        self._saver = _Saver(connection, url)
-        self.checkpointer = self._saver
-        self._locks = path.with_name(f"{path.name}.locks")
+    def __init__(self, file: StoreFile) -> None:
+        super().__init__()
+        self.url = file.url
+        self._file = file
+        self._owner = Owner(file.locks)
+        self.owner = self._owner.name
+        self._writing = SqliteThread(file.path)
+        self._reading = SqliteThread(file.path)
+        self.writer = Writer(partial(self._writing.run, self._commit))
+        self.checkpointer = SqliteSessionSaver(self.url, self._reading, self.writer)
 
-    async def drain(self) -> None:
-        """Await the writes under way."""
-        await self._saver.drain()
+    def _saver(self, lease: Lease) -> SqliteSessionSaver:
+        return SqliteSessionSaver(self.url, self._reading, self.writer, lease)
 
     async def set_up(self) -> None:
-        """Make LangGraph's tables and ours; one process at a time.
+        """Make LangGraph's tables and ours.
 
         Raises:
             StoreError: The file can't be used, or a newer version of this library wrote it.
         """
-        # Two processes can't both turn a new file to WAL: SQLite refuses one without waiting.
-        async with self._file_lock("setup", _WAIT):
-            with store_errors(self.url):
-                # With WAL, what is committed outlives the process's death; a power cut may
-                # take the last turns, not the file.
-                await self._connection.execute("PRAGMA synchronous = NORMAL")
+        with store_errors(self.url):
+            await self._writing.run(self._prepare)
             await super().set_up()
-            await self._saver.whole(self._saver.setup())
+            await self._writing.run(self._owner.tidy)
+
+    def _prepare(self) -> None:
+        connection = self._writing.connection
+        _use_wal(connection)
+        # What is committed outlives a power cut, too.
+        connection.execute("PRAGMA synchronous = FULL")
+        SqliteSaver(connection).setup()
+        self._reading.connection.execute("PRAGMA query_only = ON")
+        self._file.opened()
+
+    def statement(self, sql: LiteralString, *values: object) -> Statement:
+        """See `SqlStore.statement`."""
+        return Statement(sql, values)
 
     async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
+        def read() -> list[Any]:
+            return self._reading.connection.execute(sql, values).fetchall()
+
         with store_errors(self.url):
-            return list(await self._connection.execute_fetchall(sql, values))
+            return await self._reading.run(read)
 
-    async def _write(self, sql: LiteralString, *values: object) -> int:
-        return await self._saver.whole(self._commit(sql, values))
-
-    async def _commit(self, sql: LiteralString, values: tuple[object, ...]) -> int:
-        async with self._connection.execute(sql, values) as cursor:
-            await self._connection.commit()
-            return cursor.rowcount
-
-    @asynccontextmanager
-    async def lock(self, session: str) -> AsyncIterator[None]:
-        """See `Store.lock`."""
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self._file_lock(_lock_name(session), _GLANCE))
-            except Timeout:
-                raise busy_session(check_session_id(session)) from None
-            yield
-
-    async def is_locked(self, session: str) -> bool:
-        """See `Store.is_locked`."""
-        name = _lock_name(session)
-        if not await asyncio.to_thread((self._locks / f"{name}.lock").exists):
-            return False
-        # A file alone proves nothing: a killed holder leaves one behind.
+    async def _is_alive(self, owner: str) -> bool:
         try:
-            async with self._file_lock(name, 0):
-                return False
-        except Timeout:
-            return True
+            return await self._reading.run(self._owner.is_alive, owner)
+        except OSError as error:
+            raise store_failure(self.url, str(error)) from error
 
-    @asynccontextmanager
-    async def _file_lock(self, name: str, wait: float) -> AsyncIterator[None]:
-        path = self._locks / f"{name}.lock"
-        lock = FileLock(path, timeout=wait, poll_interval=0.02, mode=0o600, thread_local=False)
+    def _commit(self, jobs: Sequence[Job]) -> Results:
+        """Commit jobs together; or, where that fails, each alone."""
         try:
-            try:
-                await settled(asyncio.to_thread(lock.acquire))
-            except Timeout:
+            return self._committed(jobs)
+        except Exception as error:
+            if len(jobs) == 1:
+                return [_told(self.url, error)]
+            return [result for job in jobs for result in self._commit([job])]
+
+    def _committed(self, jobs: Sequence[Job]) -> Results:
+        connection = self._writing.connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            results = [_done(connection, job) for job in jobs]
+            connection.execute("COMMIT")
+        except BaseException:
+            # Some errors have rolled it back already.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self._file.check(connection)
+        return results
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await self.writer.drain()
+        # The last to close the file writes all to it and removes the files beside it.
+        await self._reading.close()
+        await self._writing.close()
+        await asyncio.to_thread(self._owner.close)
+
+
+def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
+    if job.lease is not None:
+        lease = job.lease
+        values = (lease.session, lease.owner, lease.number)
+        if connection.execute(LEASE, values).fetchone() is None:
+            return lost_session(lease.session)
+    changed = 0
+    for sql, given, many in job.statements:
+        cursor = (connection.executemany if many else connection.execute)(sql, given)
+        changed = cursor.rowcount
+    return changed
+
+
+def _told(url: str, error: Exception) -> Exception:
+    try:
+        with store_errors(url):
+            raise error
+    except Exception as told:
+        return told
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Let others read while one writes; SQLite does not wait for who does the same just now."""
+    until = time.monotonic() + WAIT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not is_busy or time.monotonic() > until:
                 raise
-            except OSError as error:
-                raise store_failure(self.url, str(error)) from error
-            yield
-        finally:
-            if lock.is_locked:
-                await settled(asyncio.to_thread(_free, lock, path))
+            time.sleep(0.02)
 
 
-def _lock_name(session: str) -> str:
-    # Hashed: some file systems take "A" for "a", and some refuse "nul" or a dot at the end.
-    return sha256(check_session_id(session).encode()).hexdigest()
-
-
-def _free(lock: FileLock, path: Path) -> None:
-    # Removed while held, so nobody else's file is: who waits on the old one sees it has no name
-    # any more and starts over. Windows refuses, and filelock removes it there.
-    with suppress(OSError):
-        path.unlink()
-    lock.release()
-
-
-def _prepare(path: Path) -> None:
-    """Make the file and its folders, readable by their owner only; what exists stays as it is."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite gives its two side files the mode of the first.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    path.with_name(f"{path.name}.locks").mkdir(mode=0o700, exist_ok=True)
-
-
-@asynccontextmanager
-async def open_sqlite(path: Path) -> AsyncIterator[Store]:
+async def open_sqlite(path: Path, url: str) -> Store:
     """Open the store in one SQLite file, made if it is missing.
 
     Args:
-        path: The file; `~` and relative paths are taken from the user and the working folder.
+        path: The file, absolute and without links.
+        url: How it is shown.
 
-    Yields:
-        The store, usable in this event loop until the block ends.
+    Returns:
+        The store, usable in this event loop.
 
     Raises:
         StoreError: The file or its folder can't be used.
     """
-    path = await asyncio.to_thread(lambda: path.expanduser().absolute())
-    url = f"sqlite:///{path.as_posix()}"
+    file = StoreFile(path, url)
+    store = await asyncio.to_thread(_opened, file)
     try:
-        await asyncio.to_thread(_prepare, path)
+        await store.set_up()
+    except BaseException:
+        await settled(store.close())
+        raise
+    return store
+
+
+def _opened(file: StoreFile) -> SqliteStore:
+    file.prepare()
+    try:
+        with store_errors(file.url):
+            return SqliteStore(file)
     except OSError as error:
-        raise store_failure(url, error.strerror or str(error)) from error
-    connection = aiosqlite.connect(path, timeout=_WAIT)
-    try:
-        with store_errors(url):
-            await settled(_opened(connection))
-        store = SqliteStore(path, url, connection)
-        try:
-            await store.set_up()
-            yield store
-        finally:
-            await settled(store.drain())
-    finally:
-        await settled(connection.close())
-
-
-async def _opened(connection: aiosqlite.Connection) -> None:
-    await connection
+        raise store_failure(file.url, str(error)) from error

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from duologue.graphs.errors import ModelError
 from duologue.graphs.settings import Settings
-from duologue.graphs.store_base import redacted
+from duologue.graphs.store_errors import redacted
 from duologue.nodes.chat_model import ChatModel
 from duologue.nodes.connections import close_with_loop, made_in
 from duologue.nodes.failing import address_of, failures

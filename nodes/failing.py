@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duologue.graphs.errors import ModelError
 from duologue.graphs.settings import Settings
-from duologue.graphs.store_base import redacted
+from duologue.graphs.store_errors import redacted
 from duologue.nodes.origin import is_clients, is_unreadable
 from duologue.nodes.too_long import as_too_long
 

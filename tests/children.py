@@ -209,18 +209,18 @@ _WRITES = [0]
 
 
 def _die_at(number: int) -> None:
-    from duologue.graphs.store_saver import GuardedSaver
+    from duologue.graphs.store_writer import Lease, Statement, Writer
 
-    whole = GuardedSaver.whole
+    write = Writer.write
 
-    async def counted(saver: GuardedSaver, work: Any) -> Any:  # noqa: ANN401
+    async def counted(writer: Writer, *statements: Statement, lease: Lease | None = None) -> int:
         if _WRITES[0] == number:
             os.kill(os.getpid(), signal.SIGKILL)
         _WRITES[0] += 1
-        return await whole(saver, work)
+        return await write(writer, *statements, lease=lease)
 
-    # Each write to a store goes through here, the list of sessions' too.
-    GuardedSaver.whole = counted  # type: ignore[method-assign,assignment]
+    # Each write to a store goes through here, those of leases and of the list of sessions too.
+    Writer.write = counted  # type: ignore[method-assign]
 
 
 def _main(order: dict[str, Any], folder: str, said: str) -> None:

@@ -12,9 +12,14 @@ import pytest
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """Yield the address of a server that runs while the block does; skip if there is none."""
-    if url := os.environ.get("DATABASE_URL"):
+def server(*, apart: bool = False) -> Iterator[str]:
+    """Yield the address of a server that runs while the block does; skip if there is none.
+
+    One that is `apart` is nobody else's, and may be stopped.
+    """
+    if apart and _programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    if not apart and (url := os.environ.get("DATABASE_URL")):
         yield url
         return
     pytest.importorskip("psycopg")

@@ -564,7 +564,8 @@ async def test_what_a_killed_fork_leaves_is_in_nobodys_way(store: str) -> None:
     whole = await asyncio.to_thread(run, plain(), lines, session="one", store=store)
     await afork("one", at="m0003", into="two", store=store)
     async with open_store(store) as opened:
-        await opened._remove("two")
+        async with opened.lock("two") as held:
+            await held._remove()
         assert [row.session for row in await opened.list()] == ["one"]
     with pytest.raises(SessionError, match="no session 'two'"):
         resume("two", store=store)
@@ -573,8 +574,8 @@ async def test_what_a_killed_fork_leaves_is_in_nobodys_way(store: str) -> None:
     assert ended.messages == whole.messages
     # Nor does another conversation of that name go on from it.
     await afork("one", at="m0003", into="three", store=store)
-    async with open_store(store) as opened:
-        await opened._remove("three")
+    async with open_store(store) as opened, opened.lock("three") as held:
+        await held._remove()
     new = await asyncio.to_thread(run, plain(), lines, session="three", store=store)
     assert new.messages == whole.messages
 
@@ -584,11 +585,11 @@ async def test_a_fork_killed_before_its_end_was_listed_is_finished_without_a_cal
 ) -> None:
     whole = await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=store)
     await afork("one", into="two", store=store)
-    async with open_store(store) as opened:
+    async with open_store(store) as opened, opened.lock("two") as held:
         row = await opened.get("two")
         assert row is not None
-        await opened._remove("two")
-        await opened.add("two", title=row.title, spec=row.spec)
+        await held._remove()
+        await held.add(title=row.title, spec=row.spec)
     ended = await asyncio.to_thread(go_on, "two", store, [])
     assert timeless(ended.outcome) == timeless(whole.outcome)
 
@@ -690,7 +691,8 @@ async def test_an_id_that_is_being_run_and_a_session_without_messages_are_refuse
         async with opened.lock("two"):
             with pytest.raises(SessionError, match="'two' is busy"):
                 await afork("one", into="two", store=store)
-        await opened.add("empty", title="", spec=json.dumps(plain().stored()))
+        async with opened.lock("empty") as held:
+            await held.add(title="", spec=json.dumps(plain().stored()))
     with pytest.raises(SessionError, match="'empty' has no message yet: there is nothing to fork"):
         await afork("empty", store=store)
 

@@ -208,8 +208,8 @@ def test_a_forked_session_is_dumped_with_the_rules_of_its_past(here: str, there:
 
 
 async def test_a_session_that_was_never_begun_is_loaded_and_begins(here: str, there: str) -> None:
-    async with open_store(here) as opened:
-        await opened.add("one", title="", spec=json.dumps(plain().stored()))
+    async with open_store(here) as opened, opened.lock("one") as held:
+        await held.add(title="", spec=json.dumps(plain().stored()))
     dump = await adump_session("one", store=here)
     assert "steps" not in dump
     await aload_session(dump, store=there)

@@ -144,13 +144,13 @@ async def leave(store: str, name: str) -> None:
     }
     if name == "finished":
         state |= {"outcome": ENDED, "usage": ENDED["usage"]}
-    async with open_store(store) as opened:
-        graph = build_graph(checkpointer=opened.checkpointer)
-        await opened.add("one", title="Plan a garden", spec=json.dumps(SPEC))
+    async with open_store(store) as opened, opened.lock("one") as held:
+        graph = build_graph(checkpointer=held.checkpointer)
+        await held.add(title="Plan a garden", spec=json.dumps(SPEC))
         config: Any = {"configurable": {"thread_id": "one", "checkpoint_ns": ""}}
         await graph.aupdate_state(config, state, as_node=node)
         if name == "finished":
-            await opened.finish("one", "done_token")
+            await held.finish("done_token")
 
 
 def texts(found: Result) -> list[tuple[str, str]]:

@@ -5,12 +5,12 @@ import json
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiosqlite
 import pytest
 
 from duologue.graphs import (
@@ -35,8 +35,9 @@ from duologue.graphs import (
     stop_session,
 )
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.store import open_store
-from duologue.graphs.store_memory import MemoryStore
+from duologue.graphs.store import Held, open_store
+from duologue.graphs.store_memory import MemoryHeld, MemoryStore
+from duologue.graphs.store_sqlite import SqliteStore
 from duologue.nodes.script import Prompt
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
@@ -332,9 +333,9 @@ def test_sessions_are_listed_newest_first_and_gone_when_deleted(store: str) -> N
 
 
 async def test_a_session_listed_but_never_begun_begins(store: str) -> None:
-    async with open_store(store) as opened:
+    async with open_store(store) as opened, opened.lock("garden") as held:
         spec = GARDEN.model_dump_json(exclude_defaults=True)
-        await opened.add("garden", title="Plan a garden", spec=spec)
+        await held.add(title="Plan a garden", spec=spec)
     assert (await aget_session("garden", store=store)).messages == []
     asked = model()
     assert (await aresume("garden", store=store, model=asked)).outcome is not None
@@ -345,8 +346,8 @@ async def test_a_finished_session_whose_deletion_was_killed_half_way_begins_anew
     store: str,
 ) -> None:
     await aconverse(GARDEN, session="garden", store=store, model=model())
-    async with open_store(store) as opened:
-        await opened.checkpointer.adelete_thread("garden")
+    async with open_store(store) as opened, opened.lock("garden") as held:
+        await held.checkpointer.adelete_thread("garden")
     asked = model()
     result = await aconverse(GARDEN, session="garden", store=store, model=asked)
     assert result.outcome is not None
@@ -354,9 +355,9 @@ async def test_a_finished_session_whose_deletion_was_killed_half_way_begins_anew
 
 
 async def test_a_session_of_a_newer_release_is_refused_and_kept(store: str) -> None:
-    async with open_store(store) as opened:
+    async with open_store(store) as opened, opened.lock("garden") as held:
         spec = json.dumps(GARDEN.model_dump(mode="json") | {"version": 99, "mood": "good"})
-        await opened.add("garden", title="Plan a garden", spec=spec)
+        await held.add(title="Plan a garden", spec=spec)
     for act in (aresume, aget_session):
         with pytest.raises(SpecError, match=r"session 'garden': version: 99 is newer .* upgrade"):
             await act("garden", store=store)
@@ -411,21 +412,25 @@ async def test_a_write_under_way_when_the_store_is_closed_locks_nothing(
     """As LangGraph leaves one behind when a step is cancelled."""
     path = tmp_path / "sessions.db"
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "c"}}
-    commit = aiosqlite.Connection.commit
+    commit = SqliteStore._commit
     begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-    async def late(connection: aiosqlite.Connection) -> None:
-        begun.set()
-        await asyncio.sleep(0.05)
-        await commit(connection)
+    def late(self: SqliteStore, jobs: Any) -> Any:  # noqa: ANN401
+        if any("INTO writes" in statement.sql for job in jobs for statement in job.statements):
+            loop.call_soon_threadsafe(begun.set)
+            time.sleep(0.05)
+        return commit(self, jobs)
 
-    async with open_store(path) as store:
-        monkeypatch.setattr(aiosqlite.Connection, "commit", late)
-        writing = asyncio.create_task(store.checkpointer.aput_writes(config, [("a", 1)], "task"))
+    monkeypatch.setattr(SqliteStore, "_commit", late)
+    async with open_store(path) as store, store.lock("t") as held:
+        writing = asyncio.create_task(held.checkpointer.aput_writes(config, [("a", 1)], "task"))
         await begun.wait()
     connection = sqlite3.connect(path, timeout=0)
     try:
         connection.execute("BEGIN IMMEDIATE")
+        assert connection.execute("SELECT count(*) FROM writes").fetchall() == [(1,)]
+        assert connection.execute("SELECT * FROM duologue_leases").fetchall() == []
     finally:
         connection.close()
     await writing
@@ -468,21 +473,21 @@ async def test_beginning_anew_holds_the_session_from_before_it_deletes(
     )
     await aconverse(garden, session="s", store=store, model=ScriptedChatModel(script=["a", "b"]))
     happened: list[str] = []
-    lock, remove = MemoryStore.lock, MemoryStore._remove
+    lock, erase = MemoryStore.lock, MemoryHeld.erase
 
     @asynccontextmanager
-    async def noted(self: MemoryStore, session: str) -> AsyncIterator[None]:
-        async with lock(self, session):
+    async def noted(self: MemoryStore, session: str) -> AsyncIterator[Held]:
+        async with lock(self, session) as held:
             happened.append("held")
-            yield
+            yield held
         happened.append("freed")
 
-    async def removed(self: MemoryStore, session: str) -> None:
+    async def erased(self: MemoryHeld) -> None:
         happened.append("deleted")
-        await remove(self, session)
+        await erase(self)
 
     monkeypatch.setattr(MemoryStore, "lock", noted)
-    monkeypatch.setattr(MemoryStore, "_remove", removed)
+    monkeypatch.setattr(MemoryHeld, "erase", erased)
     model = ScriptedChatModel(script=["c", "d"])
     result = await aconverse(garden, session="s", store=store, model=model, reset=True)
     assert [text for _, text in result.speeches] == ["c", "d"]

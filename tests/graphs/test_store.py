@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +21,15 @@ from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
 from duologue.graphs.errors import SessionError, StoreError
-from duologue.graphs.store import SessionRow, Store, check_session_id, open_store, store_errors
+from duologue.graphs.store import (
+    Held,
+    SessionRow,
+    Store,
+    check_session_id,
+    open_store,
+    store_errors,
+)
+from duologue.graphs.store_sql import SqlStore
 
 KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 SHARED = KINDS[1:]
@@ -58,7 +65,7 @@ class State(TypedDict):
     plain: dict[str, Any]
 
 
-def graph_on(store: Store) -> CompiledStateGraph[State, None, State, State]:
+def graph_on(store: Store | Held) -> CompiledStateGraph[State, None, State, State]:
     async def speak(state: State) -> dict[str, Any]:
         said = [AIMessage(f"reply {len(state['log'])}", id=f"m{len(state['log'])}")]
         return {"log": said, "plain": {"n": len(state["log"]), "none": None, "x": [1, 2.5, "ü"]}}
@@ -70,9 +77,19 @@ def graph_on(store: Store) -> CompiledStateGraph[State, None, State, State]:
     return builder.compile(checkpointer=store.checkpointer)
 
 
+async def add(store: Store, session: str, title: str = "", spec: str = "{}") -> SessionRow:
+    async with store.lock(session) as held:
+        return await held.add(title=title, spec=spec)
+
+
 async def say(store: Store, session: str, text: str) -> State:
+    async with store.lock(session) as held:
+        return await say_in(held, text)
+
+
+async def say_in(held: Held, text: str) -> State:
     given: State = {"log": [HumanMessage(text)], "plain": {}}
-    said = await graph_on(store).ainvoke(given, {"configurable": {"thread_id": session}})
+    said = await graph_on(held).ainvoke(given, {"configurable": {"thread_id": held.session}})
     return State(log=said["log"], plain=said["plain"])
 
 
@@ -82,7 +99,7 @@ async def texts(store: Store, session: str) -> list[str]:
 
 
 async def test_a_row_is_added_once_and_read_back(store: Store) -> None:
-    row = await store.add("s-1", title="A talk", spec='{"task": "ü"}')
+    row = await add(store, "s-1", "A talk", '{"task": "ü"}')
     assert row.digest == sha256('{"task": "ü"}'.encode()).hexdigest()
     assert (row.status, row.reason, row.stop_requested) == ("unfinished", None, False)
     assert row.created_at == row.updated_at
@@ -90,16 +107,17 @@ async def test_a_row_is_added_once_and_read_back(store: Store) -> None:
     assert await store.get("s-1") == row
     assert await store.get("other") is None
     with pytest.raises(SessionError, match="'s-1' exists already"):
-        await store.add("s-1", title="again", spec="{}")
+        await add(store, "s-1", "again")
     assert await store.list() == [row]
 
 
 async def test_finishing_and_stopping_change_only_their_session(store: Store) -> None:
-    one, two = [await store.add(name, title=name, spec="{}") for name in ("one", "two")]
+    one, two = [await add(store, name, name) for name in ("one", "two")]
     await store.request_stop("one")
     assert await store.stop_requested("one")
     assert not await store.stop_requested("two")
-    await store.finish("one", "stopped")
+    async with store.lock("one") as held:
+        await held.finish("stopped")
     changed = await store.get("one")
     assert changed is not None
     assert (changed.status, changed.reason) == ("finished", "stopped")
@@ -111,12 +129,13 @@ async def test_finishing_and_stopping_change_only_their_session(store: Store) ->
 
 async def test_a_request_to_stop_is_forgotten_for_its_session_only(store: Store) -> None:
     for name in ("one", "two"):
-        await store.add(name, title=name, spec="{}")
+        await add(store, name, name)
         await store.request_stop(name)
     before = await store.get("one")
     assert before is not None
-    await store.clear_stop("one")
-    await store.clear_stop("one")
+    async with store.lock("one") as held:
+        await held.clear_stop()
+        await held.clear_stop()
     assert not await store.stop_requested("one")
     assert await store.stop_requested("two")
     cleared = await store.get("one")
@@ -128,15 +147,19 @@ async def test_a_request_to_stop_is_forgotten_for_its_session_only(store: Store)
 
 async def test_a_listing_is_newest_first(store: Store) -> None:
     for name in ("b", "a", "c"):
-        await store.add(name, title=name, spec="{}")
+        await add(store, name, name)
     assert [row.session for row in await store.list()] == ["c", "a", "b"]
 
 
 async def test_an_unknown_session_is_named(store: Store) -> None:
+    async def held(change: Callable[[Held], Awaitable[None]]) -> None:
+        async with store.lock("gone") as gone:
+            await change(gone)
+
     for call in (
-        store.finish("gone", "x"),
+        held(lambda gone: gone.finish("x")),
+        held(lambda gone: gone.clear_stop()),
         store.request_stop("gone"),
-        store.clear_stop("gone"),
         store.stop_requested("gone"),
         store.delete("gone"),
     ):
@@ -147,7 +170,7 @@ async def test_an_unknown_session_is_named(store: Store) -> None:
 
 async def test_a_graph_goes_on_after_reopening(target: str) -> None:
     async with open_store(target) as store:
-        await store.add("s", title="s", spec="{}")
+        await add(store, "s")
         await say(store, "s", "hello")
     async with open_store(target) as store:
         assert await texts(store, "s") == ["hello", "reply 1"]
@@ -161,7 +184,7 @@ async def test_a_graph_goes_on_after_reopening(target: str) -> None:
 
 async def test_deleting_takes_the_checkpoints_of_that_session_only(store: Store) -> None:
     for name in ("one", "two"):
-        await store.add(name, title=name, spec="{}")
+        await add(store, name)
         await say(store, name, f"I am {name}")
     await store.delete("one")
     assert await store.get("one") is None
@@ -172,7 +195,7 @@ async def test_deleting_takes_the_checkpoints_of_that_session_only(store: Store)
 
 
 async def test_a_lock_is_refused_to_others_until_it_is_free(store: Store, target: str) -> None:
-    await store.add("s", title="s", spec="{}")
+    await add(store, "s")
     async with open_store(target) as other:
         async with store.lock("s"):
             for one in (store, other):
@@ -285,12 +308,12 @@ async def test_many_sessions_at_once_do_not_mix(store: Store) -> None:
     names = [f"s{i}" for i in range(8)]
 
     async def live(name: str) -> None:
-        async with store.lock(name):
-            await store.add(name, title=name, spec="{}")
+        async with store.lock(name) as held:
+            await held.add(title=name, spec="{}")
             for turn in range(3):
-                await say(store, name, f"{name} {turn}")
+                await say_in(held, f"{name} {turn}")
                 assert not await store.stop_requested(name)
-            await store.finish(name, "done")
+            await held.finish("done")
 
     await asyncio.gather(*map(live, names))
     assert {row.session for row in await store.list() if row.status == "finished"} == set(names)
@@ -304,14 +327,14 @@ async def test_many_sessions_at_once_do_not_mix(store: Store) -> None:
 WRITERS = """
 import asyncio, os, sys
 sys.path.insert(0, sys.argv[2])
-from test_store import say
+from test_store import say_in
 from duologue.graphs.store import open_store
 async def live(store, name):
-    async with store.lock(name):
-        await store.add(name, title=name, spec="{}")
+    async with store.lock(name) as held:
+        await held.add(title=name, spec="{}")
         for turn in range(3):
-            await say(store, name, f"{name} {turn}")
-        await store.finish(name, "done")
+            await say_in(held, f"{name} {turn}")
+        await held.finish("done")
 async def main(process):
     async with open_store(sys.argv[1]) as store:
         await asyncio.gather(*(live(store, f"p{process}-{i}") for i in range(4)))
@@ -344,12 +367,12 @@ async def test_eight_processes_write_at_once(shared: str) -> None:
 KILLED = """
 import asyncio, os, signal, sys
 sys.path.insert(0, sys.argv[2])
-from test_store import say
+from test_store import say_in
 from duologue.graphs.store import open_store
 async def main():
-    async with open_store(sys.argv[1]) as store, store.lock("s"):
-        await store.add("s", title="s", spec="{}")
-        await say(store, "s", "hello")
+    async with open_store(sys.argv[1]) as store, store.lock("s") as held:
+        await held.add(title="s", spec="{}")
+        await say_in(held, "hello")
         os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
@@ -392,34 +415,39 @@ async def test_strict_deserialising_is_silent(target: str) -> None:
 
 
 async def test_cancelled_writes_block_nobody(shared: str) -> None:
-    async with AsyncExitStack() as stack:
-        store, other = [await stack.enter_async_context(open_store(shared)) for _ in range(2)]
+    async with open_store(shared) as store:
         for steps in range(12):
             name = f"s{steps}"
             config: RunnableConfig = {
                 "configurable": {"thread_id": name, "checkpoint_ns": "", "checkpoint_id": "1"}
             }
-            writes: list[Coroutine[Any, Any, Any]] = [
-                store.checkpointer.aput(config, empty_checkpoint(), {}, {}),
-                store.checkpointer.aput_writes(config, [("a", 1), ("b", 2)], "task"),
-                store.add(name, title="", spec=""),
-                say(store, name, "hello"),
-            ]
-            for number, write in enumerate(writes):
-                task = asyncio.create_task(write)
-                for _ in range(steps):
-                    await asyncio.sleep(0)
-                task.cancel()
-                await asyncio.wait([task])
-                # A transaction left open would make this wait for 30 seconds and fail.
-                await other.add(f"{steps}-{number}", title="", spec="")
+            async with store.lock(name) as held:
+                writes: list[Coroutine[Any, Any, Any]] = [
+                    held.checkpointer.aput(config, empty_checkpoint(), {}, {}),
+                    held.checkpointer.aput_writes(config, [("a", 1), ("b", 2)], "task"),
+                    held.add(title="", spec=""),
+                    say_in(held, "hello"),
+                ]
+                for write in writes:
+                    task = asyncio.create_task(write)
+                    for _ in range(steps):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    await asyncio.wait([task])
+            # Another loop has a store of its own, which a transaction left open would hold up.
+            await asyncio.to_thread(asyncio.run, add_alone(shared, f"{steps}-other"))
+        assert not await store.is_locked("s11")
+
+
+async def add_alone(target: str, session: str) -> None:
+    async with open_store(target) as store:
+        await add(store, session)
 
 
 async def test_a_newer_format_is_refused(shared: str) -> None:
     async with open_store(shared) as store:
-        connection = store.checkpointer.conn  # type: ignore[attr-defined]
-        await connection.execute("UPDATE duologue_schema SET version = 99")
-        await connection.commit()
+        assert isinstance(store, SqlStore)
+        await store.write("UPDATE duologue_schema SET version = 99")
     with pytest.raises(StoreError, match=r"have format 99 .* upgrade duologue"):
         async with open_store(shared):
             pytest.fail("opened")
@@ -433,10 +461,9 @@ def test_good_ids(session: str) -> None:
 @pytest.mark.parametrize("session", ["", ".", "..", "a/b", "a b", "x" * 129, "ü", "a\n", "٣"])
 async def test_bad_ids_are_named(session: str) -> None:
     async with open_store("memory:bad-ids") as store:
-        for call in (store.add(session, title="", spec=""), store.lock(session).__aenter__()):
-            with pytest.raises(SessionError) as caught:
-                await call
-            assert repr(session) in str(caught.value)
+        with pytest.raises(SessionError) as caught:
+            await add(store, session)
+        assert repr(session) in str(caught.value)
 
 
 def test_a_row_is_frozen_and_closed() -> None:

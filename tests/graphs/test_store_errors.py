@@ -6,15 +6,18 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.base import empty_checkpoint
 
 from duologue.graphs.errors import StoreError
-from duologue.graphs.store import default_store_url, open_store, store_errors
+from duologue.graphs.store import Held, Store, default_store_url, open_store, store_errors
+from duologue.graphs.store_sqlite import SqliteStore
+from postgres import server
 
 
 async def refused(target: str | Path | None) -> StoreError:
@@ -51,7 +54,7 @@ async def test_the_default_is_in_the_users_data_folder(
     assert default_store_url() == f"sqlite:///{file}"
     async with open_store() as store:
         assert store.url == default_store_url()
-        await store.add("s", title="", spec="")
+        await add(store, "s")
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
         private = [f for f in file.parent.rglob("*") if f.is_file()]
         assert {stat.S_IMODE(f.stat().st_mode) for f in private} == {0o600}
@@ -63,19 +66,23 @@ async def test_a_path_and_its_address_are_one_store(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     async with open_store(tmp_path / "x.db") as store:
-        await store.add("s", title="", spec="")
+        await add(store, "s")
     for target in ("x.db", "sqlite:///x.db", f"sqlite:///{tmp_path}/x.db", Path("x.db")):
         async with open_store(target) as store:
             assert store.url == f"sqlite:///{tmp_path}/x.db"
             assert await store.get("s") is not None
 
 
-async def test_locks_leave_no_files(tmp_path: Path) -> None:
-    async with open_store(tmp_path / "x.db") as store:
-        async with store.lock("s"):
-            assert len(list((tmp_path / "x.db.locks").iterdir())) == 1
-        assert not await store.is_locked("s")
-    assert list((tmp_path / "x.db.locks").iterdir()) == []
+async def test_an_open_store_has_one_lock_file_and_leaves_none(tmp_path: Path) -> None:
+    locks = tmp_path / "x.db.locks"
+    locks.mkdir()
+    left = locks / ("0" * 32)
+    left.touch()
+    async with open_store(tmp_path / "x.db") as store, open_store(tmp_path / "x.db"):
+        async with store.lock("s"), store.lock("t"):
+            assert len(list(locks.iterdir())) == 1
+        assert not left.exists()
+    assert list(locks.iterdir()) == []
 
 
 async def test_not_a_database(tmp_path: Path) -> None:
@@ -139,33 +146,43 @@ async def test_a_file_that_is_read_only(powerless: Path) -> None:
     assert "x.db can't be used: Permission denied" in str(await refused(file))
 
 
-async def put(saver: BaseCheckpointSaver[str], size: int) -> None:
+async def add(store: Store, session: str) -> None:
+    async with store.lock(session) as held:
+        await held.add(title="", spec="")
+
+
+async def put(held: Held, size: int) -> None:
     checkpoint = empty_checkpoint()
     checkpoint["channel_values"]["text"] = "x" * size
-    config = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
-    await saver.aput(config, checkpoint, {}, {})  # type: ignore[arg-type]
+    config: Any = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+    await held.checkpointer.aput(config, checkpoint, {}, {})
 
 
 async def test_a_full_disk_is_named_and_leaves_the_file_usable(tmp_path: Path) -> None:
-    file = tmp_path / "x.db"
-    async with open_store(file) as store, open_store(file) as other:
-        connection = store.checkpointer.conn  # type: ignore[attr-defined]
-        await connection.execute("PRAGMA max_page_count = 20")
-        for call in (
-            put(store.checkpointer, 500_000),
-            store.checkpointer.aput_writes(
-                {"configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "1"}},
-                [("small", "x"), ("large", "x" * 500_000)],
-                "task",
-            ),
-            store.add("s", title="", spec="x" * 500_000),
-        ):
-            with pytest.raises(StoreError, match=r"x\.db can't be used: database or disk is full"):
-                await call
+    async with open_store(tmp_path / "x.db") as store:
+        assert isinstance(store, SqliteStore)
+        connection = store._writing.connection
+        async with store.lock("s") as held, store.lock("t") as other:
+            await store._writing.run(connection.execute, "PRAGMA max_page_count = 20")
+            config: Any = {
+                "configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "1"}
+            }
+            large = [("small", "x"), ("large", "x" * 500_000)]
+            calls = (
+                put(held, 500_000),
+                held.checkpointer.aput_writes(config, large, "task"),
+                held.add(title="", spec="x" * 500_000),
+                # Committed together with those that fail, and not taken along.
+                other.add(title="", spec=""),
+            )
+            *failed, added = await asyncio.gather(*calls, return_exceptions=True)
+            for error in failed:
+                assert isinstance(error, StoreError)
+                assert "x.db can't be used: database or disk is full" in str(error)
+            assert not isinstance(added, BaseException)
             assert not connection.in_transaction
-        await other.add("s", title="", spec="")
-        found = await connection.execute_fetchall("SELECT count(*) FROM writes")
-        assert list(found) == [(0,)]
+        assert [row.session for row in await store.list()] == ["t"]
+        assert await store._read("SELECT count(*) FROM writes") == [(0,)]
 
 
 async def test_a_limit_on_file_sizes_is_named(tmp_path: Path) -> None:
@@ -174,10 +191,10 @@ import asyncio, resource, sys
 from duologue.graphs.errors import StoreError
 from duologue.graphs.store import open_store
 async def main():
-    async with open_store(sys.argv[1]) as store:
+    async with open_store(sys.argv[1]) as store, store.lock("s") as held:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
         try:
-            await store.add("s", title="", spec="x" * 500_000)
+            await held.add(title="", spec="x" * 500_000)
         except StoreError as error:
             print(error)
 asyncio.run(main())
@@ -223,17 +240,18 @@ async def test_a_wrong_password_is_not_shown(postgres_url: str) -> None:
 
 
 @pytest.mark.live
-async def test_a_server_that_goes_away_in_mid_run_is_named(postgres_url: str) -> None:
-    import psycopg
-
-    async with open_store(postgres_url) as store:
-        pid = store.checkpointer.conn.info.backend_pid  # type: ignore[attr-defined]
-        with psycopg.connect(postgres_url) as killer:
-            killer.execute("SELECT pg_terminate_backend(%s)", [pid])
-        with pytest.raises(StoreError, match="can't be used"):
-            await put(store.checkpointer, 10)
-        with pytest.raises(StoreError, match="can't be used"):
-            await store.list()
+async def test_a_server_that_goes_away_in_mid_run_is_named() -> None:
+    """A server of its own, which is stopped."""
+    with ExitStack() as stack:
+        url = stack.enter_context(server(apart=True))
+        address = f"{url}&connect_timeout=1"
+        async with open_store(address) as store, store.lock("s") as held:
+            await held.add(title="", spec="")
+            await put(held, 10)
+            await asyncio.to_thread(stack.close)
+            for call in (put(held, 10), held.finish("x"), store.list()):
+                with pytest.raises(StoreError, match=r"can't be used: .*connect"):
+                    await call
 
 
 async def test_errors_in_a_block_name_the_store_without_its_password() -> None:

@@ -1,0 +1,119 @@
+"""Writing to a SQL store: what waits is committed together, and only for who holds its session."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Statement(NamedTuple):
+    """One SQL statement, in the database's own style of placeholders."""
+
+    sql: str
+    values: Sequence[Any] = ()
+    many: bool = False
+    """Whether `values` holds the values of several runs of it."""
+
+
+@dataclass(eq=False)
+class Lease:
+    """The right to write one session, which stands in the database while it lasts."""
+
+    session: str
+    owner: str
+    """The open store that has taken it; another process can tell whether it still lives."""
+    number: int
+    """Which of its owner's leases it is."""
+    writing: set["asyncio.Future[int]"] = field(default_factory=set)
+    """What is being written for it."""
+
+    async def drain(self) -> None:
+        """Await the writes under way."""
+        while self.writing:
+            await asyncio.wait(self.writing)
+
+
+class Job(NamedTuple):
+    """Statements that are committed together."""
+
+    statements: Sequence[Statement]
+    lease: Lease | None
+    """Without which nothing of it is written. None: it needs none."""
+
+
+Results: TypeAlias = Sequence[int | Exception]
+"""For each job the rows that its last statement changed, or why nothing of it was written."""
+
+
+class Writer:
+    """Commits the jobs of one store in the order in which they come.
+
+    What comes while a commit is under way waits, and goes into the next one together.
+
+    Args:
+        commit: Commits jobs, each wholly or not at all.
+    """
+
+    def __init__(self, commit: Callable[[Sequence[Job]], Awaitable[Results]]) -> None:
+        self._commit = commit
+        self._waiting: list[tuple[Job, asyncio.Future[int]]] = []
+        self._running: asyncio.Task[None] | None = None
+
+    async def write(self, *statements: Statement, lease: Lease | None = None) -> int:
+        """Commit statements; a caller who is cancelled does not keep them from being written.
+
+        Args:
+            *statements: What is written together.
+            lease: Without which nothing is written. None: it needs none.
+
+        Returns:
+            The rows that the last statement has changed.
+
+        Raises:
+            SessionError: The lease is lost.
+            StoreError: The database fails.
+        """
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if lease is not None:
+            lease.writing.add(done)
+            done.add_done_callback(lease.writing.discard)
+        self._waiting.append((Job(statements, lease), done))
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        return await done
+
+    async def drain(self) -> None:
+        """Await all that is to be written."""
+        while self._running is not None:
+            await asyncio.wait([self._running])
+
+    async def _run(self) -> None:
+        jobs: list[tuple[Job, asyncio.Future[int]]] = []
+        try:
+            while self._waiting:
+                jobs, self._waiting = self._waiting, []
+                _tell(jobs, await self._results([job for job, _ in jobs]))
+        except asyncio.CancelledError:
+            # The loop is being shut down, and nobody will hear of these.
+            for _, done in [*jobs, *self._waiting]:
+                done.cancel()
+            self._waiting = []
+            raise
+        finally:
+            self._running = None
+
+    async def _results(self, jobs: Sequence[Job]) -> Results:
+        try:
+            return await self._commit(jobs)
+        except Exception as error:
+            return [error] * len(jobs)
+
+
+def _tell(jobs: Sequence[tuple[Job, asyncio.Future[int]]], results: Results) -> None:
+    for (_, done), result in zip(jobs, results, strict=True):
+        if done.done():
+            continue
+        if isinstance(result, Exception):
+            done.set_exception(result)
+        else:
+            done.set_result(result)
