@@ -220,7 +220,7 @@ def _die_at(number: int) -> None:
         return await write(writer, *statements, lease=lease)
 
     # Each write to a store goes through here, those of leases and of the list of sessions too.
-    Writer.write = counted  # type: ignore[method-assign]
+    Writer.write = counted  # type: ignore[method-assign,assignment]
 
 
 def _main(order: dict[str, Any], folder: str, said: str) -> None:

@@ -1,0 +1,384 @@
+"""Who holds a session, and what becomes of a run that no longer does."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import psycopg
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+
+from duologue.graphs import SessionError, StoreError, aconverse, aget_session, role_play
+from duologue.graphs.store import Held, Store, open_store
+from duologue.graphs.store_postgres import PostgresStore
+from duologue.graphs.store_sql import SqlStore
+from duologue.graphs.threads import in_thread
+from duologue.nodes.script import Prompt
+from duologue.nodes.scripted import ScriptedChatModel
+from pgbouncer import pgbouncer
+
+T = TypeVar("T")
+
+LOST = "'s' is no longer held by this run"
+GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=3)
+
+
+async def elsewhere(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run on another event loop, which has a store of its own, as another process has."""
+    return await in_thread(lambda: asyncio.run(work()))
+
+
+async def put(held: Held) -> None:
+    config: Any = {"configurable": {"thread_id": held.session, "checkpoint_ns": ""}}
+    await held.checkpointer.aput(config, empty_checkpoint(), {}, {})
+
+
+async def take(store: str | Path, session: str = "s") -> None:
+    async with open_store(store) as other, other.lock(session) as held:
+        await put(held)
+
+
+async def refused(held: Held) -> None:
+    """Make sure that nothing can be written any more."""
+    config: Any = {"configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    for write in (
+        held.add(title="", spec=""),
+        held.finish("x"),
+        held.clear_stop(),
+        put(held),
+        held.checkpointer.aput_writes(config, [("a", 1)], "task"),
+        held.checkpointer.adelete_thread("s"),
+    ):
+        with pytest.raises(SessionError, match=LOST):
+            await write
+
+
+def remove_locks(path: Path) -> None:
+    for one in path.with_name(f"{path.name}.locks").iterdir():
+        one.unlink()
+
+
+async def test_a_run_whose_lock_file_was_removed_writes_nothing_more(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    async with open_store(path) as store, store.lock("s") as held:
+        await held.add(title="mine", spec="{}")
+        remove_locks(path)
+        await elsewhere(lambda: take(path))
+        await refused(held)
+        row = await store.get("s")
+        assert row is not None
+        assert (row.title, row.status) == ("mine", "unfinished")
+
+
+async def test_a_late_write_does_not_borrow_a_newer_lease(tmp_path: Path) -> None:
+    for target in (f"memory:{tmp_path.name}", f"sqlite:///{tmp_path}/x.db"):
+        async with open_store(target) as store:
+            async with store.lock("s") as before:
+                await before.add(title="", spec="{}")
+            async with store.lock("s"):
+                await refused(before)
+            await refused(before)
+
+
+async def test_a_session_is_written_only_by_its_own_lease(tmp_path: Path) -> None:
+    for target in (f"memory:{tmp_path.name}", f"sqlite:///{tmp_path}/x.db"):
+        async with open_store(target) as store, store.lock("s") as held:
+            config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            with pytest.raises(SessionError, match="'t'"):
+                await held.checkpointer.aput(config, empty_checkpoint(), {}, {})
+
+
+async def test_a_conversation_that_loses_its_session_stops_with_a_clear_error(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.db"
+    asked = list[int]()
+
+    def play(prompt: Prompt) -> str:
+        asked.append(len(prompt))
+        if len(asked) == 3:
+            remove_locks(path)
+            other = Thread(target=lambda: asyncio.run(take(path)))
+            other.start()
+            other.join()
+        return f"Instruction: step {len(asked)}.\nInput: None" if len(asked) % 2 else "Solution: a."
+
+    model = ScriptedChatModel(script=play)
+    with pytest.raises(SessionError, match=LOST):
+        await aconverse(GARDEN, session="s", store=path, model=model)
+    assert len(asked) == 3
+
+
+async def test_a_link_to_a_store_is_that_store(tmp_path: Path) -> None:
+    path, link = tmp_path / "x.db", tmp_path / "folder" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    async with open_store(path) as store, store.lock("s"):
+        async with open_store(link) as other:
+            assert other is store
+        with pytest.raises(SessionError, match="'s' is busy"):
+            await elsewhere(lambda: take(link))
+
+
+async def test_a_file_with_two_names_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    async with open_store(path):
+        pass
+    os.link(path, tmp_path / "y.db")
+    with pytest.raises(StoreError, match=r"y\.db can't be used: the file has 2 names \(hard"):
+        await take(tmp_path / "y.db")
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced", "without its log", "cut short"])
+async def test_a_conversation_whose_store_is_gone_says_so(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "x.db"
+    asked = 0
+
+    def play(prompt: Prompt) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            if how == "deleted":
+                path.unlink()
+            elif how == "replaced":
+                (tmp_path / "new").write_bytes(path.read_bytes())
+                (tmp_path / "new").replace(path)
+            elif how == "without its log":
+                path.with_name("x.db-wal").unlink()
+            else:
+                os.truncate(path, 4096)
+        return f"Instruction: step {asked}.\nInput: None" if asked % 2 else "Solution: a."
+
+    async with open_store(path) as store, store.lock("large") as held:
+        # Larger than what SQLite keeps in its log before it writes it to the file.
+        await held.add(title="", spec="x" * 6_000_000)
+    with pytest.raises(StoreError, match=r"x\.db can't be used: ") as caught:
+        await aconverse(GARDEN, session="s", store=path, model=ScriptedChatModel(script=play))
+    assert asked == 3
+    if how != "cut short":
+        assert "it was deleted or replaced while it was in use" in str(caught.value)
+
+
+GOOD = [
+    text
+    for turn in range(3)
+    for text in (f"Instruction: step {turn}.\nInput: None", f"Solution: {turn}.\nNext request.")
+]
+
+RUNNER = """
+import asyncio, sys
+from duologue.graphs import aconverse, role_play
+from duologue.nodes.scripted import ScriptedChatModel
+from duologue.graphs.errors import DuologueError
+GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=200)
+asked = 0
+def play(prompt):
+    global asked
+    asked += 1
+    print("asked", asked, flush=True)
+    if asked == 3:
+        sys.stdin.readline()
+    word = f"step {sys.argv[2]} {asked}"
+    return f"Instruction: {word}.\\nInput: None" if asked % 2 else f"Solution: {word}."
+try:
+    model = ScriptedChatModel(script=play)
+    asyncio.run(aconverse(GARDEN, session="s", store=sys.argv[1], model=model))
+except DuologueError as error:
+    print(type(error).__name__, error, flush=True)
+"""
+
+
+@asynccontextmanager
+async def runner(store: str) -> AsyncIterator[subprocess.Popen[str]]:
+    """A process that waits in its third call of the model."""
+    process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs in this loop
+        [sys.executable, "-c", RUNNER, store, "mine"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        while await asyncio.to_thread(process.stdout.readline) != "asked 3\n":
+            assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def owners_backend(url: str) -> None:
+    """End every connection that holds a lock, as an administrator or a restart does."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks "
+            "WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+        )
+
+
+@pytest.mark.live
+async def test_a_lost_lock_is_taken_again_before_another_run_takes_over(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store, store.lock("s") as held:
+        await held.add(title="", spec="{}")
+        for _ in range(3):
+            owners_backend(postgres_url)
+            with pytest.raises(SessionError, match="'s' is busy"):
+                await elsewhere(lambda: take(postgres_url))
+            await put(held)
+
+
+@pytest.mark.live
+async def test_a_run_that_lost_its_lock_for_good_writes_nothing_more(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store, store.lock("s") as held:
+        assert isinstance(store, PostgresStore)
+        await held.add(title="mine", spec="{}")
+        # As where the network between them is gone.
+        await store._owner.close()
+        await elsewhere(lambda: take(postgres_url))
+        await refused(held)
+
+
+@pytest.mark.live
+async def test_a_frozen_process_that_wakes_up_writes_nothing_over_the_new_run(
+    postgres_url: str,
+) -> None:
+    """It is frozen, its lock is lost, another run takes over and ends; then it goes on."""
+    async with runner(postgres_url) as frozen:
+        frozen.send_signal(signal.SIGSTOP)
+        owners_backend(postgres_url)
+        model = ScriptedChatModel(script=GOOD * 200)
+        async with open_store(postgres_url) as store, store.lock("s") as held:
+            await held.reopen()
+        spec = (await aget_session("s", store=postgres_url)).conversation
+        assert spec is not None
+        frozen.send_signal(signal.SIGCONT)
+        assert frozen.stdin is not None
+        frozen.stdin.write("\n")
+        frozen.stdin.flush()
+        out, _ = await asyncio.to_thread(frozen.communicate)
+        assert "SessionError Session 's' is no longer held by this run" in out
+        assert "asked 5" not in out
+        assert model.calls == []
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_a_session_is_free_right_after_its_process_was_killed(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = str(tmp_path / "x.db")
+    if kind == "postgresql":
+        store = request.getfixturevalue("postgres_url")
+    async with runner(store) as process:
+        with pytest.raises(SessionError, match="'s' is busy"):
+            await take(store)
+        process.kill()
+        await take(store)
+
+
+@pytest.mark.live
+async def test_a_server_that_restarts_connections_is_no_failure(postgres_url: str) -> None:
+    url = f"{postgres_url}&application_name=restarted"
+    async with open_store(url) as store, store.lock("s") as held:
+        await held.add(title="", spec="{}")
+        for _ in range(3):
+            with psycopg.connect(postgres_url, autocommit=True) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name = 'restarted'"
+                )
+            await put(held)
+            assert [row.session for row in await store.list()] == ["s"]
+
+
+@pytest.fixture
+def pooled(postgres_server: str) -> AsyncIterator[tuple[str, str]]:
+    """The address of a pooler, and where the server itself is."""
+    database = f"d{uuid4().hex}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {database}".encode())
+        with pgbouncer(postgres_server, database) as found:
+            yield found
+        connection.execute(f"DROP DATABASE {database} WITH (FORCE)".encode())
+
+
+@pytest.mark.live
+async def test_behind_a_pooler_by_transaction(pooled: tuple[str, str]) -> None:
+    address, server = pooled
+    with pytest.raises(StoreError, match="a pooler of connections answers there: add direct="):
+        await take(address)
+    url = f"{address}?direct={quote(server, safe='')}&pool_size=3"
+    talks = (
+        aconverse(GARDEN, session=f"s{n}", store=url, model=ScriptedChatModel(script=GOOD))
+        for n in range(20)
+    )
+    ended = await asyncio.gather(*talks)
+    assert {one.outcome.reason.value for one in ended if one.outcome} == {"max_iterations"}
+    async with open_store(url) as store, store.lock("s"):
+        with pytest.raises(SessionError, match="'s' is busy"):
+            await elsewhere(lambda: take(url))
+        assert await store.is_locked("s")
+        assert not await store.is_locked("s1")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("pool_size=0", "pool_size must be a whole number from 1"),
+        ("pool_size=many", "pool_size must be a whole number from 1"),
+        ("direct=", "direct must be HOST:PORT of the server"),
+        ("direct=host", "direct must be HOST:PORT of the server"),
+        ("connect_timeout=soon", "connect_timeout must be in seconds"),
+    ],
+)
+async def test_parameters_that_are_not_valid_are_named(query: str, said: str) -> None:
+    with pytest.raises(StoreError, match=said) as caught:
+        await take(f"postgresql://me:s3cret@127.0.0.1:1/db?{query}")
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_one_store_for_all_that_use_it_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    opened = list[Store]()
+
+    async def use(cancelled: bool) -> None:
+        async with open_store(path) as store:
+            opened.append(store)
+            assert isinstance(store, SqlStore)
+            await asyncio.sleep(10 if cancelled else 0.05)
+
+    # Who opens it first is cancelled while it is being opened; the others don't notice.
+    first = asyncio.create_task(use(cancelled=True))
+    others = [asyncio.create_task(use(cancelled=False)) for _ in range(5)]
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(*others)
+    assert len(opened) == 5
+    assert len(set(map(id, opened))) == 1
+    await asyncio.wait([first])
+    async with open_store(path) as store:
+        assert store is not opened[0]
+
+
+async def test_many_wait_for_one_session_and_each_gets_it(tmp_path: Path) -> None:
+    """Who lets go of it soon makes nobody busy."""
+    held = 0
+
+    async def hold() -> None:
+        nonlocal held
+        async with open_store(tmp_path / "x.db") as store, store.lock("s"):
+            held += 1
+            assert held == 1
+            await asyncio.sleep(0)
+            held -= 1
+
+    await asyncio.gather(*(hold() for _ in range(3)))

@@ -1,0 +1,115 @@
+"""Hundreds of conversations at once in one process, on one store."""
+
+import asyncio
+import os
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawn_faults import Faults
+from duologue.graphs import DuologueError, aconverse, alist_sessions, role_play
+from duologue.nodes.scripted import ScriptedChatModel
+
+MOST_FILES = 10
+"""Descriptors that one open store may have."""
+
+POOL = 10
+"""Connections to PostgreSQL that one open store may have, beside the one that shows it lives."""
+
+
+def talk(number: int) -> dict[str, Any]:
+    """A conversation of four turns, each of which says who it is."""
+    turns = [
+        text
+        for turn in (1, 2)
+        for text in (
+            f"Instruction: {number} does step {turn}.\nInput: None",
+            f"Solution: {number} has done step {turn}.\nNext request.",
+        )
+    ]
+    garden = role_play(f"Plan garden {number}", "Owner", "Gardener", specify_task=False)
+    ends = garden.end_chat.model_copy(update={"max_iterations": 2})
+    return {
+        "conversation": garden.model_copy(update={"end_chat": ends}),
+        "session": f"s{number}",
+        "model": ScriptedChatModel(script=turns),
+    }
+
+
+async def ended(number: int, store: str | Path) -> str:
+    try:
+        result = await aconverse(**talk(number), store=store)
+    except DuologueError as error:
+        return str(error)
+    assert [str(number) in text for _, text in result.speeches] == [True] * 4
+    assert result.outcome is not None
+    return result.outcome.reason.value
+
+
+def open_files(path: Path) -> int:
+    """How many descriptors this process has of a store's files."""
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        return 0
+    found = 0
+    for one in folder.iterdir():
+        try:
+            found += one.readlink().as_posix().startswith(path.as_posix())
+        except FileNotFoundError:
+            continue
+    return found
+
+
+async def test_on_one_sqlite_file(tmp_path: Path, faults: Faults) -> None:
+    path, count = tmp_path / "sessions.db", faults.times(100)
+    most = Counter[str]()
+
+    async def watch() -> None:
+        while True:
+            most["files"] = max(most["files"], open_files(path))
+            most["threads"] = max(
+                most["threads"], sum("store" in one.name for one in threading.enumerate())
+            )
+            await asyncio.sleep(0.02)
+
+    watching = asyncio.create_task(watch())
+    try:
+        reasons = await asyncio.gather(*(ended(number, path) for number in range(count)))
+    finally:
+        watching.cancel()
+    assert Counter(reasons) == {"max_iterations": count}
+    assert most["files"] <= MOST_FILES
+    assert most["threads"] <= 2
+    assert open_files(path) == 0
+    rows = await alist_sessions(store=path)
+    assert Counter(row.status for row in rows) == {"finished": count}
+
+
+@pytest.mark.live
+async def test_on_one_postgresql_database(postgres_url: str, faults: Faults) -> None:
+    import psycopg
+
+    count, most, name = faults.times(60), 0, f"many-{os.getpid()}"
+    store = f"{postgres_url}&application_name={name}"
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+
+    async def watch() -> None:
+        nonlocal most
+        async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+            await connection.set_autocommit(True)
+            while True:
+                found = await (await connection.execute(query, [name])).fetchone()
+                most = max(most, found[0] if found else 0)
+                await asyncio.sleep(0.05)
+
+    watching = asyncio.create_task(watch())
+    try:
+        reasons = await asyncio.gather(*(ended(number, store) for number in range(count)))
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert Counter(reasons) == {"max_iterations": count}
+    assert 2 <= most <= POOL + 1
