@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Thread
@@ -301,7 +301,7 @@ async def test_a_server_that_restarts_connections_is_no_failure(postgres_url: st
 
 
 @pytest.fixture
-def pooled(postgres_server: str) -> AsyncIterator[tuple[str, str]]:
+def pooled(postgres_server: str) -> Iterator[tuple[str, str]]:
     """The address of a pooler, and where the server itself is."""
     database = f"d{uuid4().hex}"
     with psycopg.connect(postgres_server, autocommit=True) as connection:
