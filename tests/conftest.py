@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import children
+from drawn_faults import Faults
 from postgres import server
 
 # Read when LangGraph is first imported, here and in every process that a test starts.
@@ -95,3 +96,10 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
         sign = "&" if "?" in postgres_server else "?"
         yield f"{postgres_server}{sign}options=-csearch_path%3D{schema}"
         connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+
+
+@pytest.fixture
+def faults(request: pytest.FixtureRequest) -> Faults:
+    """How many faults this test draws; see `--faults` and `--faults-seed`."""
+    config = request.config
+    return Faults(config.getoption("--faults"), config.getoption("--faults-seed"))

@@ -5,48 +5,18 @@ import os
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from crowd import ended
 from drawn_faults import Faults
-from duologue.graphs import DuologueError, aconverse, alist_sessions, role_play
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.graphs import alist_sessions
 
 MOST_FILES = 10
 """Descriptors that one open store may have."""
 
 POOL = 10
 """Connections to PostgreSQL that one open store may have, beside the one that shows it lives."""
-
-
-def talk(number: int) -> dict[str, Any]:
-    """A conversation of four turns, each of which says who it is."""
-    turns = [
-        text
-        for turn in (1, 2)
-        for text in (
-            f"Instruction: {number} does step {turn}.\nInput: None",
-            f"Solution: {number} has done step {turn}.\nNext request.",
-        )
-    ]
-    garden = role_play(f"Plan garden {number}", "Owner", "Gardener", specify_task=False)
-    ends = garden.end_chat.model_copy(update={"max_iterations": 2})
-    return {
-        "conversation": garden.model_copy(update={"end_chat": ends}),
-        "session": f"s{number}",
-        "model": ScriptedChatModel(script=turns),
-    }
-
-
-async def ended(number: int, store: str | Path) -> str:
-    try:
-        result = await aconverse(**talk(number), store=store)
-    except DuologueError as error:
-        return str(error)
-    assert [str(number) in text for _, text in result.speeches] == [True] * 4
-    assert result.outcome is not None
-    return result.outcome.reason.value
 
 
 def open_files(path: Path) -> int:
