@@ -1,8 +1,11 @@
-"""Settings from the environment and a ``.env`` file. What a conversation says itself wins."""
+"""Settings from the environment and a ``.env`` file. What a conversation says itself wins.
 
+What the file may set is in `duologue.graphs.env_file`.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
-from urllib.parse import urlsplit
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -15,29 +18,13 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from duologue.graphs import env_file
+from duologue.graphs.addresses import address
 from duologue.graphs.errors import SpecError
 from duologue.graphs.validation import explained
 
 EMBEDDED_CONTEXT = 8192
 """The context of a model on this machine, in tokens, unless set otherwise."""
-
-
-def address(text: str) -> str:
-    """Make sure that a text is the address of a server.
-
-    Raises:
-        ValueError: It is not.
-    """
-    if not text.startswith(("http://", "https://")):
-        raise ValueError("must begin with http:// or https://")
-    try:
-        parts = urlsplit(text)
-        sound = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        sound = False
-    if not sound or not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError("must be an address such as http://localhost:8000/v1")
-    return text
 
 
 def _key(key: SecretStr) -> SecretStr:
@@ -50,13 +37,12 @@ def _key(key: SecretStr) -> SecretStr:
 class Settings(BaseSettings):
     """Where models, sessions and MCP servers are found.
 
-    Each field is read from ``DUOLOGUE_`` and its name in capitals, in the environment or in a
-    ``.env`` file of the working folder; the key and the address also from OpenAI's own names.
+    Each field is read from ``DUOLOGUE_`` and its name in capitals in the environment; the key and
+    the address also from OpenAI's own names. `load_settings` reads the ``.env`` file, too.
     """
 
     model_config = SettingsConfigDict(
         env_prefix="DUOLOGUE_",
-        env_file=".env",
         env_ignore_empty=True,
         populate_by_name=True,
         extra="ignore",
@@ -88,26 +74,44 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Read the settings.
+    """Read the settings from the environment, and from a ``.env`` file of the working folder.
+
+    The environment wins. The file gives keys, model names, an address and numbers; its address is
+    used with its own key, or without one on this machine, never with a key of the environment.
 
     Returns:
         The settings.
 
     Raises:
-        SpecError: A variable is wrong; names it.
+        SpecError: A variable is wrong, or is not for the file to set; names it.
     """
+    given = _made()
+    filed = env_file.read({name: _variables(name) for name in Settings.model_fields})
+    if not filed:
+        return given
+    # What is wrong in itself is said first.
+    _made({name: one.value for name, one in filed.items() if name not in given.model_fields_set})
+    return _made(env_file.accepted(filed, given.model_fields_set))
+
+
+def _made(values: Mapping[str, str | None] | None = None) -> Settings:
+    """Make settings of the environment, in which these values win."""
     try:
-        return Settings()
+        return Settings(**dict[str, Any](values or {}))
     except ValidationError as error:
         name, _, wrong = explained(error, Settings).partition(": ")
-        raise SpecError(f"{_variables(name)}: {wrong}") from error
+        # Pydantic names a field, or the first of its variables.
+        fields = Settings.model_fields
+        field = next(one for one in fields if name in (one, *_variables(one)))
+        if field == "api_key":
+            # What was given may be most of a key.
+            wrong = wrong.partition(", not ")[0]
+        raise SpecError(f"{' or '.join(_variables(field))}: {wrong}") from error
 
 
-def _variables(name: str) -> str:
-    """The variables that a setting is read from; pydantic names its field or the first of them."""
-    for field, info in Settings.model_fields.items():
-        alias = info.validation_alias
-        choices = [str(it) for it in alias.choices] if isinstance(alias, AliasChoices) else []
-        if name == field or name in choices:
-            return " or ".join(choices) or f"DUOLOGUE_{field.upper()}"
-    return name
+def _variables(field: str) -> list[str]:
+    """The variables that a setting is read from."""
+    alias = Settings.model_fields[field].validation_alias
+    if isinstance(alias, AliasChoices):
+        return [str(name) for name in alias.choices]
+    return [f"DUOLOGUE_{field.upper()}"]

@@ -16,9 +16,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from langchain_core.tools import BaseTool
 from pydantic import AfterValidator, Field, PositiveFloat
 
+from duologue.graphs.addresses import address
 from duologue.graphs.data import Data, Text, listing
 from duologue.graphs.errors import SpecError
-from duologue.graphs.settings import address, load_settings
+from duologue.graphs.settings import load_settings
 from duologue.graphs.validation import did_you_mean, validated
 
 McpServer: TypeAlias = Mapping[str, Any]

@@ -495,7 +495,7 @@ def test_a_file_that_other_programs_share_is_read(
     path.write_text(json.dumps({"mcpServers": servers, "theme": "dark"}))
     monkeypatch.setenv("KEY", "secret")
     assert configured_servers() == {}
-    Path(".env").write_text(f"DUOLOGUE_MCP_SERVERS={path}")
+    monkeypatch.setenv("DUOLOGUE_MCP_SERVERS", str(path))
     found = configured_servers()
     assert found["disk"] == CommandServer(command="x", args=["y"])
     assert found["net"].given() == {

@@ -1,0 +1,44 @@
+"""Addresses of servers: which texts are one, and which lead to this machine alone."""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+
+def address(text: str) -> str:
+    """Make sure that a text is the address of a server.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    try:
+        parts = urlsplit(text)
+        sound = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        sound = False
+    if not sound or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be an address such as http://localhost:8000/v1")
+    return text
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is certain to lead to this machine, whoever resolves names.
+
+    Args:
+        url: An address that `address` has accepted.
+
+    Returns:
+        True for ``localhost`` and the loopback addresses of IPv4 and IPv6 as they are usually
+        written. False wherever two programs may read the host in different ways.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if set("@\\%") & set(parts.netloc):
+        return False
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
