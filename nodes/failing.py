@@ -16,13 +16,16 @@ from duologue.nodes.too_long import as_too_long
 if TYPE_CHECKING:
     import openai
 
+_OPENAI = "api.openai.com"
+"""Where calls go when no address is set."""
+
 _ODD = (AttributeError, KeyError, TypeError, ValueError)
 """What the clients raise, unexplained, for an answer that is not OpenAI's API."""
 
 
 def address_of(settings: Settings) -> str:
     """Give a server's address as users may see it: never with a password in it."""
-    return redacted(settings.base_url) if settings.base_url else "api.openai.com"
+    return redacted(settings.base_url) if settings.base_url else _OPENAI
 
 
 @contextmanager
@@ -44,7 +47,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
         if is_clients(error) and not is_unreadable(error):
             if (too_long := as_too_long(error, label)) is not None:
                 raise too_long from error
-            what = _what_went_wrong(error, label, is_ours=not address)
+            what = _what_went_wrong(error, label, address)
             raise ModelError(f"{at} {what}") from error
         if not isinstance(error, _ODD):
             raise
@@ -72,7 +75,7 @@ def refusals(label: str) -> Iterator[None]:
         raise
 
 
-def _what_went_wrong(error: "openai.OpenAIError", label: str, *, is_ours: bool) -> str:
+def _what_went_wrong(error: "openai.OpenAIError", label: str, address: str | None) -> str:
     import openai
 
     match error:
@@ -85,10 +88,12 @@ def _what_went_wrong(error: "openai.OpenAIError", label: str, *, is_ours: bool) 
             )
         case openai.APITimeoutError():
             return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
-        case openai.APIConnectionError() if is_ours:
+        case openai.APIConnectionError() if not address:
             return "is gone: its process has ended; try again"
         case openai.APIConnectionError() if broke_off(error):
             return "keeps breaking off in mid-answer: try again"
+        case openai.APIConnectionError() if address == _OPENAI:
+            return "can't be reached: check the network, and HTTPS_PROXY if you need a proxy"
         case openai.APIConnectionError():
             return "can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
         case openai.RateLimitError():
