@@ -5,16 +5,19 @@ on. How a run goes is in `duologue.graphs.running`, what sessions there are, and
 `duologue.graphs.sessions`.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Unpack
 
 from duologue.graphs.background import iterate, run
-from duologue.graphs.events import Event
+from duologue.graphs.events import Event, MessageSaid, Notice
 from duologue.graphs.options import Options
 from duologue.graphs.result import Result
 from duologue.graphs.running import Source, run_session
 from duologue.graphs.steps import AtHand
+
+_log = logging.getLogger("duologue")
 
 
 def converse(
@@ -25,6 +28,9 @@ def converse(
     **options: Unpack[Options],
 ) -> Result:
     """Run a conversation to its outcome.
+
+    It gives nothing until then; the logger ``duologue`` tells of each message at the level INFO,
+    and `stream` gives each event.
 
     A session that is known is not run twice: with the same conversation an unfinished one goes on
     where it was, and a finished one gives its stored result without any model call.
@@ -193,5 +199,16 @@ async def _last(events: AsyncGenerator[Event | Result, None]) -> Result:
         async for event in events:
             if isinstance(event, Result):
                 result = event
+            else:
+                _note(event)
     assert result is not None  # noqa: S101  # a run ends with its result or an error
     return result
+
+
+def _note(event: Event) -> None:
+    """Log what shows that a run goes on; what is said is not for a log."""
+    match event:
+        case Notice():
+            _log.info("%s", event.text)
+        case MessageSaid():
+            _log.info("%s has said %d characters (%s)", event.speaker, len(event.text), event.id)

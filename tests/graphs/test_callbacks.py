@@ -145,3 +145,16 @@ def test_a_durability_that_there_is_not_is_refused() -> None:
     unknown: Any = "exit"
     with pytest.raises(TypeError, match="durability must be 'sync' or 'async', not 'exit'"):
         converse(talk("Ann", "Bob"), model=never(), store="memory:", durability=unknown)
+
+
+def test_a_run_that_gives_nothing_until_its_end_logs_that_it_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScriptedChatModel(script=["A secret.", "Well."])
+    with caplog.at_level("INFO", logger="duologue"):
+        converse(talk("Ann", "Bob"), model=model, store="memory:logged")
+    lines = [record.getMessage() for record in caplog.records if record.name == "duologue"]
+    assert [line.partition(" (")[0] for line in lines] == [
+        "Ann has said 9 characters",
+        "Bob has said 5 characters",
+    ]
