@@ -7,15 +7,17 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
 import typer
 
 from duologue.graphs.cli_ask import Asker
 from duologue.graphs.cli_exit import Again, ExitCode
 from duologue.graphs.cli_input import Lines
+from duologue.graphs.cli_progress import Progress
 from duologue.graphs.cli_waiting import told, ways_on
 from duologue.graphs.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from duologue.graphs.events import Event, SessionStarted
@@ -75,6 +77,8 @@ class _Run:
     session: str | None = None
     signals: list[int] = field(default_factory=list)
     has_left: bool = False
+    progress: Progress | None = None
+    """Shows what is waited for, where a person reads."""
 
     async def play(
         self, source: Source | None, session: str | None, *, reset: bool, reply: AtHand | None
@@ -82,12 +86,20 @@ class _Run:
         self._listen()
         options: Options = {"store": self.again.store, "model": self.again.model}
         if isinstance(self.view, Transcript):
-            lines = Lines(stdout(), stderr(), self._reading)
-            options["answer"] = Asker(self.view, lines).answer
+            asker = Asker(self.view, Lines(stdout(), stderr(), self._reading))
+            self.progress = progress = Progress(stderr(), "Starting")
+
+            async def answer(question: Question) -> Any:  # noqa: ANN401  # what it wants
+                with progress.aside():
+                    return await asker.answer(question)
+
+            options["answer"] = answer
+            options["callbacks"] = [progress]
         run = run_session(source, session, reset=reset, tokens=True, reply=reply, **options)
         try:
             async with aclosing(run) as events:
-                questions = await self._show(events, hold=reply is not None)
+                with self.progress or nullcontext():
+                    questions = await self._show(events, hold=reply is not None)
         except (asyncio.CancelledError, KeyboardInterrupt):
             # On Windows the loop itself turns Ctrl-C into this.
             code = ExitCode(128 + (self.signals or [signal.SIGINT])[0])
@@ -128,9 +140,18 @@ class _Run:
                 if hold:
                     continue
             for one in held:
-                self.view.show(one)
+                self._show_one(one)
             held.clear()
         return questions
+
+    def _show_one(self, event: Event) -> None:
+        if self.progress is None or not isinstance(self.view, Transcript):
+            self.view.show(event)
+            return
+        transcript = self.view
+        with self.progress.aside(goes_on=lambda: transcript.is_streaming):
+            transcript.show(event)
+        self.progress.saw(event)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -165,6 +186,8 @@ class _Run:
                 run.cancel()
             elif len(self.signals) >= _PATIENCE:
                 # What is answered is stored already: nothing is lost by not waiting.
+                if self.progress is not None:
+                    self.progress.hide()
                 os._exit(128 + number)
 
         for number in _SIGNALS:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from duologue.graphs.cli_exit import Again
+from duologue.graphs.cli_progress import Progress
 from duologue.graphs.cli_text import one_line
 from duologue.graphs.cli_waiting import told, ways_on
 from duologue.graphs.events import Ended, QuestionAsked, events_of, replayed
@@ -207,13 +208,24 @@ def show_models() -> None:
     names: list[str] = []
     if _has_server(settings):
         plain(out, f"At {one_line(address_of(settings))}:", "bold")
-        from duologue.nodes.clients import listed  # loads the client of OpenAI
-
-        names = asyncio.run(listed(settings))
+        names = asyncio.run(_listed(settings))
         for name in names:
             plain(out, f"  {one_line(name)}")
     plain(out, "Speaks where none is named:", "bold")
     plain(out, f"  {one_line(_default(settings, names, is_local=weights is not None))}")
+
+
+async def _listed(settings: Settings) -> list[str]:
+    from duologue.nodes.clients import listed  # loads the client of OpenAI
+
+    err = stderr()
+    with Progress(err, "Waiting for the list of models") as progress:
+
+        def notify(text: str) -> None:
+            with progress.aside():
+                prose(err, text, "dim")
+
+        return await listed(settings, notify)
 
 
 def _has_server(settings: Settings) -> bool:

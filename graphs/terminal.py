@@ -1,6 +1,7 @@
 """Events as a person reads them: live on a terminal, whole messages where stdout is none.
 
-The text itself is handled in `duologue.graphs.cli_text`; what runs the conversation is in
+The text itself is handled in `duologue.graphs.cli_text`, what happens beside what is said put into
+words in `duologue.graphs.remarks`; what runs the conversation is in
 `duologue.graphs.cli_run`.
 """
 
@@ -15,32 +16,26 @@ from rich.text import Text
 from duologue.graphs.cli_exit import Again
 from duologue.graphs.cli_text import Flow, one_line
 from duologue.graphs.events import (
-    CodeStarted,
     Ended,
     Event,
-    HistoryShortened,
     MessageSaid,
     Notice,
     QuestionAsked,
     ReplyRejected,
     SessionStarted,
-    SpeakerChosen,
     SpeechStarted,
     TaskSpecified,
     Token,
-    ToolAnswered,
-    ToolCalled,
     VerdictGiven,
 )
 from duologue.graphs.harmless import clean
 from duologue.graphs.judging import Finding, Verdict
-from duologue.graphs.why import verdict_in_words
+from duologue.graphs.remarks import money, remark
 
 # Legible on light and on dark; red is for errors.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 
 _TASK = "Task"
-_LEAST = 0.000001
 
 
 class _Console(Console):
@@ -145,7 +140,12 @@ class Transcript:
             case Ended():
                 self._end(event)
             case _:
-                self._aside(_remark(event))
+                self._aside(remark(event))
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the cursor stands behind half a message."""
+        return self._flow is not None
 
     def pause(self) -> None:
         """End a message that is being streamed, since something else comes in between."""
@@ -271,49 +271,10 @@ class Transcript:
             prose(self._out, f"Also: {'; '.join(event.because[1:])}.")
         calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
         tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
-        spent = f", {_money(used.cost)} spent" if used.cost else ""
+        spent = f", {money(used.cost)} spent" if used.cost else ""
         plain(self._out, f"{calls}, {tokens}{spent}.", "dim")
         plain(self._out, f"Read it again: {self._again.command('show', event.session)}", "dim")
 
     def colour(self, name: str) -> str:
         """Give the colour of a speaker's name."""
         return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
-
-
-def _remark(
-    event: ToolCalled
-    | CodeStarted
-    | ToolAnswered
-    | VerdictGiven
-    | SpeakerChosen
-    | HistoryShortened,
-) -> str:
-    match event:
-        case CodeStarted():
-            count = len(event.blocks)
-            return f"{event.speaker} runs {'the code' if count == 1 else f'{count} blocks of code'}"
-        case ToolCalled():
-            arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
-            return f"{event.speaker} calls {event.name}({arguments})"
-        case ToolAnswered(decision="reject"):
-            return f"A person refused the call: {event.text}"
-        case ToolAnswered(decision="respond"):
-            return f"A person answers in its place: {event.text}"
-        case ToolAnswered():
-            return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
-        case VerdictGiven():
-            return verdict_in_words(event.verdict, separate=event.by is None)
-        case SpeakerChosen():
-            chosen = f"{event.speaker} is to speak next"
-            return chosen if event.problem is None else f"{chosen}: the choice can't be read"
-        case HistoryShortened():
-            # A cut without a summary has been told as it happened.
-            return f"{event.speaker} keeps in mind: {event.text}" if event.text else ""
-
-
-def _money(cost: float) -> str:
-    """Write an amount of whatever currency the price table is in."""
-    if cost >= 1:
-        return f"{cost:,.2f}"
-    # A call may cost a small part of a cent.
-    return f"{cost:.6f}".rstrip("0") if cost >= _LEAST else f"less than {_LEAST:.6f}"

@@ -6,6 +6,7 @@ to make. Which model a name means is there too.
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import openai
 from pydantic import SecretStr
@@ -15,7 +16,8 @@ from duologue.graphs.settings import Settings
 from duologue.graphs.store_errors import redacted
 from duologue.nodes.chat_model import ChatModel
 from duologue.nodes.connections import close_with_loop, made_in
-from duologue.nodes.failing import address_of, failures
+from duologue.nodes.failing import address_of, failures, name_of
+from duologue.nodes.retries import tell_try, tries_told
 
 _CONNECT_SECONDS = 10.0
 
@@ -26,7 +28,9 @@ def _http(loop: asyncio.AbstractEventLoop, *, is_ours: bool) -> openai.DefaultAs
     """The loop's HTTP client; the one for our own child never goes through a proxy."""
     cached = made_in(loop)
     if is_ours not in cached:
-        cached[is_ours] = openai.DefaultAsyncHttpxClient(trust_env=not is_ours)
+        cached[is_ours] = openai.DefaultAsyncHttpxClient(
+            trust_env=not is_ours, event_hooks={"request": [tell_try]}
+        )
     found: openai.DefaultAsyncHttpxClient = cached[is_ours]
     return found
 
@@ -81,11 +85,12 @@ def _timeout(settings: Settings) -> openai.Timeout:
     return openai.Timeout(settings.timeout, connect=min(_CONNECT_SECONDS, settings.timeout))
 
 
-async def listed(settings: Settings) -> list[str]:
+async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]:
     """Ask a server which models it has.
 
     Args:
         settings: Its address and key.
+        notify: Is told of each further try.
 
     Returns:
         The models' names, in the server's order.
@@ -103,12 +108,13 @@ async def listed(settings: Settings) -> list[str]:
                 api_key=key,
                 base_url=settings.base_url,
                 timeout=_timeout(settings),
-                max_retries=settings.max_retries,
+                max_retries=retries,
                 http_client=_http(loop, is_ours=False),
             )
 
     address = address_of(settings)
-    with failures("models", address):
+    retries = settings.max_retries
+    with failures("models", address), tries_told(notify, name_of("models", address), retries):
         asking = await asyncio.to_thread(made)
         try:
             return [model.id for model in (await asking.models.list()).data]

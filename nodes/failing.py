@@ -28,6 +28,11 @@ def address_of(settings: Settings) -> str:
     return redacted(settings.base_url) if settings.base_url else _OPENAI
 
 
+def name_of(label: str, address: str | None) -> str:
+    """Give what is asked in words: a server, or a model in a child of this process."""
+    return f"the model server at {address}" if address else f"the model {label}"
+
+
 @contextmanager
 def failures(label: str, address: str | None) -> Iterator[None]:
     """Turn the client's exceptions inside the block into one sentence each.
@@ -40,7 +45,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
         ContextTooLongError: The model refused the prompt as too long.
         ModelError: The block failed; says how and what to do. An unreadable answer passes.
     """
-    at = f"the model server at {address}" if address else f"the model {label}"
+    at = name_of(label, address)
     try:
         yield
     except Exception as error:

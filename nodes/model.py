@@ -28,9 +28,10 @@ from duologue.graphs.log import Kind
 from duologue.graphs.schemas import is_strict, read_json, schema_of
 from duologue.graphs.usage import ESTIMATED, Price
 from duologue.nodes import embedded
-from duologue.nodes.failing import broke_off, failures, refusals
+from duologue.nodes.failing import broke_off, failures, name_of, refusals
 from duologue.nodes.grammar import grammar
 from duologue.nodes.origin import answer_in, is_ours, is_status_error, speaks_openai
+from duologue.nodes.retries import tries_told
 from duologue.nodes.tool_calls import normalised, unread
 from duologue.nodes.tool_names import renamed, wire_names, with_called
 from duologue.nodes.tool_offer import ToolCalling, check_choice, offering
@@ -300,13 +301,12 @@ class Model:
         listener: BaseCallbackHandler | None = None,
     ) -> T:
         # What a model of the user's own raises is the user's to read.
-        explained = is_ours(self.chat)
-        with failures(self.label, self.address) if explained else refusals(self.label):
+        reading = failures(self.label, self.address) if is_ours(self.chat) else refusals(self.label)
+        retries = (self.chat.max_retries or 0) if is_ours(self.chat) else 0
+        with reading, tries_told(self.notify, name_of(self.label, self.address), retries):
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception(broke_off),
-                stop=stop_after_attempt(1 + min(self.chat.max_retries or 0, _BREAKS))
-                if is_ours(self.chat)
-                else stop_after_attempt(1),
+                stop=stop_after_attempt(1 + min(retries, _BREAKS)),
                 reraise=True,
             ):
                 with attempt:

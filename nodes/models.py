@@ -110,7 +110,7 @@ class Models:
                 notify(TINY if name in (None, EMBEDDED) else f"Loading {name}.")
             return await asyncio.to_thread(_embedded, name, loop, settings)
         if name is None and self._first is None:
-            self._first = await _first_listed(settings)
+            self._first = await _first_listed(settings, notify)
         return await asyncio.to_thread(_remote, name or str(self._first), loop, settings)
 
     async def prepare(self, conversation: Conversation, notify: Notify) -> None:
@@ -191,18 +191,18 @@ def _embedded(name: str | None, loop: asyncio.AbstractEventLoop, settings: Setti
     )
 
 
-def _listing() -> Callable[[Settings], Awaitable[list[str]]]:
+def _listing() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
     from duologue.nodes.clients import listed
 
     return listed
 
 
-async def _first_listed(settings: Settings) -> str:
+async def _first_listed(settings: Settings, notify: Notify) -> str:
     """The model for a server where none is named: OpenAI's default, or the first it lists."""
     if settings.base_url is None:
         return OPENAI_MODEL
     listed = await asyncio.to_thread(_listing)
-    names = await listed(settings)
+    names = await listed(settings, notify)
     if not names:
         raise ModelError(f"the model server at {address_of(settings)} lists no model: name one")
     return names[0]

@@ -21,6 +21,8 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from duologue.graphs.cli import main
 main()
 """
+# A line that was written over, such as one with a spinner.
+_ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
 _PATIENCE = 60  # seconds
 
 
@@ -89,7 +91,8 @@ class Terminal:
         """Wait for its end; give the exit code and the screen's text without colours."""
         while self._more():
             pass
-        text = _ESCAPES.sub("", self._seen.decode()).replace("\r", "")
+        text = _ERASED.sub("", self._seen.decode())
+        text = _ESCAPES.sub("", text).replace("\r", "")
         return self.process.wait(_PATIENCE), text
 
     def _more(self) -> bool:

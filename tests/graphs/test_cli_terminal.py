@@ -108,6 +108,23 @@ def test_a_signal_that_is_sent_twice_is_one(
     assert "Traceback" not in text
 
 
+def test_while_an_answer_is_waited_for_a_line_says_so_and_is_gone_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedServer(["It is 42."], hold=[0]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with Terminal("chat", "What is it?", "--session", "c") as terminal:
+            for text in ("Waiting for Assistant… 1 s", "Waiting for Assistant… 2 s"):
+                terminal.sees(text)
+            server.release()
+            terminal.sees("User> ")
+            terminal.types("exit\r")
+            code, text = terminal.ends()
+    assert code == 0
+    assert f"\n\n── Assistant {'─' * 67}\nIt is 42.\n\nUser, it is your turn" in text
+    assert "Waiting" not in text
+
+
 def test_who_comes_back_is_told_what_was_said(server: ScriptedServer) -> None:
     duologue("chat", "Hello.", "--session", "c")
     with Terminal("resume", "c") as terminal:
