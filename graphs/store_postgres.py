@@ -26,11 +26,19 @@ from duologue.graphs.store_writer import Job, Lease, Results, Statement, Writer
 
 _POOL_SIZE: Final = 10
 _CONNECT: Final = 10  # seconds
-_LEASES: Final[LiteralString] = (
-    "SELECT session, owner, number FROM duologue_leases WHERE session = ANY(%s) "
+_STANDING: Final[LiteralString] = (
+    "SELECT session, owner, number FROM duologue_leases JOIN unnest("
+    "%(sessions)s::text[], %(owners)s::text[], %(numbers)s::integer[]) "
+    "AS given (session, owner, number) USING (session, owner, number) "
     # In one order, so that two never wait for each other; and nobody takes them over meanwhile.
-    "ORDER BY session FOR SHARE"
+    "ORDER BY session FOR SHARE OF duologue_leases"
 )
+"""Gives those of some leases that stand."""
+
+_ALL_STAND: Final[LiteralString] = (
+    "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _STANDING + ") AS standing"  # noqa: S608
+)
+"""Fails, with all that follows in its transaction, unless all of some leases stand."""
 
 
 class _Address(NamedTuple):
@@ -73,7 +81,7 @@ class PostgresStore(SqlStore):
                 # A pooler may answer each transaction by another connection.
                 "prepare_threshold": None if address.is_direct else 0,
             },
-            min_size=1,
+            min_size=0,
             max_size=address.pool_size,
             timeout=address.timeout,
             open=False,
@@ -155,16 +163,29 @@ class PostgresStore(SqlStore):
         return store_failure(self.url, str(error))
 
     async def _committed(self, jobs: Sequence[Job]) -> Results:
-        async with self._pool.connection() as connection, connection.transaction():
-            standing = await _standing(connection, jobs)
-            last = list[psycopg.AsyncCursor[Any] | Exception]()
-            async with connection.pipeline():
-                for job in jobs:
-                    if job.lease is not None and _terms(job.lease) not in standing:
-                        last.append(lost_session(job.lease.session))
-                    else:
-                        last.append(await _sent(connection, job))
-            return [one if isinstance(one, Exception) else one.rowcount for one in last]
+        async with self._pool.connection() as connection:
+            try:
+                # Everything goes to the server at once.
+                async with connection.pipeline(), connection.transaction():
+                    if any(job.lease is not None for job in jobs):
+                        await connection.execute(_ALL_STAND, _terms(jobs))
+                    sent = [await _sent(connection, job) for job in jobs]
+                return [cursor.rowcount for cursor in sent]
+            except psycopg.errors.DivisionByZero:
+                return await self._fenced(connection, jobs)
+
+    async def _fenced(self, connection: Connection, jobs: Sequence[Job]) -> Results:
+        """Commit the jobs whose leases stand, where some don't."""
+        async with connection.transaction():
+            cursor = connection.cursor(row_factory=tuple_row)
+            standing = set(await (await cursor.execute(_STANDING, _terms(jobs))).fetchall())
+            results = list[int | Exception]()
+            for job in jobs:
+                if job.lease is not None and job.lease.terms not in standing:
+                    results.append(lost_session(job.lease.session))
+                else:
+                    results.append((await _sent(connection, job)).rowcount)
+            return results
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -173,17 +194,10 @@ class PostgresStore(SqlStore):
         await self._owner.close()
 
 
-def _terms(lease: Lease) -> tuple[str, str, int]:
-    return lease.session, lease.owner, lease.number
-
-
-async def _standing(connection: Connection, jobs: Sequence[Job]) -> set[tuple[str, str, int]]:
-    """Read which of the jobs' leases stand, and keep them from being taken over."""
-    sessions = sorted({job.lease.session for job in jobs if job.lease is not None})
-    if not sessions:
-        return set()
-    cursor = connection.cursor(row_factory=tuple_row)
-    return set(await (await cursor.execute(_LEASES, [sessions])).fetchall())
+def _terms(jobs: Sequence[Job]) -> dict[str, Any]:
+    leases = {job.lease.terms for job in jobs if job.lease is not None}
+    sessions, owners, numbers = ([term[place] for term in leases] for place in range(3))
+    return {"sessions": sessions, "owners": owners, "numbers": numbers, "count": len(leases)}
 
 
 async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:

@@ -175,7 +175,7 @@ class SqlStore(Store):
             added = await self.write(
                 "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
                 "ON CONFLICT (session) DO NOTHING",
-                *(lease.session, lease.owner, lease.number),
+                *lease.terms,
             )
             return bool(added)
         if await self._stands(held):
@@ -197,7 +197,7 @@ class SqlStore(Store):
         with suppress(StoreError):
             await self.write(
                 "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
-                *(lease.session, lease.owner, lease.number),
+                *lease.terms,
             )
 
     async def _free(self, held: "SqlHeld") -> None:

@@ -117,11 +117,9 @@ class SqliteStore(SqlStore):
 
 
 def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
-    if job.lease is not None:
-        lease = job.lease
-        values = (lease.session, lease.owner, lease.number)
-        if connection.execute(LEASE, values).fetchone() is None:
-            return lost_session(lease.session)
+    lease = job.lease
+    if lease is not None and connection.execute(LEASE, lease.terms).fetchone() is None:
+        return lost_session(lease.session)
     changed = 0
     for sql, given, many in job.statements:
         cursor = (connection.executemany if many else connection.execute)(sql, given)

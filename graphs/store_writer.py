@@ -27,6 +27,11 @@ class Lease:
     writing: set["asyncio.Future[int]"] = field(default_factory=set)
     """What is being written for it."""
 
+    @property
+    def terms(self) -> tuple[str, str, int]:
+        """What stands in the database while it lasts."""
+        return self.session, self.owner, self.number
+
     async def drain(self) -> None:
         """Await the writes under way."""
         while self.writing:
