@@ -138,6 +138,21 @@ async def test_a_file_with_two_names_is_refused(tmp_path: Path) -> None:
         await take(tmp_path / "y.db")
 
 
+async def test_a_look_from_another_process_deletes_nothing_that_is_in_use(tmp_path: Path) -> None:
+    """SQLite's last user deletes its log: nobody may be taken for the last while others write."""
+    path = tmp_path / "x.db"
+    look = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT 1 FROM writes')"
+    async with open_store(path) as store, store.lock("s") as held:
+        await held.add(title="", spec="{}")
+        for _ in range(2):
+            # Opened and closed in this process, too.
+            await elsewhere(lambda: take(path, "t"))
+            looking = await asyncio.create_subprocess_exec(sys.executable, "-c", look, path)
+            assert await looking.wait() == 0
+            assert path.with_name("x.db-wal").exists()
+            await put(held)
+
+
 @pytest.mark.parametrize("how", ["deleted", "replaced", "without its log", "cut short"])
 async def test_a_conversation_whose_store_is_gone_says_so(tmp_path: Path, how: str) -> None:
     path = tmp_path / "x.db"

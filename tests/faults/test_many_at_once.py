@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from crowd import ended
 from drawn_faults import Faults
 from duologue.graphs import alist_sessions
+from duologue.graphs.background import run
 
 MOST_FILES = 10
 """Descriptors that one open store may have."""
@@ -56,6 +58,17 @@ async def test_on_one_sqlite_file(tmp_path: Path, faults: Faults) -> None:
     assert open_files(path) == 0
     rows = await alist_sessions(store=path)
     assert Counter(row.status for row in rows) == {"finished": count}
+
+
+def test_from_many_threads(tmp_path: Path, faults: Faults) -> None:
+    count = faults.times(20)
+
+    def hold(number: int) -> str:
+        """On a loop of its own, or on the one of all who call the synchronous functions."""
+        return (asyncio.run if number % 2 else run)(ended(number, tmp_path / "x.db"))
+
+    with ThreadPoolExecutor(count) as threads:
+        assert Counter(threads.map(hold, range(count))) == {"max_iterations": count}
 
 
 @pytest.mark.live
