@@ -17,6 +17,7 @@ from duologue.graphs.migrations import restored, restored_position
 from duologue.graphs.outcome import outcome
 from duologue.graphs.position import Event, Facts, Position, Stage
 from duologue.graphs.spec import Conversation
+from duologue.graphs.standing import standing
 from duologue.graphs.state import State
 from duologue.graphs.usage import used_so_far
 from duologue.nodes import prompts
@@ -74,7 +75,7 @@ def forked(found: State, new: Conversation) -> State:
 
 def _position(found: State, old: Conversation) -> Position:
     """Where a session is; older releases stored no facts."""
-    position = restored_position(found["position"])
+    position = standing(restored_position(found["position"]), found["messages"])
     if "facts" in found["position"]:
         return position
     facts = with_usage(observed(old, found["messages"]), used_so_far(found).values())

@@ -25,10 +25,10 @@ from duologue.graphs.state import State
 from duologue.graphs.usage import Usage, used_so_far
 from duologue.graphs.validation import validated
 
-DUMP_VERSION: Final = 3
+DUMP_VERSION: Final = 4
 """The version of the dumps this release writes. Specs inside have a version of their own."""
 
-MIGRATIONS: dict[int, Migration] = {1: dict, 2: dict}
+MIGRATIONS: dict[int, Migration] = {1: dict, 2: dict, 3: dict}
 """For each older version the function that makes a dump of the next one out of it."""
 
 
@@ -81,7 +81,7 @@ class SessionDump(Data):
 
     format: Literal["duologue.session"]
     """What it is."""
-    version: Literal[3]
+    version: Literal[4]
     """The version of its shape."""
     session: str
     """The id of the session that was dumped."""
@@ -126,7 +126,7 @@ class MemoryDump(Data):
 
     format: Literal["duologue.memory"]
     """What it is."""
-    version: Literal[3]
+    version: Literal[4]
     """The version of its shape."""
     session: str
     """The id of the session that it is of."""

@@ -160,18 +160,19 @@ def message_of(says: Said, message: str, about: Line) -> AnyMessage:
     Returns:
         The message, as `duologue.graphs.log` makes them.
     """
+    beside = {KEY: about.model_dump(mode="json", exclude_defaults=True)}
     if says.call_id is not None:
         return ToolMessage(
             storable(says.text),
             id=message,
             tool_call_id=says.call_id,
             status="error" if says.failed else "success",
-            additional_kwargs={KEY: about.model_dump(mode="json", exclude_defaults=True)},
+            additional_kwargs=beside,
         )
     return said(
         0,
         says.text,
-        about,
+        about.was or about,
         tool_calls=[
             ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
             for call in says.tool_calls
@@ -186,4 +187,4 @@ def message_of(says: Said, message: str, about: Line) -> AnyMessage:
             )
             for call in says.invalid_tool_calls
         ],
-    ).model_copy(update={"id": message})
+    ).model_copy(update={"id": message, "additional_kwargs": beside})

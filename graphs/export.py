@@ -46,8 +46,8 @@ def as_json_lines(result: Result, speaker: str | None = None) -> str:
         Lines in UTF-8, oldest first. Each object has ``id``, ``kind``, ``speaker``, ``text``,
         ``parsed``, ``audience`` (None: everyone), ``to``, ``stage``, ``flaw``, ``problem``,
         ``verdict``, ``source``, ``instead_of``, ``failure``, ``arguments``, ``tool``, ``decision``,
-        ``to_user``, ``interrupts``, ``tool_calls``, ``invalid_tool_calls``, ``call_id`` and
-        ``failed``.
+        ``to_user``, ``interrupts``, ``was`` (of a removed message, what it was), ``tool_calls``,
+        ``invalid_tool_calls``, ``call_id`` and ``failed``.
     """
     objects = (json.dumps(_object(one), ensure_ascii=False) for one in _log(result, speaker))
     return "".join(one.translate(_ESCAPED) + "\n" for one in objects)
@@ -67,7 +67,7 @@ def _object(message: BaseMessage) -> dict[str, Any]:
 _OF_A_LINE = (
     *("kind", "speaker", "parsed", "audience", "to", "stage"),
     *("flaw", "problem", "verdict", "source", "instead_of", "failure", "arguments"),
-    *("tool", "decision", "to_user", "interrupts"),
+    *("tool", "decision", "to_user", "interrupts", "was"),
 )
 
 
@@ -112,11 +112,11 @@ def _message(
     message: BaseMessage, about: Line, called: dict[str, str], *, told: bool
 ) -> Iterator[str]:
     """Write one message down, in paragraphs; none where only speakers see it."""
-    if isinstance(message, ToolMessage):
+    if (note := _note(about)) is not None:
+        yield f"*{_plain(note)}*"
+    elif isinstance(message, ToolMessage):
         # What hooks have seen first stands there once more as what they made of it.
         yield from _result(message, called) if about.kind is not Kind.ANSWER else ()
-    elif (note := _note(about)) is not None:
-        yield f"*{_plain(note)}*"
     elif told or about.kind not in (*_ASIDE, *_TOLD):
         who = about.speaker or (_TASK if about.kind is Kind.DRAFT else _CONVERSATION)
         yield f"## {_plain(who)} ({_plain(str(message.id))})"
@@ -133,6 +133,9 @@ def _note(about: Line) -> str | None:
         return f"{about.to} is to speak next{why}"
     if about.kind is Kind.FORGOTTEN:
         return f"The memory of {about.speaker} was reset"
+    if about.kind is Kind.REMOVED:
+        whose = about.was and about.was.speaker
+        return f"A message of {whose} was removed" if whose else "A message was removed"
     return None
 
 

@@ -182,7 +182,11 @@ def _people(conversation: Conversation, read: Read, heard: Read) -> dict[str, An
 
 def _auto_replies(conversation: Conversation, name: str, read: Read) -> int:
     """Count what nobody has given for a speaker since a person last spoke for it."""
-    answered = {message.tool_call_id for message, _ in read if isinstance(message, ToolMessage)}
+    answered = {
+        message.tool_call_id
+        for message, about in read
+        if isinstance(message, ToolMessage) and about.kind is not Kind.REMOVED
+    }
     count, first = 0, None
     for message, about in reversed(read):
         if about.counts and about.speaker == name:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from langchain_core.messages import RemoveMessage
+
 from duologue.graphs.background import run
 from duologue.graphs.build import reading
 from duologue.graphs.carrying import forked
@@ -16,6 +18,7 @@ from duologue.graphs.errors import SpecError
 from duologue.graphs.history import Step, copy_steps, find_step, write_state
 from duologue.graphs.migrations import restored
 from duologue.graphs.outcome import Outcome
+from duologue.graphs.reducing import append
 from duologue.graphs.sandbox import Kept, new_key
 from duologue.graphs.sessions import known_session, known_store, made_up_id, new_session
 from duologue.graphs.speaker import Speaker
@@ -158,7 +161,10 @@ def _merged(data: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str,
 
 async def _write(store: Store, session: str, conversation: Conversation, step: Step) -> None:
     """Store a new session; until the row is there, which goes last, nobody knows of it."""
-    state = forked(step.state, conversation)
+    # What was removed later stays removed, whatever message it goes on from.
+    gone = [RemoveMessage(id=one) for one in step.removed]
+    found: State = {**step.state, "messages": append(step.state.get("messages", []), gone)}
+    state = forked(found, conversation)
     if state.get("interpreter"):
         # The other session's may be at work still.
         kept = Kept.model_validate(state["interpreter"])

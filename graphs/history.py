@@ -20,6 +20,7 @@ from langgraph.types import Interrupt
 from duologue.graphs.build import Graph
 from duologue.graphs.end_chat import Node
 from duologue.graphs.errors import AnswerError, SessionError
+from duologue.graphs.log import Kind, line_kind
 from duologue.graphs.questions import (
     MessageQuestion,
     Question,
@@ -39,6 +40,8 @@ class Step:
     """How many messages the log held before it."""
     before: list[CheckpointTuple]
     """The checkpoints before it, oldest first."""
+    removed: list[str]
+    """The ids of the messages that were removed from the log up to now."""
 
 
 def config_of(session: str) -> RunnableConfig:
@@ -60,7 +63,8 @@ async def find_step(graph: Graph, session: str, message: str | None) -> Step:
     Raises:
         SessionError: There is no such message.
     """
-    ids = _ids(await _read(graph, config_of(session)))
+    now = await _read(graph, config_of(session))
+    ids = _ids(now)
     if not ids:
         raise SessionError(f"Session {session!r} has no message yet: there is nothing to fork.")
     wanted = ids[-1] if message is None else message
@@ -81,7 +85,8 @@ async def find_step(graph: Graph, session: str, message: str | None) -> Step:
             last = middle
         else:
             first, known = middle + 1, len(held)
-    return Step(await _read(graph, places[first]), known, steps[:first])
+    removed = [str(one.id) for one in now["messages"] if line_kind(one) == Kind.REMOVED]
+    return Step(await _read(graph, places[first]), known, steps[:first], removed)
 
 
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:

@@ -16,7 +16,6 @@ from langchain_core.messages import (
     HumanMessage,
     InvalidToolCall,
     ToolMessage,
-    convert_to_messages,
 )
 from langchain_core.messages.tool import ToolCall
 from pydantic import Field, JsonValue
@@ -65,6 +64,8 @@ class Kind(StrEnum):
     """A speaker's memory was reset: what was said before is not in its view any more."""
     REMEMBERED = "remembered"
     """A line of a memory that was loaded: only its owner hears it, and nothing counts it."""
+    REMOVED = "removed"
+    """A message that was removed: it stays for the record, nobody hears it, nothing counts it."""
 
 
 class Source(StrEnum):
@@ -151,6 +152,8 @@ class Line(Data):
     to_user: dict[str, str] = Field(default_factory=dict)
     """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
     without it."""
+    was: "Line | None" = None
+    """What stood beside a removed message before it was removed."""
 
     def heard_by(self, name: str) -> bool:
         """Whether this speaker hears the line."""
@@ -192,6 +195,12 @@ def line(message: BaseMessage) -> Line:
     """
     found = message.additional_kwargs.get(KEY)
     return Line(kind=Kind.INSTRUCTION) if found is None else Line.model_validate(found)
+
+
+def line_kind(message: BaseMessage) -> str | None:
+    """Read the kind alone: reading a line validates it, which takes long for a whole log."""
+    kind: str | None = message.additional_kwargs.get(KEY, {}).get("kind")
+    return kind
 
 
 def said(
@@ -297,29 +306,3 @@ def is_said(message: BaseMessage, about: Line) -> bool:
     """Whether a speaker says something with a message: in its turn, or beside a call of tools."""
     called = about.kind is Kind.TOOL_CALLS and bool(message.text.strip())
     return about.kind is Kind.SPEECH or called
-
-
-def append(log: list[BaseMessage], writes: Sequence[Any]) -> list[BaseMessage]:
-    """Reduce writes to the log: append, or replace the message of the same id.
-
-    Applying two batches one after the other gives the same log as applying them at once, which
-    LangGraph's delta channel needs.
-
-    Args:
-        log: The log so far.
-        writes: What was written: messages or lists of them, in any form LangChain reads.
-
-    Returns:
-        The new log.
-    """
-    new = list(log)
-    places = {message.id: place for place, message in enumerate(new) if message.id is not None}
-    for write in writes:
-        for message in convert_to_messages(write if isinstance(write, list) else [write]):
-            if message.id is not None and message.id in places:
-                new[places[message.id]] = message
-            else:
-                if message.id is not None:
-                    places[message.id] = len(new)
-                new.append(message)
-    return new

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from duologue.graphs.log import KEY, Kind, Line, line
+from duologue.graphs.log import Kind, Line, line, line_kind
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
@@ -48,27 +48,21 @@ def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
         What it has said and heard and not forgotten, as they stand in the log; what a hook has
         made of a message in that one's place. Summaries are no memories of their own.
     """
-    known = [message for message in remembered(log, name) if _kind(message) != Kind.SUMMARY]
+    known = [message for message in remembered(log, name) if line_kind(message) != Kind.SUMMARY]
     found = [message for message in known if is_in_view(message, line(message), name)]
     return list(_as_hooks_made_it(found))
 
 
-def _kind(message: BaseMessage) -> str | None:
-    # A line is validated when it is read, which takes too long for a whole log at every turn.
-    kind: str | None = message.additional_kwargs.get(KEY, {}).get("kind")
-    return kind
-
-
 def _forgets(message: BaseMessage, name: str) -> bool:
-    return _kind(message) == Kind.FORGOTTEN and line(message).speaker == name
+    return line_kind(message) == Kind.FORGOTTEN and line(message).speaker == name
 
 
 def _is_loaded(message: BaseMessage, name: str) -> bool:
-    return _kind(message) == Kind.REMEMBERED and line(message).heard_by(name)
+    return line_kind(message) == Kind.REMEMBERED and line(message).heard_by(name)
 
 
 def _is_of_the_past(message: BaseMessage, name: str) -> bool:
-    if _kind(message) not in (Kind.FORGOTTEN, Kind.REMEMBERED, Kind.SUMMARY):
+    if line_kind(message) not in (Kind.FORGOTTEN, Kind.REMEMBERED, Kind.SUMMARY):
         return False
     about = line(message)
     return name == about.speaker or name in (about.audience or ())

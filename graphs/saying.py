@@ -21,6 +21,7 @@ from duologue.graphs.position import TURN_ENDS, Event, Position, Stage
 from duologue.graphs.result import Result
 from duologue.graphs.sessions import check_speaker, known_session, known_store, read_session
 from duologue.graphs.spec import Conversation
+from duologue.graphs.standing import standing
 from duologue.graphs.state import State
 from duologue.graphs.store import Held, check_session_id
 from duologue.graphs.turns import next_turn
@@ -111,6 +112,7 @@ def spoken(
         The new messages of the log, the new position, and the outcome where it is over.
     """
     log = list(state["messages"])
+    position = standing(position, log)
     about = line(log[-1]) if log else None
     if about and about.kind is Kind.INSTRUCTION and position.event in TURN_ENDS:
         # It told somebody that it was their turn; where it was another's, it is taken back.

@@ -168,9 +168,9 @@ class _Walk:
         # Where the speaker's turns begin to which the cut can still move.
         self._turns: deque[int] = deque()
         self._context = conversation.speaker(name).context
-        places: dict[str | None, int] = {}
+        # Of the whole log: a summary may name a message that was removed since.
+        places = {message.id: place for place, message in enumerate(log)}
         for part in parts_of(conversation, log, name):
-            places[part.message.id] = part.place
             if is_summary(part.about, name):
                 self._sum_up(part, places)
             else:

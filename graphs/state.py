@@ -1,7 +1,7 @@
 """The state of the compiled graph: plain values that every checkpointer can store."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel
@@ -9,7 +9,7 @@ from langgraph.channels import DeltaChannel
 # ToolRuntime fails with typing.TypedDict on Python 3.11.
 from typing_extensions import TypedDict
 
-from duologue.graphs.log import append
+from duologue.graphs.reducing import append
 
 
 def newest(kept: Any, writes: Sequence[Any]) -> Any:  # noqa: ANN401
@@ -17,9 +17,19 @@ def newest(kept: Any, writes: Sequence[Any]) -> Any:  # noqa: ANN401
     return writes[-1] if writes else kept
 
 
-# DeltaChannel is in beta; these two aliases are all that knows of it. With plain channels the
-# SQLite saver writes the whole log and the whole spec again at every step.
-Log = Annotated[list[AnyMessage], DeltaChannel(append)]
+class _Messages(DeltaChannel[list[AnyMessage]]):
+    """The channel of the log, whose values are messages wherever they were read."""
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:  # noqa: ANN401
+        """Read a snapshot; LangGraph's servers give its messages as dicts."""
+        channel = super().from_checkpoint(checkpoint)
+        channel.value = append(channel.value, [])
+        return channel
+
+
+# DeltaChannel is in beta; the class above and these aliases are all that knows of it. With plain
+# channels the SQLite saver writes the whole log and the whole spec again at every step.
+Log = Annotated[list[AnyMessage], _Messages(append)]
 Kept = Annotated[dict[str, Any], DeltaChannel(newest, dict)]
 KeptText = Annotated[str, DeltaChannel(newest, str)]
 

@@ -44,6 +44,8 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         langgraph.errors.GraphInterrupt: A person is asked.
     """
     moment = await Moment.of(state, resources)
+    if (anew := await moment.anew()) is not None:
+        return anew
     conversation, position = moment.conversation, moment.position
     speaker = _as_in(moment.turn.stage, conversation.speaker(moment.turn.speaker))
     if position.event is Event.ANSWERED:

@@ -27,6 +27,8 @@ async def completion_judge(state: State, resources: Resources) -> dict[str, Any]
         SpecError: A function failed, or the price table lacks the model.
     """
     moment = await Moment.of(state, resources)
+    if (anew := await moment.anew()) is not None:
+        return anew
     conversation, position = moment.conversation, moment.position
     if must_check(conversation, position):
         # A step of its own: a predicate that fails must not cost what was said.

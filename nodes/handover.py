@@ -95,12 +95,16 @@ def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -
     if not opening.answers:
         return prompts.BEGIN, _to(owner)
     before = conversation.order[-1]
-    answer = next(
-        message
+    said_before = (
+        message.text
         for message in reversed(log)
         if line(message).kind is Kind.SPEECH and line(message).speaker == before
     )
-    return answer.text, Line(kind=Kind.SHIFT, speaker=before, audience=(owner,))
+    answer = next(said_before, None)
+    if answer is None:
+        # It was removed.
+        return prompts.BEGIN, _to(owner)
+    return answer, Line(kind=Kind.SHIFT, speaker=before, audience=(owner,))
 
 
 def _to(name: str) -> Line:

@@ -15,6 +15,7 @@ from duologue.graphs.errors import SpecError
 from duologue.graphs.judging import ByFunction, Moderator
 from duologue.graphs.log import NOBODY, Kind, Line, said
 from duologue.graphs.speaker import Generation
+from duologue.graphs.turns import in_turn
 from duologue.graphs.usage import Usage
 from duologue.nodes import prompts
 from duologue.nodes.model import Model
@@ -57,7 +58,11 @@ async def choose(moment: Moment) -> dict[str, Any]:
 async def _called(moment: Moment, function: str) -> str:
     names = moment.conversation.names
     order = moment.resources.registry.order(function)
-    name = await call("order", function, order, heard(moment.log), names)
+    spoken = heard(moment.log)
+    if not spoken:
+        # All of it was removed, and functions may look at the newest message.
+        return in_turn(moment.conversation, moment.position)
+    name = await call("order", function, order, spoken, names)
     if name not in names:
         raise SpecError(f"the order {function!r} chose {name!r}; there are {listing(names)}")
     return name

@@ -7,7 +7,13 @@ The older part of a history is left out by the speaker's context policy
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+)
 
 from duologue.graphs.context import RunningSummary, TokenBudget
 from duologue.graphs.errors import ContextTooLongError
@@ -132,9 +138,19 @@ def prompt_of(
     """
     behind = mending(moment)
     view = view_of(moment, speaker, log, small=small, behind=behind)
-    # Two turns in one role are refused, but a tool's answer must stay behind its call.
-    if behind and isinstance(behind[0], HumanMessage) and isinstance(view[-1], HumanMessage):
-        return [*view[:-1], HumanMessage(f"{view[-1].text}\n\n{behind[0].text}")]
+    if not view or isinstance(view[-1], SystemMessage | AIMessage):
+        # What it would answer was removed, and many models refuse a prompt that ends so.
+        has_spoken = bool(view) and isinstance(view[-1], AIMessage)
+        view = [*view, HumanMessage(prompts.GO_ON if has_spoken else prompts.BEGIN)]
+    return asked_behind(view, behind)
+
+
+def asked_behind(view: Sequence[BaseMessage], behind: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Put behind what a speaker sees what is asked there: two turns in one role are refused."""
+    both = [*view[-1:], *behind[:1]]
+    if len(both) > 1 and all(isinstance(one, HumanMessage) for one in both):
+        joined = HumanMessage(f"{view[-1].text}\n\n{behind[0].text}")
+        return [*view[:-1], joined, *behind[1:]]
     return [*view, *behind]
 
 

@@ -18,6 +18,7 @@ from duologue.graphs.outcome import outcome
 from duologue.graphs.position import TURN_ENDS, Event, Facts, Position
 from duologue.graphs.speaker import Generation
 from duologue.graphs.spec import Conversation
+from duologue.graphs.standing import standing
 from duologue.graphs.state import State
 from duologue.graphs.usage import Usage, dumped, used_so_far
 from duologue.nodes.handover import lines_before
@@ -156,6 +157,11 @@ class Moment:
         before = usage.get(model.label, Usage())
         return usage | {model.label: before.plus(answer, model.price(self.conversation.prices))}
 
+    async def anew(self) -> dict[str, Any] | None:
+        """Give what a node writes first where it would read a removed message; else None."""
+        position = standing(self.position, self.log)
+        return None if position is self.position else await self.step(position, [])
+
     async def step(
         self,
         position: Position,
@@ -222,9 +228,9 @@ class Moment:
         if position.event is not Event.CHECKED:
             return before.predicates
         said = heard(log)
-        return tuple(
-            [name for name in self.conversation.predicates if await self._holds(name, said)]
-        )
+        # All of it may be removed, and functions may look at the newest message.
+        asked = self.conversation.predicates if said else ()
+        return tuple([name for name in asked if await self._holds(name, said)])
 
     async def _holds(self, name: str, said: Sequence[BaseMessage]) -> bool:
         function = self.resources.registry.predicate(name)

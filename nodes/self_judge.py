@@ -18,7 +18,7 @@ from duologue.graphs.position import Event
 from duologue.graphs.speaker import SPEAKER_TEMPERATURE, Speaker
 from duologue.nodes import prompts
 from duologue.nodes.model import Model
-from duologue.nodes.prompting import Asked, asked_of, view_of
+from duologue.nodes.prompting import Asked, asked_behind, asked_of, view_of
 from duologue.nodes.resources import Moment
 
 
@@ -82,7 +82,7 @@ async def _structured(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
         return await model.structured(
-            [*view_of(moment, speaker, log, behind=[question]), question],
+            asked_behind(view_of(moment, speaker, log, behind=[question]), [question]),
             Judgement,
             _parameters(moment, speaker, temperature),
             purpose=Kind.REFLECTION,
@@ -166,7 +166,7 @@ async def _in_text(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(
-            [*view_of(moment, speaker, log, behind=behind), *behind],
+            asked_behind(view_of(moment, speaker, log, behind=behind), behind),
             _parameters(moment, speaker, temperature),
             purpose=Kind.REFLECTION,
             speaker=speaker.name,

@@ -111,7 +111,7 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     limit = specification.word_limit
     names = moment.conversation.names
     prompt: list[AnyMessage] = [HumanMessage(prompts.task_request(task, names, limit))]
-    drafts = moment.log
+    drafts = [one for one in moment.log if line(one).kind is Kind.DRAFT]
     if drafts:
         prompt += [
             AIMessage(drafts[-1].text),
@@ -131,10 +131,10 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     if count > limit and not drafts:
         problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
         about = Line(kind=Kind.DRAFT, audience=NOBODY, problem=problem)
-        return {"usage": dumped(usage), "messages": [said(0, text, about)]}
+        return {"usage": dumped(usage), "messages": [said(len(moment.log), text, about)]}
     # A blank rewrite leaves the task as it was given.
     specified = cut(text, limit) or task
-    record = said(len(drafts), specified, Line(kind=Kind.SPECIFIED_TASK, audience=NOBODY))
+    record = said(len(moment.log), specified, Line(kind=Kind.SPECIFIED_TASK, audience=NOBODY))
     return await _begin(moment, specified, [record], usage)
 
 

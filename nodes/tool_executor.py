@@ -71,6 +71,8 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         AnswerError: An answer that a person gave does not fit; the question stays open.
     """
     moment = await Moment.of(state, resources)
+    if (anew := await moment.anew()) is not None:
+        return anew
     speaker = moment.conversation.speaker(moment.turn.speaker)
     hooks = resources.registry.hooks_of(speaker)
     message = calling(moment.log)

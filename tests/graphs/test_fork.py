@@ -220,7 +220,7 @@ TALKS: dict[str, tuple[Conversation, list[Line]]] = {
     "coded": coded(),
 }
 
-FORKED_ELSEWHERE = {Kind.SUMMARY, Kind.FORGOTTEN, Kind.REMEMBERED}
+FORKED_ELSEWHERE = {Kind.SUMMARY, Kind.FORGOTTEN, Kind.REMEMBERED, Kind.REMOVED}
 """Kinds of lines that none of these conversations holds."""
 
 

@@ -638,10 +638,10 @@ BAD: list[tuple[object, str]] = [
     ),
     (SESSION | {"format": 3}, "format: 3 is no dump of ours"),
     (
-        SESSION | {"version": 4, "mood": "good"},
-        "version: 4 is newer than this release understands (3); upgrade duologue",
+        SESSION | {"version": 5, "mood": "good"},
+        "version: 5 is newer than this release understands (4); upgrade duologue",
     ),
-    (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (3)"),
+    (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (4)"),
     (MEMORY | {"version": "1"}, "version: must be a whole number from 1 on, not '1'"),
     ({"format": "duologue.memory"}, "version: is missing"),
     (

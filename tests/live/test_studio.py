@@ -24,8 +24,9 @@ async def run(
     on: str,
     given: Any,  # noqa: ANN401
     graph: str = "role_play",
+    **how: Any,  # noqa: ANN401
 ) -> dict[str, Any]:
-    found = await client.runs.wait(on, graph, input=given, raise_error=False)
+    found: Any = await client.runs.wait(on, graph, input=given, raise_error=False, **how)
     assert isinstance(found, dict)
     return found
 
@@ -119,6 +120,45 @@ async def test_a_conversation_of_many_steps_reaches_its_end(client: LangGraphCli
     found = await run(client, await thread(client), given)
     assert found["outcome"]["reasons"] == ["max_iterations"]
     assert found["outcome"]["messages"] == 40
+
+
+async def test_a_thread_of_many_rounds_is_read_and_run_again_from_a_checkpoint(
+    client: LangGraphClient,
+) -> None:
+    given = FORM | {"task": "Go on for ever", "specify_task": False, "max_iterations": 60}
+    on = await thread(client)
+    found = await run(client, on, given)
+    assert found["outcome"]["messages"] == 120
+    state: Any = await client.threads.get_state(on)
+    assert state["values"]["messages"] == found["messages"]
+    history: Any = await client.threads.get_history(on, limit=200)
+    assert len(history) > 120
+    (*_, place) = (one for one in history if len(one["values"]["messages"]) == 111)
+    again = await run(client, on, None, checkpoint=place["checkpoint"])
+    assert again["messages"] == found["messages"]
+    state = await client.threads.get_state(on)
+    assert state["values"]["messages"] == found["messages"]
+    assert len(await client.threads.get_history(on, limit=500)) > len(history)
+
+
+async def test_a_message_that_is_removed_there_is_heard_by_nobody(
+    client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    given = FORM | {"task": "Go on for ever", "specify_task": False, "max_iterations": 2}
+    on = await thread(client)
+    before = len(model_server.calls)
+    begun = await run(client, on, given, interrupt_after=["assistant_agent"])
+    said = [message["content"] for message in begun["messages"]]
+    newest = {"type": "remove", "id": f"m{len(said) - 1:04d}", "content": ""}
+    await client.threads.update_state(on, {"messages": [newest]})
+    ended = await run(client, on, None)
+    assert ended["outcome"]["messages"] == 3
+    marked = ended["messages"][len(said) - 1]
+    assert marked["content"] == said[-1]
+    assert marked["additional_kwargs"]["duologue"]["kind"] == "removed"
+    prompts = [call.body["messages"] for call in model_server.calls[before:]]
+    assert len(prompts) == 4
+    assert said[-1] not in str(prompts[2:])
 
 
 async def test_a_cancelled_run_goes_on_without_repeating_an_answered_call(

@@ -1,0 +1,214 @@
+"""The log's reducer: append, replace by id, remove, and the same log however writes are batched."""
+
+from copy import deepcopy
+from typing import Any
+
+import ormsgpack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langchain_core.messages.tool import invalid_tool_call, tool_call
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext_hook_to_json
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from duologue.graphs.log import KEY, NOBODY, Kind, Line, line, result, said
+from duologue.graphs.position import Stage
+from duologue.graphs.reducing import append
+from duologue.graphs.state import State
+
+IDS = st.sampled_from([None, "m1", "m2", "m3", "m4"])
+CALL_IDS = st.sampled_from(["c1", "c2"])
+MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
+    st.builds(lambda text, key: HumanMessage(text, id=key), st.text(max_size=3), IDS),
+    st.builds(lambda text, key: AIMessage(text, id=key, name="Ann"), st.text(max_size=3), IDS),
+    st.builds(
+        lambda call, key: AIMessage(
+            "", id=key, tool_calls=[tool_call(name="add", args={}, id=call)]
+        ),
+        CALL_IDS,
+        IDS,
+    ),
+    st.builds(
+        lambda text, key, call: ToolMessage(text, id=key, tool_call_id=call),
+        st.text(max_size=3),
+        IDS,
+        CALL_IDS,
+    ),
+    st.builds(
+        lambda key, heard: said(0, "as a hook made it", heard).model_copy(update={"id": key}),
+        IDS,
+        st.builds(
+            lambda one: Line(kind=Kind.HEARD, audience=("Ann",), instead_of=(one,)),
+            st.sampled_from(["m1", "m2"]),
+        ),
+    ),
+)
+REMOVALS = st.builds(
+    lambda key: RemoveMessage(id=key), st.sampled_from(["m1", "m2", "m9", REMOVE_ALL_MESSAGES])
+)
+WRITTEN = st.one_of(MESSAGES, REMOVALS)
+WRITES = st.lists(st.one_of(WRITTEN, st.lists(WRITTEN, max_size=3)), max_size=6)
+
+
+def as_the_server_reads(value: Any) -> Any:  # noqa: ANN401
+    """Give a value as LangGraph's dev server reads it from its store: messages as dicts."""
+    _, stored = JsonPlusSerializer().dumps_typed(value)
+    options = ormsgpack.OPT_NON_STR_KEYS
+    return ormsgpack.unpackb(stored, ext_hook=_msgpack_ext_hook_to_json, option=options)
+
+
+def test_new_messages_go_behind_the_old_ones() -> None:
+    first, second = HumanMessage("a", id="m0000"), AIMessage("b", id="m0001")
+    log = append([first], [[second], HumanMessage("c")])
+    assert [message.text for message in log] == ["a", "b", "c"]
+    assert log[:2] == [first, second]
+
+
+def test_a_message_with_a_known_id_takes_the_others_place() -> None:
+    log = append([], [[HumanMessage("a", id="m0"), HumanMessage("b", id="m1")]])
+    log = append(log, [AIMessage("A", id="m0"), AIMessage("A again", id="m0")])
+    assert [(message.type, message.text) for message in log] == [("ai", "A again"), ("human", "b")]
+
+
+def test_messages_without_an_id_are_never_taken_for_one_another() -> None:
+    log = append([HumanMessage("a")], [[HumanMessage("a"), HumanMessage("a")]])
+    assert [message.text for message in log] == ["a", "a", "a"]
+
+
+def test_messages_may_come_as_dicts() -> None:
+    dicts: list[Any] = [
+        {"role": "user", "content": "a", "id": "m0"},
+        {"role": "assistant", "content": "b", "id": "m1"},
+    ]
+    log = append([], [dicts, {"role": "user", "content": "A", "id": "m0"}])
+    assert [(type(message), message.text, message.id) for message in log] == [
+        (HumanMessage, "A", "m0"),
+        (AIMessage, "b", "m1"),
+    ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(log=st.lists(MESSAGES, max_size=4), writes=WRITES, data=st.data())
+def test_the_log_does_not_depend_on_how_writes_are_batched(
+    log: list[BaseMessage], writes: list[Any], data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(writes)), max_size=4), label="cuts"))
+    batched = append(log, [])
+    for start, stop in zip([0, *cuts], [*cuts, len(writes)], strict=True):
+        batched = append(batched, writes[start:stop])
+    assert batched == append(log, writes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(log=st.lists(MESSAGES, max_size=4), writes=WRITES)
+def test_neither_the_old_log_nor_the_writes_are_changed(
+    log: list[BaseMessage], writes: list[Any]
+) -> None:
+    before = deepcopy((log, writes))
+    append(log, writes)
+    assert (log, writes) == before
+
+
+LOG: list[AnyMessage] = [
+    said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
+    said(
+        1,
+        "I add.",
+        Line(kind=Kind.TOOL_CALLS, speaker="Ann"),
+        tool_calls=[tool_call(name="add", args={"a": [1, {"b": None}]}, id="c1")],
+        invalid_tool_calls=[invalid_tool_call(name="add", args="{", id="c2", error="no JSON")],
+    ),
+    result(2, "4", speaker="Ann", call_id="c1"),
+    result(3, "no JSON", speaker="Ann", call_id="c2"),
+    said(4, "It is 4.", Line(kind=Kind.SPEECH, speaker="Ann")),
+    said(5, "It is FOUR.", Line(kind=Kind.HEARD, audience=("Ben",), instead_of=("m0004",))),
+]
+
+
+def kinds(log: list[AnyMessage]) -> list[Kind]:
+    return [line(message).kind for message in log]
+
+
+def removed(log: list[AnyMessage]) -> list[str | None]:
+    return [message.id for message in log if line(message).kind is Kind.REMOVED]
+
+
+@settings(max_examples=200, deadline=None)
+@given(log=st.lists(MESSAGES, max_size=4), writes=WRITES)
+def test_a_log_and_writes_that_come_as_dicts_are_the_same(
+    log: list[AnyMessage], writes: list[Any]
+) -> None:
+    expected = append(log, writes)
+    assert append(as_the_server_reads(log), writes) == expected
+    assert append(as_the_server_reads(log), as_the_server_reads(writes)) == expected
+
+
+def test_nothing_of_a_message_is_lost_where_it_comes_as_a_dict() -> None:
+    assert append(as_the_server_reads(LOG), []) == LOG
+    assert append([], as_the_server_reads(LOG)) == LOG
+
+
+def test_a_snapshot_of_dicts_is_read_as_messages_where_nothing_was_written_since() -> None:
+    channel = State.__annotations__["messages"].__metadata__[-1]
+    read = channel.from_checkpoint(_DeltaSnapshot(as_the_server_reads(LOG)))
+    assert read.get() == LOG
+
+
+def test_a_removed_message_keeps_its_place_its_text_and_what_it_was() -> None:
+    log = append(LOG, [RemoveMessage(id="m0000")])
+    assert [message.id for message in log] == [message.id for message in LOG]
+    assert log[0].text == "Begin."
+    was = Line(kind=Kind.INSTRUCTION, audience=("Ann",))
+    assert line(log[0]) == Line(kind=Kind.REMOVED, audience=NOBODY, was=was)
+    assert log[1:] == LOG[1:]
+
+
+def test_results_go_with_the_calls_that_they_belong_to() -> None:
+    assert removed(append(LOG, [RemoveMessage(id="m0001")])) == ["m0001", "m0002", "m0003"]
+    assert removed(append(LOG, [RemoveMessage(id="m0002")])) == ["m0002"]
+
+
+def test_what_a_hook_made_of_a_message_goes_with_it() -> None:
+    assert removed(append(LOG, [RemoveMessage(id="m0004")])) == ["m0004", "m0005"]
+    # What the speaker hears then is what was said.
+    assert removed(append(LOG, [RemoveMessage(id="m0005")])) == ["m0005"]
+
+
+def test_an_opening_answer_that_was_handed_on_goes_with_it() -> None:
+    opening = Line(kind=Kind.SPEECH, speaker="Ann", audience=("Ann",), stage=Stage.OPENING)
+    log = [
+        said(0, "Roses.", opening),
+        said(1, "Roses.", Line(kind=Kind.SHIFT, speaker="Ann", audience=("Ben",))),
+        said(2, "Roses.", Line(kind=Kind.SPEECH, speaker="Ann")),
+    ]
+    assert removed(append(log, [RemoveMessage(id="m0000")])) == ["m0000", "m0001"]
+    assert removed(append(log, [RemoveMessage(id="m0002")])) == ["m0002"]
+
+
+def test_all_can_be_removed_at_once_but_what_is_written_behind_that() -> None:
+    new = HumanMessage("Anew.", id="m0006")
+    log = append(LOG, [[RemoveMessage(id=REMOVE_ALL_MESSAGES), new]])
+    assert kinds(log) == [Kind.REMOVED] * 6 + [Kind.INSTRUCTION]
+
+
+def test_removing_what_is_not_there_or_twice_changes_nothing() -> None:
+    assert append(LOG, [RemoveMessage(id="m9999")]) == LOG
+    once = append(LOG, [RemoveMessage(id="m0004")])
+    assert append(once, [RemoveMessage(id="m0004")]) == once
+
+
+def test_a_message_from_elsewhere_can_be_removed() -> None:
+    log = append(
+        [HumanMessage("Hi", id="x"), AIMessage("?")], [{"type": "remove", "id": "x", "content": ""}]
+    )
+    assert line(log[0]) == Line(kind=Kind.REMOVED, audience=NOBODY)
+    assert log[0].additional_kwargs == {KEY: {"kind": "removed", "audience": []}}
+    assert line(log[1]).kind is Kind.INSTRUCTION

@@ -1,0 +1,242 @@
+"""Messages removed from a session: nobody hears them, nothing counts them, and it goes on."""
+
+import asyncio
+import json
+import re
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AnyMessage, RemoveMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from drawn_talks import talks
+from duologue.graphs import (
+    Reason,
+    converse,
+    dump_session,
+    fork,
+    get_session,
+    load_session,
+    resume,
+    say,
+)
+from duologue.graphs.background import run as run_in_background
+from duologue.graphs.build import build_graph, reading
+from duologue.graphs.end_chat import max_steps
+from duologue.graphs.events import replayed
+from duologue.graphs.export import as_json_lines, as_markdown
+from duologue.graphs.facts import observed
+from duologue.graphs.log import Kind, line
+from duologue.graphs.remembering import memory
+from duologue.graphs.sessions import known_store
+from duologue.graphs.spec import Conversation
+from duologue.graphs.state import Input, State
+from duologue.graphs.viewpoint import heard_since, overheard, viewpoint
+from duologue.nodes import prompts
+from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from player import Player
+
+WORD = re.compile(r"\b[a-p]{8}\b")
+"""What the player makes up; no two are alike."""
+
+
+def standing(log: list[AnyMessage]) -> list[AnyMessage]:
+    return [message for message in log if line(message).kind is not Kind.REMOVED]
+
+
+def words(log: list[AnyMessage]) -> set[str]:
+    return {word for message in log for word in WORD.findall(message.model_dump_json())}
+
+
+def check_prompt(prompt: Prompt) -> None:
+    """What providers ask of a prompt."""
+    roles = [message["role"] for message in prompt]
+    assert "system" not in roles[1:]
+    assert roles[-1] in ("user", "tool")
+    assert not any(one == other != "tool" for one, other in pairwise(roles)), roles
+    for one, other in pairwise(prompt):
+        if other["role"] == "tool":
+            assert one["role"] == "tool" or one["tool_calls"]
+
+
+async def run(player: Player, data: st.DataObject) -> State:
+    """Run it step by step, and remove messages in between; give the last state."""
+    conversation = player.conversation
+    graph = build_graph(
+        checkpointer=InMemorySaver(),
+        model=ScriptedChatModel(script=player.answer),
+        **player.registered,
+    )
+    config = RunnableConfig(
+        configurable={"thread_id": "t"}, recursion_limit=max_steps(conversation)
+    )
+    given: Input | None = Input(conversation=conversation.model_dump(mode="json"))
+    gone: set[str] = set()
+    removals = 0
+    while True:
+        asked = len(player.answered)
+        await graph.ainvoke(given, config, interrupt_after="*", durability="sync")
+        for prompt in player.answered[asked:]:
+            check_prompt(prompt)
+            assert gone.isdisjoint(WORD.findall(json.dumps(prompt)))
+        state: Any = (await graph.aget_state(config)).values
+        if state.get("outcome"):
+            last: State = state
+            return last
+        given, log = None, state["messages"]
+        if removals < 5 and log and data.draw(st.sampled_from((True, False, False)), "remove"):
+            removals += 1
+            # Often the newest ones, on which the next step may rest.
+            place = data.draw(st.integers(0, min(len(log), 30) - 1), "places from the end")
+            removed = RemoveMessage(id=log[-1 - place // 3].id)
+            await graph.aupdate_state(config, {"messages": [removed]})
+            found = await graph.aget_state(config)
+            log = found.values["messages"]
+            assert found.next
+            gone |= words(log) - words(standing(log))
+
+
+@settings(max_examples=40, deadline=None)
+@given(conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data())
+def test_whatever_is_removed_whenever_nobody_hears_it_and_it_goes_on_to_its_end(
+    conversation: Conversation, seed: int, data: st.DataObject
+) -> None:
+    state = asyncio.run(run(Player(conversation, seed, unlike=True), data))
+    log = state["messages"]
+    left = standing(log)
+    assert [message.id for message in log] == [f"m{place:04d}" for place in range(len(log))]
+    assert observed(conversation, log) == observed(conversation, left)
+    for private in (False, True):
+        assert overheard(log, private=private) == overheard(left, private=private)
+    for name in conversation.names:
+        assert viewpoint(conversation, log, name) == viewpoint(conversation, left, name)
+        assert memory(log, name) == memory(left, name)
+        assert heard_since(log, name) == heard_since(left, name)
+
+
+SPEC = {
+    "task": "Plan a garden",
+    "speakers": [{"name": "Ann", "tools": ["dig"]}, {"name": "Bob"}],
+    "end_chat": {"max_iterations": 2, "when": {"kind": "done_token", "token": "OVER"}},
+}
+CALL = Reply(text="I dig.", tool_calls=[ScriptedToolCall(name="dig", args={}, id="c")])
+SAID: list[Line] = [CALL, "I have dug.", "Well done.", "Roses.", "Tulips."]
+
+
+@tool
+def dig() -> str:
+    """Dig a bed."""
+    return "Dug."
+
+
+def halted(store: str, after: int) -> None:
+    """Run a session, named one, up to so many calls of its model; the next fails."""
+    model = ScriptedChatModel(script=[*SAID[:after], RuntimeError("the line is dead")])
+    with pytest.raises(RuntimeError, match="the line is dead"):
+        converse(SPEC, session="one", model=model, store=store, tools=[dig])
+
+
+def remove(store: str, *ids: str) -> None:
+    async def removing() -> None:
+        async with known_store(store) as opened:
+            gone = [RemoveMessage(id=one) for one in ids]
+            config = RunnableConfig(configurable={"thread_id": "one"})
+            await reading(opened.checkpointer).aupdate_state(config, {"messages": gone})
+
+    run_in_background(removing())
+
+
+def told(prompt: Prompt) -> list[tuple[str, Any]]:
+    return [(one["role"], one["content"]) for one in prompt[1:]]
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory:{uuid4()}"
+
+
+def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> None:
+    halted(store, 3)
+    remove(store, "m0004")
+    model = ScriptedChatModel(script=SAID[3:])
+    ended = resume("one", model=model, store=store, tools=[dig])
+    assert [text for _, text in ended.speeches] == ["I dig.", "I have dug.", "Roses.", "Tulips."]
+    # Ann has heard nothing since she last spoke.
+    assert told(model.calls[0].prompt)[-2:] == [
+        ("assistant", "I have dug."),
+        ("user", prompts.GO_ON),
+    ]
+    assert told(model.calls[1].prompt) == [("user", "I dig.\n\nI have dug.\n\nRoses.")]
+    assert ended.outcome is not None
+    assert ended.outcome.messages == 3
+    assert ended.outcome.reasons == (Reason.MAX_ITERATIONS,)
+
+
+def test_what_is_removed_in_the_middle_of_a_turn_is_not_gone_on_with(store: str) -> None:
+    """The tool has answered, and whoever called it is to speak."""
+    halted(store, 1)
+    remove(store, "m0001")
+    model = ScriptedChatModel(script=["Nothing to dig.", *SAID[2:]])
+    ended = resume("one", model=model, store=store, tools=[dig])
+    assert told(model.calls[0].prompt) == [("user", prompts.BEGIN)]
+    assert ended.speeches[0] == ("Ann", "Nothing to dig.")
+
+
+def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store: str) -> None:
+    halted(store, 3)
+    remove(store, "m0001")
+    found = get_session("one", store=store)
+    assert [one.text for one in found.messages if line(one).kind is Kind.REMOVED] == [
+        "I dig.",
+        "Dug.",
+    ]
+    events = [event.model_dump_json() for event in replayed(found)]
+    assert len(events) == 2
+    assert not any("dig" in event or "Dug" in event for event in events)
+    assert "A message of Ann was removed" in as_markdown(found)
+    assert "Dug." not in as_markdown(found)
+    lines = [json.loads(one) for one in as_json_lines(found).splitlines()]
+    assert [one["kind"] for one in lines] == [*["instruction"], *["removed"] * 2, *["speech"] * 2]
+    assert lines[1]["was"]["kind"] == "tool_calls"
+    assert [one["text"] for one in dump_session("one", speaker="Ann", store=store)["lines"]] == [
+        "Please begin.",
+        "I have dug.",
+        "Well done.",
+    ]
+
+
+@pytest.mark.parametrize("at", [None, "m0003"], ids=["newest", "older"])
+def test_a_fork_and_a_dump_keep_it_removed(at: str | None, store: str) -> None:
+    halted(store, 3)
+    remove(store, "m0001", "m0004")
+    found = get_session("one", store=store)
+    other = f"memory:{uuid4()}"
+    load_session(dump_session("one", store=store), store=other)
+    assert get_session("one", store=other).messages == found.messages
+    for place in (store, other):
+        new = get_session(fork("one", at=at, store=place), store=place)
+        assert new.messages == found.messages[: len(new.messages)]
+        model = ScriptedChatModel(script=["Tulips.", "OVER"])
+        ended = resume(new.session, model=model, store=place, tools=[dig])
+        assert ended.outcome is not None
+        for call in model.calls:
+            assert "dig." not in str(call.prompt)
+            assert "Well done." not in str(call.prompt)
+
+
+def test_all_can_be_removed_and_said_anew(store: str) -> None:
+    halted(store, 3)
+    remove(store, REMOVE_ALL_MESSAGES)
+    assert get_session("one", store=store).speeches == []
+    say("one", "Bob", "Let us begin anew.", store=store)
+    model = ScriptedChatModel(script=["OVER"])
+    ended = resume("one", model=model, store=store, tools=[dig])
+    assert told(model.calls[0].prompt) == [("user", "Let us begin anew.")]
+    assert ended.speeches == [("Bob", "Let us begin anew."), ("Ann", "OVER")]
