@@ -1,5 +1,6 @@
 """The compiled graph: five nodes and the conditional edges between them, for every conversation."""
 
+import re
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Annotated, Any, Required, Unpack, cast, get_args
@@ -55,6 +56,7 @@ def build_graph(
     models: Models | Mapping[str, BaseChatModel] | None = None,
     stop_requested: StopRequested | None = None,
     form: type[Form] | None = None,
+    name: str | None = None,
     allow_host: bool = False,
     **registered: Unpack[Registered],
 ) -> Graph:
@@ -66,6 +68,9 @@ def build_graph(
         models: LangChain chat models by the names that conversations use, or a `Models`.
         stop_requested: Tells, between turns, whether a session was asked to stop.
         form: A kind's short form, whose fields a run may be started with.
+        name: The graph's name, in traces and as a tool of a LangGraph server's MCP endpoint, which
+            needs a name of its own for each graph. None: the form's, such as ``role_play``, or
+            ``duologue`` where there is no form.
         allow_host: Whether conversations may name ``host`` as their sandbox. Then whoever starts a
             run can run programs on this machine.
         **registered: What conversations may name: tools, functions, hooks and so on; see
@@ -86,13 +91,14 @@ def build_graph(
     check_options(registered, Registered)
     found = models if isinstance(models, Models) else Models(model, models or {})
     resources = Resources(found, Registry(registered), stop_requested, allow_host=allow_host)
-    return compiled(resources, checkpointer, form)
+    return compiled(resources, checkpointer, form, name)
 
 
 def compiled(
     resources: Resources,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     form: type[Form] | None = None,
+    name: str | None = None,
 ) -> Graph:
     """Compile the graph; `build_graph` says more.
 
@@ -100,11 +106,18 @@ def compiled(
         resources: Models, and what conversations may name.
         checkpointer: What keeps sessions.
         form: A kind's short form.
+        name: The graph's name.
 
     Returns:
         The compiled graph.
     """
-    return _put_together(resources, form).compile(checkpointer=checkpointer, name=_NAME)
+    name = name or (_NAME if form is None else _name_of(form))
+    return _put_together(resources, form).compile(checkpointer=checkpointer, name=name)
+
+
+def _name_of(form: type[Form]) -> str:
+    """The name of a kind, such as ``role_play`` for ``RolePlay``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", form.__name__).lower()
 
 
 def reading(checkpointer: BaseCheckpointSaver[Any]) -> Graph:

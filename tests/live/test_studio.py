@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 from langgraph_sdk.client import LangGraphClient
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 
 from duologue.graphs import role_play
+from duologue.graphs.kinds import KINDS
 from duologue.nodes.scripted_server import ScriptedServer
 from installed import shaped
 
@@ -159,6 +162,22 @@ async def test_a_message_that_is_removed_there_is_heard_by_nobody(
     prompts = [call.body["messages"] for call in model_server.calls[before:]]
     assert len(prompts) == 4
     assert said[-1] not in str(prompts[2:])
+
+
+async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
+    client: LangGraphClient,
+) -> None:
+    url = f"{client.http.client.base_url}".rstrip("/")
+    async with (
+        streamable_http_client(f"{url}/mcp") as streams,
+        ClientSession(*streams[:2]) as session,
+    ):
+        await session.initialize()
+        listed = await session.list_tools()
+        called = await session.call_tool("role_play", FORM)
+    assert sorted(tool.name for tool in listed.tools) == sorted(KINDS)
+    assert not called.isError
+    assert "the done token" in str(called.content)
 
 
 async def test_a_cancelled_run_goes_on_without_repeating_an_answered_call(
