@@ -68,10 +68,11 @@ def dump(
     session: Session, speaker: Speaker = None, output: Output = None, store: Store = None
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON."""
+    from duologue.graphs.harmless import escaped
     from duologue.graphs.memory import dump_session
 
     found = dump_session(session, speaker=speaker, store=store)
-    _put(json.dumps(found, ensure_ascii=False, indent=2) + "\n", output)
+    _put(escaped(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
 
 
 def load(

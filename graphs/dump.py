@@ -23,7 +23,7 @@ from duologue.graphs.sandbox import Kept, new_key
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
 from duologue.graphs.usage import Usage, used_so_far
-from duologue.graphs.validation import validated
+from duologue.graphs.validation import DEEPEST, check_depth, validated
 
 DUMP_VERSION: Final = 4
 """The version of the dumps this release writes. Specs inside have a version of their own."""
@@ -148,6 +148,9 @@ class MemoryDump(Data):
         return self
 
 
+_DEEPEST: Final = DEEPEST + 40
+"""How many levels deep a dump may be nested: what stands in it may have as many as any spec."""
+
 _DUMPS: Final[dict[str, type[SessionDump] | type[MemoryDump]]] = {
     "duologue.session": SessionDump,
     "duologue.memory": MemoryDump,
@@ -185,12 +188,14 @@ def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump | MemoryDum
 def _read(data: object, where: str) -> SessionDump | MemoryDump:
     if not isinstance(data, Mapping) or "format" not in data:
         raise SpecError(f"{where}format: is missing: this is no dump of a session or a memory")
+    check_depth(data, where, _DEEPEST)
     kind = data["format"]
     if not isinstance(kind, str) or kind not in _DUMPS:
         raise SpecError(f"{where}format: {kind!r} is no dump of ours; there are {listing(_DUMPS)}")
     if "version" not in data:
         raise SpecError(f"{where}version: is missing")
-    return validated(_DUMPS[kind], upgraded(dict(data), DUMP_VERSION, MIGRATIONS, where), where)
+    newest = upgraded(dict(data), DUMP_VERSION, MIGRATIONS, where)
+    return validated(_DUMPS[kind], newest, where, _DEEPEST)
 
 
 def _named(position: Position | None) -> list[str]:

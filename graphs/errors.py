@@ -1,11 +1,20 @@
 """The errors a user can meet. Each message is one sentence that names the thing and what to do."""
 
+from duologue.graphs.harmless import clean, short
+
 
 class DuologueError(RuntimeError):
     """Base of every error this library raises on purpose.
 
     LangGraph's servers pass the text of a RuntimeError on to clients and hide that of others.
+
+    Args:
+        text: The sentence. What it quotes may be anything: it is made harmless, and cut where it is
+            too long.
     """
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(clean(short(text)))
 
 
 class SpecError(DuologueError, ValueError):

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from markdown_it import MarkdownIt
 
 from duologue.graphs.dump_lines import dumped
-from duologue.graphs.harmless import clean
+from duologue.graphs.harmless import clean, escaped
 from duologue.graphs.log import Failure, Kind, Line, Source, line
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.remembering import memory
@@ -50,11 +50,7 @@ def as_json_lines(result: Result, speaker: str | None = None) -> str:
         ``invalid_tool_calls``, ``call_id`` and ``failed``.
     """
     objects = (json.dumps(_object(one), ensure_ascii=False) for one in _log(result, speaker))
-    return "".join(one.translate(_ESCAPED) + "\n" for one in objects)
-
-
-_ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
-"""Ends of lines that are none in JSON, but are to some programs."""
+    return "".join(escaped(one) + "\n" for one in objects)
 
 
 def _object(message: BaseMessage) -> dict[str, Any]:

@@ -1,9 +1,14 @@
 """Text of models and users, made harmless to whatever shows it. Pure."""
 
 import unicodedata
+from typing import Final
 
 # These turn the direction of what follows, so that a line can look like another one.
 _TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+
+
+LONGEST: Final = 2000
+"""How long an error may be, in characters."""
 
 
 def clean(text: str) -> str:
@@ -16,6 +21,41 @@ def clean(text: str) -> str:
         The text with signs of their own in place of control characters; line ends and tabs stay.
     """
     return "".join(map(_visible, text.replace("\r\n", "\n")))
+
+
+def escaped(text: str) -> str:
+    """Make JSON harmless to a terminal, and to programs that split text into lines.
+
+    Args:
+        text: JSON, whose control characters below U+0020 are escaped as it asks for.
+
+    Returns:
+        JSON that is read back the same, with the other control characters, ends of lines and signs
+        that turn the direction of text escaped, too.
+    """
+    return text.translate(_ESCAPED)
+
+
+_ESCAPED = {
+    ord(sign): f"\\u{ord(sign):04x}"
+    for sign in (*map(chr, range(0x7F, 0xA0)), "\u2028", "\u2029", *_TURNING)
+}
+
+
+def short(text: str) -> str:
+    """Make text that quotes others short enough for an error: its middle is left out.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The text; where it is too long its beginning and its end, and how much is missing.
+    """
+    if len(text) <= LONGEST:
+        return text
+    front, back = text[: LONGEST * 3 // 5], text[-LONGEST // 5 :]
+    left_out = len(text) - len(front) - len(back)
+    return f"{front} [{left_out:,} characters left out] {back}"
 
 
 def _visible(character: str) -> str:

@@ -15,7 +15,7 @@ from duologue.graphs.errors import SpecError
 from duologue.graphs.kinds import KINDS
 from duologue.graphs.migrations import restored
 from duologue.graphs.spec import Conversation
-from duologue.graphs.validation import validated
+from duologue.graphs.validation import check_depth, validated
 
 
 def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
@@ -74,6 +74,7 @@ def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
 
 
 def _from_dict(data: dict[str, Any], where: str) -> Conversation:
+    check_depth(data, where)
     kind = data.pop("kind", None)
     if kind is None:
         return restored(data, where)

@@ -9,7 +9,7 @@ from typing import Any
 from duologue.graphs.errors import SpecError
 from duologue.graphs.position import Position
 from duologue.graphs.spec import SPEC_VERSION, Conversation
-from duologue.graphs.validation import validated
+from duologue.graphs.validation import check_depth, validated
 
 
 def _ends_of_their_own(data: dict[str, Any]) -> dict[str, Any]:
@@ -134,6 +134,7 @@ def restored(data: dict[str, Any], where: str = "") -> Conversation:
     Raises:
         SpecError: The spec is not valid, or was written by a newer release.
     """
+    check_depth(data, where)
     return validated(Conversation, migrated(data, where), where)
 
 

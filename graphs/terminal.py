@@ -28,7 +28,7 @@ from duologue.graphs.events import (
     Token,
     VerdictGiven,
 )
-from duologue.graphs.harmless import clean
+from duologue.graphs.harmless import clean, escaped
 from duologue.graphs.judging import Finding, Verdict
 from duologue.graphs.remarks import money, remark
 
@@ -66,8 +66,8 @@ def plain(console: Console, text: str, style: StyleType = "") -> None:
 
 
 def json_line(text: str) -> None:
-    """Print JSON, which holds no newline or control character of its own, at once."""
-    sys.stdout.write(text + "\n")
+    """Print JSON on one line, at once."""
+    sys.stdout.write(escaped(text) + "\n")
     sys.stdout.flush()
 
 

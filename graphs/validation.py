@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -14,13 +14,46 @@ from duologue.graphs.errors import SpecError
 M = TypeVar("M", bound=BaseModel)
 
 
-def validated(model: type[M], data: Mapping[str, Any], where: str = "") -> M:
+DEEPEST: Final = 200
+"""How many levels deep data may be nested: more can't be written down again, or stored."""
+
+
+def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
+    """Make sure that data is not nested too deep to be read, written and stored.
+
+    Args:
+        data: The data: dicts and lists of anything.
+        where: What to put in front of an error, such as a file's name.
+        deepest: How many levels it may have.
+
+    Raises:
+        SpecError: It has more.
+    """
+    level: list[object] = [data]
+    for _ in range(deepest + 1):
+        # A text holds no other values, though it is a sequence.
+        level = [
+            inner
+            for one in level
+            if isinstance(one, Mapping | list | tuple)
+            for inner in (one.values() if isinstance(one, Mapping) else one)
+        ]
+        if not level:
+            return
+    subject = where or "what was given "
+    raise SpecError(f"{subject}is nested too deep: it may have {deepest} levels")
+
+
+def validated(
+    model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST
+) -> M:
     """Make a model out of data, with one clear error.
 
     Args:
         model: The pydantic model.
         data: Its fields.
         where: What to put in front of an error, such as a file's name.
+        deepest: How many levels deep the data may be nested.
 
     Returns:
         The model's instance.
@@ -28,6 +61,7 @@ def validated(model: type[M], data: Mapping[str, Any], where: str = "") -> M:
     Raises:
         SpecError: The data does not fit; names the first field at fault.
     """
+    check_depth(data, where, deepest)
     try:
         return model.model_validate(data)
     except ValidationError as error:

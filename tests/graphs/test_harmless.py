@@ -1,0 +1,163 @@
+"""Text of others on its way to a terminal: control characters, and errors of any length."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duologue.graphs import DuologueError, ModelError, SpecError, chat, converse, load_conversation
+from duologue.graphs.dump import read_dump
+from duologue.graphs.errors import AnswerError, ContextTooLongError, SessionError, StoreError
+from duologue.graphs.harmless import LONGEST, escaped
+from duologue.nodes.scripted import ScriptedChatModel
+
+from .cli_help import duologue, isolate
+
+CONTROLS = {*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), "\u202e"}
+HOSTILE = "Hi\x9b31m\x85\x7f\x80\u2028\u202e\x1b[2J."
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("a\x9b\x7f"), inner),
+    max_leaves=5,
+)
+
+
+@given(value=JSON)
+def test_escaped_json_is_read_back_the_same_and_holds_no_control_character(value: object) -> None:
+    text = escaped(json.dumps(value, ensure_ascii=False))
+    assert json.loads(text) == value
+    assert {*CONTROLS, "\u2028", "\u2029"}.isdisjoint(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "one", "--json"],
+        ["show", "one", "--json", "--why"],
+        ["export", "one", "--format", "jsonl"],
+        ["dump", "one"],
+        ["dump", "one", "--as", "User"],
+        ["export", "one"],
+    ],
+    ids=" ".join,
+)
+def test_no_control_character_of_a_message_reaches_the_terminal(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    store = f"sqlite:///{tmp_path / 's.db'}"
+    talk = chat(HOSTILE, max_iterations=2)
+    converse(talk, session="one", model=ScriptedChatModel(script=[HOSTILE] * 4), store=store)
+    shown = duologue(*arguments, "--store", store)
+    assert shown.exit_code == 0, shown.output
+    assert (CONTROLS - {"\n"}).isdisjoint(shown.output)
+    if arguments[0] != "export" and "--why" not in arguments:
+        assert "\\u009b" in shown.output
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [DuologueError, SpecError, ModelError, AnswerError, StoreError, SessionError],
+)
+@given(quoted=st.text(max_size=30), times=st.integers(0, 9000))
+def test_an_error_is_short_and_harmless_whatever_it_quotes(
+    kind: type[DuologueError], quoted: str, times: int
+) -> None:
+    text = f"The field {quoted * times}: mend it."
+    said = str(kind(text))
+    assert len(said) <= LONGEST
+    assert (CONTROLS - {"\n", "\t"}).isdisjoint(said)
+    assert said.startswith("The field ")
+    assert said.endswith(": mend it.")
+    assert (" characters left out] " in said) == (len(text) > LONGEST)
+
+
+def test_an_error_keeps_what_it_knows_beside_its_text() -> None:
+    error = ContextTooLongError("too long\x9b", prompt_tokens=9, limit=8)
+    assert (str(error), error.prompt_tokens, error.limit) == ("too long\ufffd", 9, 8)
+
+
+def test_a_field_of_any_length_is_cut_in_its_error() -> None:
+    given = {"task": "x", "speakers": PEOPLE, "end_chat": {"mode": "b" * 70_000}}
+    with pytest.raises(SpecError, match=r"end_chat.mode: .* characters left out") as caught:
+        load_conversation(given)
+    assert len(str(caught.value)) <= LONGEST
+
+
+def nested(levels: int) -> Any:  # noqa: ANN401
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def ends(levels: int) -> dict[str, Any]:
+    """An end within an end, and so on."""
+    found: dict[str, Any] = {"kind": "done_token", "token": "X"}
+    for _ in range(levels // 2):
+        found = {"kind": "any", "of": [found, {"kind": "done_token", "token": "Y"}]}
+    return found
+
+
+PEOPLE = [{"name": "Ann"}, {"name": "Bob"}]
+DEEP = [
+    lambda levels: {"task": nested(levels), "speakers": PEOPLE},
+    lambda levels: {"kind": nested(levels), "task": "x"},
+    lambda levels: {"version": nested(levels), "task": "x"},
+    lambda levels: {"kind": "role_play", "task": nested(levels)},
+    lambda levels: {"mood": nested(levels)},
+    lambda levels: {"task": "x", "speakers": PEOPLE, "end_chat": {"when": ends(levels)}},
+]
+
+
+@pytest.mark.parametrize("levels", [199, 250, 600, 950, 3000])
+@pytest.mark.parametrize("make", DEEP)
+def test_a_conversation_that_is_nested_too_deep_is_one_sentence(
+    make: Any,  # noqa: ANN401
+    levels: int,
+    tmp_path: Path,
+) -> None:
+    conversation = make(levels)
+    text = (
+        json.dumps(make(0))
+        .replace("[]", "[" * levels + "]" * levels)
+        .replace(
+            json.dumps(ends(0)),
+            '{"kind": "any", "of": [' * (levels // 2) + json.dumps(ends(0)) + "]}" * (levels // 2),
+        )
+    )
+    file, dump = tmp_path / "deep.json", tmp_path / "dump.json"
+    file.write_text(text)
+    dump.write_text(f'{{"format": "duologue.session", "version": 1, "spec": {text}}}')
+    for read, given_ in (
+        (load_conversation, conversation),
+        (load_conversation, file),
+        (converse, conversation),
+        (read_dump, dump),
+        (read_dump, {"format": "duologue.session", "version": 4, "spec": conversation}),
+        (read_dump, {"format": conversation}),
+    ):
+        with pytest.raises(SpecError) as caught:
+            read(given_)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) <= LONGEST
+
+
+@pytest.mark.parametrize("levels", [250, 600, 3000])
+def test_a_toml_file_that_is_nested_too_deep_is_one_sentence(levels: int, tmp_path: Path) -> None:
+    file = tmp_path / "deep.toml"
+    file.write_text(f'task = "x"\nspeakers = {"[" * levels}{"]" * levels}')
+    with pytest.raises(SpecError, match=r"deep\.toml: is nested too deep"):
+        load_conversation(file)
+
+
+def test_the_deepest_ends_there_can_be_are_run(tmp_path: Path) -> None:
+    talk = {"task": "x", "speakers": PEOPLE, "end_chat": {"when": ends(190)}}
+    store = f"sqlite:///{tmp_path / 's.db'}"
+    ended = converse(talk, session="one", model=ScriptedChatModel(script=["X"]), store=store)
+    assert ended.outcome is not None
+    assert ended.outcome.reason.value == "done_token"
