@@ -49,6 +49,11 @@ class Child:
         )
         self._process.start()
 
+    @property
+    def pid(self) -> int:
+        """The process, while it runs."""
+        return int(self._process.pid or 0)
+
     def kill(self) -> None:
         """End it by SIGKILL, without a chance to put anything in order."""
         self._process.kill()
@@ -56,7 +61,7 @@ class Child:
 
     def interrupt(self) -> None:
         """Send what Ctrl-C sends."""
-        os.kill(int(self._process.pid or 0), signal.SIGINT)
+        os.kill(self.pid, signal.SIGINT)
 
     def wait(self, code: int = 0) -> None:
         """Wait for its end, which must be this one."""

@@ -1,0 +1,113 @@
+"""Killed while code runs in bubblewrap: nothing of the sandbox is left, and the session goes on."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drawn_faults import Faults
+from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
+from duologue.nodes.scripted_server import ScriptedServer
+from duologue.tools.processes import family
+from duologue.tools.sandbox import ANEW
+from sandboxes import need
+
+SPEC = {
+    "task": "Compute.",
+    "speakers": [{"name": "Ann", "tools": ["python"]}, {"name": "Bob"}],
+    "end_chat": {"max_iterations": 1},
+    "sandbox": {"level": "bubblewrap"},
+}
+KEEPS = "kept = 6\nprint(kept)"
+RUNS = """import subprocess, time
+subprocess.Popen(["sleep", "{mark}"])
+time.sleep(1)
+print("kept" in globals())"""
+
+
+def computes(mark: str) -> Callable[[Prompt], Line]:
+    """Ann runs code that keeps a number, then code that takes a while and starts a process."""
+
+    def answer(prompt: Prompt) -> Line:
+        ran = sum(message["role"] == "tool" for message in prompt)
+        if "You are Bob" in str(prompt[0]["content"]) or ran == 2:
+            return "It is done."
+        code = RUNS.format(mark=mark) if ran else KEEPS
+        return Reply(
+            tool_calls=[ScriptedToolCall(name="python", args={"code": code}, id=f"c{ran}")]
+        )
+
+    return answer
+
+
+def marked(mark: str) -> set[int]:
+    """The processes that have this mark among their arguments, in a sandbox or not."""
+    found: set[int] = set()
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if entry.read_bytes() == f"sleep\0{mark}\0".encode():
+                found.add(int(entry.parent.name))
+    return found
+
+
+def living(processes: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    return {one for one in processes if one[1] == began(one[0])}
+
+
+def began(pid: int) -> str:
+    """When a process was started, which tells it from a later one of its number; empty if ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end, "what was waited for did not come"
+        time.sleep(0.01)
+
+
+@pytest.mark.live
+def test_kill_9_while_code_runs_leaves_no_process_and_the_session_ends(
+    start_child: Callable[..., Any], tmp_path: Path, faults: Faults
+) -> None:
+    asyncio.run(need("bubblewrap"))
+    random = faults.random("kill while code runs")
+    for number in range(faults.times(2)):
+        # Longer than any test, and no other process's.
+        mark = f"{90_000 + number}.{random.randrange(10**9):09d}"
+        kill_and_resume(start_child, tmp_path / f"{number}.db", mark, random.uniform(0, 0.8))
+
+
+def kill_and_resume(start: Callable[..., Any], store: Path, mark: str, seconds: float) -> None:
+    """Kill a session so many seconds after its code began to run, and resume it."""
+    with ScriptedServer(computes(mark)) as server:
+        common = {
+            "environment": {"OPENAI_BASE_URL": server.url, "DUOLOGUE_MODEL": "scripted"},
+            "store": f"sqlite:///{store}",
+            "session": "code",
+        }
+        child = start(conversation=SPEC, **common)
+        wait_until(lambda: bool(marked(mark)))
+        time.sleep(seconds)
+        started = {(pid, began(pid)) for pid in {*family(child.pid), *marked(mark)}}
+        child.kill()
+        assert len(started) > 1
+        wait_until(lambda: not marked(mark) and not living(started))
+        result = start(**common).result()
+        wait_until(lambda: not marked(mark))
+        asked = len(server.calls)
+    ran = [one["content"] for one in result["messages"] if one["type"] == "tool"]
+    assert ran[0].strip() == "6"
+    # What ran before the kill is not run again, and whoever called it is told so.
+    assert ANEW.strip() in ran[1]
+    assert ran[1].strip().endswith("False")
+    assert result["outcome"]["reasons"] == ["max_iterations"]
+    assert asked == 4
