@@ -58,6 +58,20 @@ def short(text: str) -> str:
     return f"{front} [{left_out:,} characters left out] {back}"
 
 
+def excerpt(text: str, most: int = 300) -> str:
+    """Give text from elsewhere as a part of a sentence.
+
+    Args:
+        text: Anything, of any length.
+        most: How many characters of it are given.
+
+    Returns:
+        One harmless line. Where the text is longer, it says how long it is.
+    """
+    shown = " ".join(clean(text[:most]).split())
+    return shown if len(text) <= most else f"{shown} … ({len(text):,} characters in all)"
+
+
 def _visible(character: str) -> str:
     if character in "\n\t":
         return character

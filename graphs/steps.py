@@ -253,7 +253,8 @@ def _events(mode: str, found: Any, telling: Telling) -> Iterator[Event]:  # noqa
         chunk, metadata = found
         # Whole messages that a node writes come without a purpose; a model's tokens have one.
         if metadata.get("purpose") == "speech":
-            yield from telling.content(metadata["speaker"], chunk.text, metadata.get("answer"))
+            text = storable(chunk.text)
+            yield from telling.content(metadata["speaker"], text, metadata.get("answer"))
     elif mode == "updates" and "__interrupt__" not in found:
         for update in found.values():
             for message in (update or {}).get("messages", ()):

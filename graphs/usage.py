@@ -1,5 +1,6 @@
 """What model calls use, and what that costs."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,25 @@ _MILLION = 1_000_000
 
 ESTIMATED = "estimated_usage"
 """Stands in the ``response_metadata`` of an answer whose tokens had to be estimated."""
+
+
+_MOST_TOKENS = 10**12
+"""More than that no call uses; sums of such counts can still be stored."""
+
+
+def token_count(told: object) -> int | None:
+    """Read a count of tokens.
+
+    Args:
+        told: What a server says.
+
+    Returns:
+        The count, rounded where it is a fraction. None: it is none, as what is negative or huge.
+    """
+    if isinstance(told, bool) or not isinstance(told, int | float):
+        return None
+    is_count = math.isfinite(told) if isinstance(told, float) else True
+    return round(told) if is_count and 0 <= told <= _MOST_TOKENS else None
 
 
 class Price(Data):

@@ -3,6 +3,7 @@
 It overrides private hooks of langchain-openai; tests hold it equal to the stock client.
 """
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
@@ -11,6 +12,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 
+from duologue.graphs.harmless import excerpt
+from duologue.nodes.server_replies import UnreadableReplyError
 from duologue.nodes.tool_calls import RAW, raw_calls, read_calls
 
 
@@ -19,6 +22,9 @@ class ChatModel(ChatOpenAI):
 
     The JSON on the wire is the same. The client would otherwise check every message of the whole
     history against its types on each call, which costs more than the rest of this program.
+
+    A JSON schema for the answer is handed over in the same way: the client would otherwise read the
+    answer by itself, and raise where it is cut off or does not fit.
 
     Calls whose arguments are JSON but no object would raise, and in a stream those that are broken
     or cut off would be mended.
@@ -33,9 +39,11 @@ class ChatModel(ChatOpenAI):
     ) -> dict[str, Any]:
         payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
         if "messages" in payload:
-            extra = payload.get("extra_body") or {}
-            payload["extra_body"] = {**extra, "messages": payload["messages"]}
+            extra = {**(payload.get("extra_body") or {}), "messages": payload["messages"]}
             payload["messages"] = []
+            if isinstance(payload.get("response_format"), dict):
+                extra["response_format"] = payload.pop("response_format")
+            payload["extra_body"] = extra
         return payload
 
     def _create_chat_result(
@@ -43,6 +51,10 @@ class ChatModel(ChatOpenAI):
         response: dict[str, Any] | openai.BaseModel,
         generation_info: dict[str, Any] | None = None,
     ) -> ChatResult:
+        if isinstance(response, str):
+            raise UnreadableReplyError(
+                f"the reply is a page or a text, no JSON: {excerpt(response)}"
+            )
         called = [_taken(choice) for choice in getattr(response, "choices", None) or ()]
         result = super()._create_chat_result(response, generation_info)
         for generation, calls in zip(result.generations, called, strict=False):
@@ -52,6 +64,18 @@ class ChatModel(ChatOpenAI):
                 generation.message.tool_calls = good
                 generation.message.invalid_tool_calls = broken
         return result
+
+    async def _astream(
+        self,
+        *args: Any,  # noqa: ANN401  # as in the class above
+        **kwargs: Any,  # noqa: ANN401
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        is_empty = True
+        async for piece in super()._astream(*args, **kwargs):
+            is_empty = False
+            yield piece
+        if is_empty:
+            raise UnreadableReplyError("the reply is no stream of events")
 
     def _convert_chunk_to_generation_chunk(
         self,

@@ -7,32 +7,66 @@ to make. Which model a name means is there too.
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import openai
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import SecretStr
 
 from duologue.graphs.errors import ModelError
+from duologue.graphs.harmless import clean
 from duologue.graphs.settings import Settings
 from duologue.graphs.store_errors import redacted
 from duologue.nodes.chat_model import ChatModel
 from duologue.nodes.connections import close_with_loop, made_in
 from duologue.nodes.failing import address_of, failures, name_of
 from duologue.nodes.retries import tell_try, tries_told
+from duologue.nodes.server_replies import piece_of_reply, whole_reply
+from duologue.nodes.timed_http import HttpClient
 
 _CONNECT_SECONDS = 10.0
 
 _making = threading.Lock()
 
 
-def _http(loop: asyncio.AbstractEventLoop, *, is_ours: bool) -> openai.DefaultAsyncHttpxClient:
+_T = TypeVar("_T")
+
+_FORMS: dict[object, Callable[[object], dict[str, Any]]] = {
+    ChatCompletion: whole_reply,
+    ChatCompletionChunk: piece_of_reply,
+}
+
+
+class ApiClient(openai.AsyncOpenAI):
+    """OpenAI's client, which sees every reply in the form of its API, whatever the server sends."""
+
+    def _process_response_data(self, *, data: object, cast_to: type[_T], response: Any) -> _T:  # noqa: ANN401
+        form = _FORMS.get(cast_to)
+        if form is not None:
+            if isinstance(data, dict) and data.get("error"):
+                # With status 200; in a stream the client finds it itself.
+                raise openai.APIError("an error", response.request, body=data["error"])
+            data = form(data)
+        return super()._process_response_data(data=data, cast_to=cast_to, response=response)
+
+
+def _http(loop: asyncio.AbstractEventLoop, *, is_ours: bool) -> HttpClient:
     """The loop's HTTP client; the one for our own child never goes through a proxy."""
     cached = made_in(loop)
     if is_ours not in cached:
-        cached[is_ours] = openai.DefaultAsyncHttpxClient(
-            trust_env=not is_ours, event_hooks={"request": [tell_try]}
-        )
-    found: openai.DefaultAsyncHttpxClient = cached[is_ours]
+        cached[is_ours] = HttpClient(trust_env=not is_ours, event_hooks={"request": [tell_try]})
+    found: HttpClient = cached[is_ours]
     return found
+
+
+def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> ApiClient:
+    return ApiClient(
+        api_key=key,
+        base_url=url,
+        timeout=_timeout(settings),
+        max_retries=settings.max_retries,
+        http_client=http,
+    )
 
 
 def client(
@@ -64,6 +98,7 @@ def client(
         http = _http(loop, is_ours=is_ours)
         cached = made_in(loop)
         if place not in cached:
+            api = _api(settings, url, key, http)
             cached[place] = ChatModel(
                 model=name,
                 base_url=url,
@@ -74,7 +109,8 @@ def client(
                 stream_usage=True,
                 # The timeout above counts between pieces already, in the user's own seconds.
                 stream_chunk_timeout=None,
-                http_async_client=http,
+                root_async_client=api,
+                async_client=api.chat.completions,
                 http_socket_options=(),
             )
         found: ChatModel = cached[place]
@@ -102,22 +138,18 @@ async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]
     loop = asyncio.get_running_loop()
     await close_with_loop()
 
-    def made() -> openai.AsyncOpenAI:
+    def made() -> ApiClient:
         with _making:
-            return openai.AsyncOpenAI(
-                api_key=key,
-                base_url=settings.base_url,
-                timeout=_timeout(settings),
-                max_retries=retries,
-                http_client=_http(loop, is_ours=False),
-            )
+            return _api(settings, settings.base_url, key, _http(loop, is_ours=False))
 
     address = address_of(settings)
     retries = settings.max_retries
     with failures("models", address), tries_told(notify, name_of("models", address), retries):
         asking = await asyncio.to_thread(made)
         try:
-            return [model.id for model in (await asking.models.list()).data]
+            found = [model.id for model in (await asking.models.list()).data]
+            # What can't be shown as it is can't be named, either.
+            return [name for name in found if isinstance(name, str) and clean(name) == name]
         except openai.NotFoundError as error:
             raise ModelError(
                 f"the model server at {address} lists no models: check its address, which mostly "

@@ -3,14 +3,17 @@
 The client of OpenAI is imported only where it has raised, or reads what it raised.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from duologue.graphs.errors import ModelError
+from duologue.graphs.errors import DuologueError, ModelError
+from duologue.graphs.harmless import excerpt
 from duologue.graphs.settings import Settings
 from duologue.graphs.store_errors import redacted
-from duologue.nodes.origin import is_clients, is_unreadable
+from duologue.nodes.origin import comes_from, is_api_error, is_clients, is_status_error
+from duologue.nodes.server_replies import UnreadableReplyError
 from duologue.nodes.too_long import as_too_long
 
 if TYPE_CHECKING:
@@ -18,9 +21,6 @@ if TYPE_CHECKING:
 
 _OPENAI = "api.openai.com"
 """Where calls go when no address is set."""
-
-_ODD = (AttributeError, KeyError, TypeError, ValueError)
-"""What the clients raise, unexplained, for an answer that is not OpenAI's API."""
 
 
 def address_of(settings: Settings) -> str:
@@ -35,7 +35,7 @@ def name_of(label: str, address: str | None) -> str:
 
 @contextmanager
 def failures(label: str, address: str | None) -> Iterator[None]:
-    """Turn the client's exceptions inside the block into one sentence each.
+    """Turn every exception inside the block into one sentence: a server may send anything.
 
     Args:
         label: The model's name.
@@ -43,23 +43,21 @@ def failures(label: str, address: str | None) -> Iterator[None]:
 
     Raises:
         ContextTooLongError: The model refused the prompt as too long.
-        ModelError: The block failed; says how and what to do. An unreadable answer passes.
+        ModelError: The block failed; says how and what to do. What a callback handler of the user's
+            raises passes as it is.
     """
     at = name_of(label, address)
     try:
         yield
+    except DuologueError:
+        raise
     except Exception as error:
-        if is_clients(error) and not is_unreadable(error):
-            if (too_long := as_too_long(error, label)) is not None:
-                raise too_long from error
-            what = _what_went_wrong(error, label, address)
-            raise ModelError(f"{at} {what}") from error
-        if not isinstance(error, _ODD):
+        if _passed(error, "langchain_core.callbacks.manager"):
             raise
-        raise ModelError(
-            f"{at} does not answer as OpenAI's API does: check its address, which mostly ends in "
-            f"/v1 ({type(error).__name__}: {str(error)[:200]})"
-        ) from error
+        if (too_long := as_too_long(error, label)) is not None:
+            raise too_long from error
+        what = _what_went_wrong(error, label, address)
+        raise ModelError(f"{at} {_redirected(error)}{what}") from error
 
 
 @contextmanager
@@ -80,7 +78,10 @@ def refusals(label: str) -> Iterator[None]:
         raise
 
 
-def _what_went_wrong(error: "openai.OpenAIError", label: str, address: str | None) -> str:
+def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
+    below = _http_error(error)
+    if not is_clients(error):
+        return _unreadable(error) if below is None else _what_broke(error, below, address)
     import openai
 
     match error:
@@ -95,37 +96,119 @@ def _what_went_wrong(error: "openai.OpenAIError", label: str, address: str | Non
             return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
         case openai.APIConnectionError() if not address:
             return "is gone: its process has ended; try again"
-        case openai.APIConnectionError() if broke_off(error):
-            return "keeps breaking off in mid-answer: try again"
-        case openai.APIConnectionError() if address == _OPENAI:
-            return "can't be reached: check the network, and HTTPS_PROXY if you need a proxy"
         case openai.APIConnectionError():
-            return "can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
+            return _what_broke(error, below, address)
         case openai.RateLimitError():
-            return f"keeps refusing for now (429): {_detail(error)}"
+            return f"keeps refusing for now (429){_detail(error)}"
         case openai.APIStatusError():
-            return f"answered with an error ({error.status_code}): {_detail(error)}"
+            return f"answered with an error ({error.status_code}){_detail(error)}"
+        case openai.APIError():
+            return f"sent an error instead of an answer{_detail(error)}"
         case _:
-            return f"broke off: {error}"
+            return f"broke off: {_in_words(error)}"
 
 
-def _detail(error: "openai.APIStatusError") -> str:
+def _unreadable(error: Exception) -> str:
+    """Why a reply could not be read."""
+    return (
+        "does not answer as OpenAI's API does: check its address, which mostly ends in /v1 "
+        f"({_in_words(error)})"
+    )
+
+
+def _what_broke(error: Exception, below: BaseException | None, address: str | None) -> str:
+    """What was wrong with a connection or with what came over it."""
+    import httpx2
+
+    match below:
+        case httpx2.TimeoutException():
+            return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+        case httpx2.DecodingError():
+            return f"sent a body that can't be unpacked ({_in_words(below)}): try again"
+        case httpx2.TooManyRedirects():
+            return "redirects without an end: check its address"
+        case httpx2.UnsupportedProtocol():
+            return "is no address of HTTP: check its address"
+        case _ if broke_off(error):
+            return "keeps breaking off in mid-answer: try again"
+        case httpx2.RemoteProtocolError():
+            return f"sent what is no whole HTTP answer ({_in_words(below)}): try again"
+        case httpx2.ReadError() | httpx2.WriteError():
+            return "keeps closing the connection before it has answered: try again"
+        case _ if address == _OPENAI:
+            return "can't be reached: check the network, and HTTPS_PROXY if you need a proxy"
+        case _:
+            return "can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
+
+
+def _http_error(error: BaseException | None) -> BaseException | None:
+    """What the HTTP client has raised, behind what others have made of it."""
+    while error is not None and not comes_from(error, "httpx2"):
+        error = error.__cause__
+    return error
+
+
+def _redirected(error: Exception) -> str:
+    """Where a server has sent us to, as the beginning of a sentence; empty where it has not."""
+    asked = error.request.url if is_api_error(error) else None
+    below: Any = _http_error(error)
+    if is_status_error(error):
+        reached = error.response.url
+    elif below is not None and below._request is not None:
+        reached = below.request.url
+    else:
+        return ""
+    if asked is None or reached == asked:
+        return ""
+    # Behind a question mark there may be a secret.
+    return f"redirects to {excerpt(redacted(str(reached)).partition('?')[0])}, which "
+
+
+def _detail(error: "openai.APIError") -> str:
+    """What an error says in its body, behind a colon."""
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
-    return str(message or error.message)
+    told = _excerpt(message if isinstance(message, str) else body) if body else ""
+    return told and f": {told}"
+
+
+def _in_words(error: BaseException) -> str:
+    """What an exception says; its type, where its words alone do not tell."""
+    if isinstance(error, RecursionError):
+        return "the reply is nested too deep"
+    said = _excerpt(error)
+    if isinstance(error, json.JSONDecodeError):
+        return f"the reply is no JSON: {said}"
+    is_plain = isinstance(error, UnreadableReplyError) or comes_from(error, "httpx2")
+    return said if is_plain and said else f"{type(error).__name__}: {said}".rstrip(": ")
+
+
+def _excerpt(thing: object) -> str:
+    try:
+        return excerpt(str(thing))
+    except Exception:
+        # Some errors fail at putting into words what could not be read.
+        return ""
 
 
 def broke_off(error: BaseException) -> bool:
     """Whether a connection broke while an answer streamed in, which the client does not mend."""
     cause: BaseException | None = error
     while cause is not None:
-        trace = cause.__traceback__
-        while trace is not None:
-            # Where the client reads a stream; a failure before that it has retried itself.
-            if trace.tb_frame.f_globals.get("__name__") == "openai._streaming":
-                from openai import APIConnectionError
+        # Where the client reads a stream; a failure before that it has retried itself.
+        if _passed(cause, "openai._streaming"):
+            from openai import APIConnectionError
 
-                return isinstance(error, APIConnectionError)
-            trace = trace.tb_next
+            return isinstance(error, APIConnectionError)
         cause = cause.__cause__
+    return False
+
+
+def _passed(error: BaseException, module: str) -> bool:
+    """Whether an exception has passed through a function of a module."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") == module:
+            return True
+        trace = trace.tb_next
     return False

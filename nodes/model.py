@@ -3,7 +3,6 @@
 Which model a name means is in `duologue.nodes.models`.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,8 +11,6 @@ from uuid import uuid4
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.ai import UsageMetadata
-from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool
@@ -26,11 +23,12 @@ from duologue.graphs.fences import unfenced
 from duologue.graphs.formats import Marks
 from duologue.graphs.log import Kind
 from duologue.graphs.schemas import is_strict, read_json, schema_of
-from duologue.graphs.usage import ESTIMATED, Price
+from duologue.graphs.usage import Price
 from duologue.nodes import embedded
 from duologue.nodes.failing import broke_off, failures, name_of, refusals
 from duologue.nodes.grammar import grammar
 from duologue.nodes.origin import answer_in, is_ours, is_status_error, speaks_openai
+from duologue.nodes.reading import as_answer, as_text, counted
 from duologue.nodes.retries import tries_told
 from duologue.nodes.tool_calls import normalised, unread
 from duologue.nodes.tool_names import renamed, wire_names, with_called
@@ -147,28 +145,30 @@ class Model:
         if by_schema and may_call:
             # What streams in is JSON, which is nothing for people to read.
             shown = Kind.ANSWER if purpose is Kind.SPEECH else purpose
-            answer = await self._by_form(prompt, tools, tool_choice, options, shown, speaker)
-            return _counted(read_answer(answer, tools), prompt)
+            return await self._by_form(prompt, tools, tool_choice, options, shown, speaker)
         names = wire_names(tool.name for tool in tools)
         chat: Runnable[LanguageModelInput, AIMessage] = self.chat
         if tools and not by_schema:
             chat = offering(self.chat, self.label, tools, tool_choice, names)
+
+        def read(found: object) -> AIMessage:
+            answer = as_answer(found, self.label)
+            if by_schema and tools:
+                # A call that it writes though it was told not to is nothing to say.
+                answer = read_answer(answer, tools)
+                answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
+            return counted(normalised(answer, names), prompt)
+
+        heard_by = None if by_schema else listener
         try:
-            answer = await self._asked(
-                chat.ainvoke, prompt, purpose, speaker, options, None if by_schema else listener
+            return await self._asked(
+                chat.ainvoke, read, prompt, purpose, speaker, options, heard_by
             )
         except ValidationError as error:
             found = unread(error)
             if found is None:
                 raise
-            answer = found
-        if not isinstance(answer, AIMessage):
-            raise ModelError(f"{self.label} answered with a {type(answer).__name__}, not a message")
-        if by_schema and tools:
-            # A call that it writes though it was told not to is nothing to say.
-            read = read_answer(answer, tools)
-            answer = read.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
-        return _counted(normalised(answer, names), prompt)
+            return read(found)
 
     async def structured(
         self,
@@ -207,8 +207,18 @@ class Model:
         strict = {"strict": is_strict(form)} if speaks_openai(self.chat) else {}
         asked = self._held(form, options, instead, **strict)
         prompt = self._prompt(messages, (), "none", tool_calling)
+
+        def read(found: dict[str, Any]) -> tuple[AIMessage, S | None]:
+            answer = as_text(as_answer(found["raw"], self.label), found["parsed"])
+            answer = counted(answer, prompt)
+            try:
+                # LangChain mends JSON that is cut off; half an answer must not count as whole.
+                return answer, read_json(schema, unfenced(answer.text))
+            except ValidationError:
+                return answer, None
+
         try:
-            found = await self._asked(asked.ainvoke, prompt, purpose, speaker, {})
+            return await self._asked(asked.ainvoke, read, prompt, purpose, speaker, {})
         except ContextTooLongError:
             raise
         except ModelError as error:
@@ -222,14 +232,7 @@ class Model:
             unfit = answer_in(error)
             if unfit is None:
                 raise
-            return _counted(unfit, prompt), None
-        assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
-        answer = _written(_counted(found["raw"], prompt), found["parsed"])
-        try:
-            # LangChain mends JSON that is cut off; half an answer must not count as a whole one.
-            return answer, read_json(schema, unfenced(answer.text))
-        except ValidationError:
-            return answer, None
+            return counted(as_answer(unfit, self.label), prompt), None
 
     def by_schema(self, tool_calling: ToolCalling | None) -> bool:
         """Whether its calls of tools are answers that are held to a schema.
@@ -261,17 +264,22 @@ class Model:
         speaker: str | None,
     ) -> AIMessage:
         """Ask for an answer that is held to the schema of the tools."""
+
+        def read(found: object) -> AIMessage:
+            return counted(read_answer(as_answer(found, self.label), tools), prompt)
+
+        def read_with_raw(found: dict[str, Any]) -> AIMessage:
+            return read(as_text(as_answer(found["raw"], self.label), found["parsed"]))
+
         if speaks_openai(self.chat):
             # As extra body: else the client raises where an answer is cut off, and hides the text.
             extra = {**(self.chat.extra_body or {}), **options.get("extra_body", {})}
             extra["response_format"] = response_format(tools, choice)
             held = {**options, "extra_body": extra}
-            return await self._asked(self.chat.ainvoke, prompt, purpose, speaker, held)
+            return await self._asked(self.chat.ainvoke, read, prompt, purpose, speaker, held)
         schema = {"title": "answer", **answer_schema(tools, choice)}
         asked = self._held(schema, options, 'tool_calling = "native"')
-        found = await self._asked(asked.ainvoke, prompt, purpose, speaker, {})
-        assert isinstance(found, dict)  # noqa: S101  # include_raw=True gives a dict
-        return _written(found["raw"], found["parsed"])
+        return await self._asked(asked.ainvoke, read_with_raw, prompt, purpose, speaker, {})
 
     def _held(
         self, schema: dict[str, Any], options: Mapping[str, Any], instead: str, **strict: bool
@@ -293,13 +301,15 @@ class Model:
 
     async def _asked(
         self,
-        ask: Callable[..., Awaitable[T]],
+        ask: Callable[..., Awaitable[Any]],
+        read: Callable[[Any], T],
         messages: Sequence[BaseMessage],
         purpose: Kind,
         speaker: str | None,
         options: Mapping[str, Any],
         listener: BaseCallbackHandler | None = None,
     ) -> T:
+        """Ask, and read the answer; whatever fails of that is one error."""
         # What a model of the user's own raises is the user's to read.
         reading = failures(self.label, self.address) if is_ours(self.chat) else refusals(self.label)
         retries = (self.chat.max_retries or 0) if is_ours(self.chat) else 0
@@ -319,27 +329,5 @@ class Model:
                         # By themselves they would stand in the place of those who listen already.
                         config["callbacks"] = [listener]
                         config = merge_configs(ensure_config(), config)
-                    return await ask(list(messages), config=config, **options)
+                    return read(await ask(list(messages), config=config, **options))
         raise AssertionError("the last attempt returns or raises")
-
-
-def _counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
-    """Estimate the tokens of a call where the model does not tell: budgets count on them."""
-    if answer.usage_metadata is not None:
-        return answer
-    read = count_tokens_approximately(prompt)
-    written = count_tokens_approximately([answer])
-    used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    return answer.model_copy(
-        update={
-            "usage_metadata": used,
-            "response_metadata": {**answer.response_metadata, ESTIMATED: True},
-        }
-    )
-
-
-def _written(answer: AIMessage, found: object) -> AIMessage:
-    """An answer as text: some models give it by a call of a tool, which LangChain has read."""
-    is_called = not answer.text and found is not None
-    text = json.dumps(found, ensure_ascii=False) if is_called else str(answer.text)
-    return answer.model_copy(update={"content": text, "tool_calls": [], "invalid_tool_calls": []})

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 _CODES = ("context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded")
 
-_NUMBER = r"(\d[\d,]*)"
+_NUMBER = r"(\d[\d,]{0,15})"
+
+_READ = 10_000
+"""How much of what a server says is searched, in characters: it may send any length."""
 
 _LIMITS = (
     rf"maximum context (?:length|window) (?:is|of) (?:only )?{_NUMBER}",
@@ -85,7 +88,7 @@ def _is_too_long(error: BaseException) -> bool:
         return True
     if not is_api_error(error) or _is_for_another_reason(error):
         return False
-    text = f"{error.code} {error.type} {error.message} {error.body}"
+    text = f"{_cut(error.code)} {_cut(error.type)} {_cut(error.message)} {_cut(error.body)}"
     return any(code in text for code in _CODES) or _WORDS.search(text) is not None
 
 
@@ -118,9 +121,17 @@ def _fields(error: BaseException) -> dict[str, Any]:
 def _message(error: BaseException, fields: dict[str, Any]) -> str:
     told = fields.get("message")
     if isinstance(told, str):
-        return told
+        return _cut(told)
     # Some bodies are a bare text, or name it otherwise.
-    return f"{error} {error.body}" if is_api_error(error) else str(error)
+    return f"{_cut(error)} {_cut(error.body)}" if is_api_error(error) else _cut(error)
+
+
+def _cut(given: object) -> str:
+    """The beginning of something, as text."""
+    try:
+        return str(given)[:_READ]
+    except RecursionError:
+        return ""
 
 
 def _whole(given: object) -> int | None:

@@ -31,9 +31,13 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from duologue.graphs.harmless import excerpt
 from duologue.tools.servers import CommandServer, Server, ServerError, UrlServer
 
 T = TypeVar("T")
+
+_MOST = 1000
+"""How much of what a server says stands in an error, in characters."""
 
 _GONE = 32600
 """What the client makes of HTTP 404."""
@@ -227,9 +231,9 @@ def _why(error: Exception, server: Server, said: str) -> str:
         case McpError() if not is_command and error.error.code == _GONE:
             return f"has nothing at {_url(server)}: mend its url"
         case McpError():
-            return f"answered with an error: {error}"
+            return f"answered with an error: {excerpt(str(error), _MOST)}"
         case httpx.TransportError():
-            what = str(error) or type(error).__name__
+            what = excerpt(str(error), _MOST) or type(error).__name__
             return f"can't be reached at {_url(server)}: {what}: start it, or mend its url"
         case httpx.HTTPStatusError():
             code = error.response.status_code
@@ -238,9 +242,9 @@ def _why(error: Exception, server: Server, said: str) -> str:
             written = error.errors(include_url=False)[0]["input"]
             return f"does not speak MCP, but writes {str(written)[:80]!r}: mend its {place}"
         case ValueError():
-            return f"does not speak MCP: {error}: mend its {place}"
+            return f"does not speak MCP: {excerpt(str(error), _MOST)}: mend its {place}"
         case _:
-            return f"failed: {type(error).__name__}: {error}"
+            return f"failed: {type(error).__name__}: {excerpt(str(error), _MOST)}"
 
 
 def _url(server: Server) -> str:

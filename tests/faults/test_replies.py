@@ -1,0 +1,146 @@
+"""Whatever a server replies, a conversation goes on or ends with one sentence, and can go on."""
+
+import unicodedata
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from pydantic import BaseModel
+
+from drawn_replies import reply
+from duologue.graphs import ModelError, Result, converse, load_conversation, resume, stream
+from duologue.graphs.events import Ended
+from faulty_server import Body, FaultyServer, Sent
+
+if TYPE_CHECKING:
+    from faults.conftest import Faults
+
+Spec = dict[str, Any]
+
+ANN: Spec = {"name": "Ann"}
+BOB: Spec = {"name": "Bob"}
+TOOLS: Spec = {"tools": ["calculator", "clock"]}
+STOPS: Spec = {"stops_chat": True}
+
+
+class Plan(BaseModel):
+    """What to plant, and how much of it."""
+
+    plant: str
+    rows: list[int]
+
+
+def talk(*speakers: Spec, **fields: object) -> Spec:
+    given = {"task": "Plan a garden.", "speakers": list(speakers)}
+    return {**given, "end_chat": {"max_iterations": 2}, **fields}
+
+
+TALKS = {
+    "plain": talk(ANN, BOB),
+    "with prices": talk(ANN, BOB, prices={"drawn": {"input": 1, "output": 2, "cached_input": 0.5}}),
+    "with tools": talk(ANN | TOOLS, BOB | TOOLS),
+    "speaking beside tools": talk(ANN | TOOLS | {"to_user": True}, BOB | TOOLS | {"to_user": True}),
+    "tools by schema": talk(ANN | TOOLS | {"tool_calling": "schema"}, BOB),
+    "held to a schema": talk(ANN | {"format": {"kind": "schema", "name": "plan"}}, BOB),
+    "judging itself": talk(ANN | STOPS, BOB | STOPS),
+    "by two questions": talk(ANN | STOPS, BOB, judge={"form": "two_questions"}),
+    "separate judge": talk(ANN, BOB, judge={"criteria": ["It is short.", "It is green."]}),
+    "judge in lines": talk(ANN, BOB, judge={"criteria": ["It is short."], "form": "lines"}),
+    "moderator": talk(ANN, BOB, {"name": "Cem"}, turn_order={"kind": "moderator"}),
+    "summed up": talk(
+        ANN | {"context": {"kind": "summary", "limit": 450}}, BOB, end_chat={"max_iterations": 4}
+    ),
+}
+
+
+class Drawing:
+    """Answers requests with drawn replies, with faults in them or without."""
+
+    def __init__(self, draw: Random) -> None:
+        self._draw = draw
+        self.drawn = 0
+        self.is_faulty = True
+
+    def answer(self, _: str, body: Body) -> Sent:
+        if not self.is_faulty:
+            return reply(body, self._draw, faults=0)
+        self.drawn += 1
+        return reply(body, self._draw, faults=self._draw.choice((0, 0, 1, 1, 2, 5)))
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"MODEL": "drawn", "MAX_RETRIES": "0", "API_KEY": "k"}.items():
+        monkeypatch.setenv(f"DUOLOGUE_{name}", value)
+
+
+def whole(spec: Spec, **options: Any) -> bool:  # noqa: ANN401
+    return converse(load_conversation(spec), **options).outcome is not None
+
+
+def streamed(spec: Spec, **options: Any) -> bool:  # noqa: ANN401
+    return isinstance(list(stream(load_conversation(spec), **options))[-1], Ended)
+
+
+def failure(run: Callable[..., bool], spec: Spec, **options: Any) -> ModelError | None:  # noqa: ANN401
+    try:
+        assert run(spec, **options)
+    except ModelError as error:
+        return error
+    return None
+
+
+def is_one_sentence(error: ModelError) -> bool:
+    said = str(error)
+    return len(said) < 2000 and all(unicodedata.category(sign) not in ("Cc", "Cs") for sign in said)
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_no_drawn_reply_ends_in_anything_but_an_answer_or_one_sentence(
+    name: str, faults: "Faults", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawing = Drawing(faults.random(name))
+    wanted = faults.times(18)
+    talks, failed = 0, 0
+    with FaultyServer(drawing.answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        while drawing.drawn < wanted:
+            run = (whole, streamed)[talks % 2]
+            options: dict[str, Any] = {"store": f"memory:{name.replace(' ', '-')}-{talks}"}
+            talks += 1
+            drawing.is_faulty = True
+            error = failure(run, TALKS[name], **options, session="s", schemas={"plan": Plan})
+            if error is None:
+                continue
+            failed += 1
+            assert is_one_sentence(error)
+            drawing.is_faulty = False
+            assert resume("s", **options, schemas={"plan": Plan}).outcome is not None
+    # Neither are all faults mended nor do all end a conversation.
+    assert 0 < failed < drawing.drawn
+
+
+class Failing(BaseCallbackHandler):
+    """A handler of the user's own that fails."""
+
+    raise_error = True
+
+    def on_llm_end(self, *args: object, **kwargs: object) -> None:
+        raise ValueError("mine")
+
+
+def _to_the_end(spec: Spec, **options: Any) -> Result:  # noqa: ANN401
+    return converse(load_conversation(spec), **options)
+
+
+@pytest.mark.parametrize("run", [_to_the_end, streamed])
+def test_what_a_handler_raises_is_no_fault_of_the_server(
+    run: Callable[..., object], faults: "Faults", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = faults.random()
+    with FaultyServer(lambda _, body: reply(body, draw, faults=0)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with pytest.raises(ValueError, match=r"^mine"):
+            run(TALKS["plain"], store="memory:handler", callbacks=[Failing()])

@@ -1,0 +1,117 @@
+"""An HTTP server that sends whatever bytes a test draws, for what no real server should send."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What is sent for one request."""
+
+    body: bytes = b""
+    """The body."""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    """Headers beside the length, or in its place."""
+    parts: Callable[[], AsyncIterator[bytes]] | None = None
+    """Gives the body piece by piece, each as a chunk of its own, in place of `body`."""
+    raw: bytes | None = None
+    """All that is sent, the head included, before the connection is closed."""
+
+
+class FaultyServer:
+    """A server on 127.0.0.1, in a thread between `with` and its end.
+
+    Args:
+        answer: Takes the path and the JSON body of a request, and says what is sent. It is called
+            in the server's thread.
+
+    Attributes:
+        connections: How many connections there have been.
+        open: How many are open.
+    """
+
+    def __init__(self, answer: Callable[[str, Body], Sent]) -> None:
+        self._answer = answer
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.connections = 0
+        self.open = 0
+
+    def __enter__(self) -> "FaultyServer":
+        self._thread.start()
+        starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
+        self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def url(self) -> str:
+        """The base URL for clients."""
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+
+    async def _stop(self) -> None:
+        self._server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        try:
+            # Cancelled where the server ends.
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                while await self._serve_one(reader, writer):
+                    pass
+        finally:
+            self.open -= 1
+            writer.close()
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        length = next(
+            (
+                int(line.partition(":")[2])
+                for line in head.split("\r\n")
+                if line.lower().startswith("content-length:")
+            ),
+            0,
+        )
+        body = await reader.readexactly(length)
+        path = head.split(" ")[1]
+        sent = self._answer(path, json.loads(body) if body else {})
+        if sent.raw is not None:
+            writer.write(sent.raw)
+            await writer.drain()
+            return False
+        ending = (
+            {"Transfer-Encoding": "chunked"}
+            if sent.parts is not None
+            else {"Content-Length": str(len(sent.body))}
+        )
+        headers = {"Content-Type": "application/json", **ending, **sent.headers}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {sent.status} X\r\n{lines}\r\n".encode("latin-1"))
+        if sent.parts is None:
+            writer.write(sent.body)
+        else:
+            async for part in sent.parts():
+                writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+                await writer.drain()
+            writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
