@@ -20,9 +20,9 @@ from duologue.graphs.store_errors import redacted
 from duologue.nodes.chat_model import ChatModel
 from duologue.nodes.connections import close_with_loop, made_in
 from duologue.nodes.failing import address_of, failures, name_of
-from duologue.nodes.retries import tell_try, tries_told
+from duologue.nodes.http_client import HttpClient
+from duologue.nodes.retries import tries_told
 from duologue.nodes.server_replies import piece_of_reply, whole_reply
-from duologue.nodes.timed_http import HttpClient
 
 _CONNECT_SECONDS = 10.0
 
@@ -54,7 +54,7 @@ def _http(loop: asyncio.AbstractEventLoop, *, is_ours: bool) -> HttpClient:
     """The loop's HTTP client; the one for our own child never goes through a proxy."""
     cached = made_in(loop)
     if is_ours not in cached:
-        cached[is_ours] = HttpClient(trust_env=not is_ours, event_hooks={"request": [tell_try]})
+        cached[is_ours] = HttpClient(trust_env=not is_ours)
     found: HttpClient = cached[is_ours]
     return found
 
@@ -118,7 +118,9 @@ def client(
 
 
 def _timeout(settings: Settings) -> openai.Timeout:
-    return openai.Timeout(settings.timeout, connect=min(_CONNECT_SECONDS, settings.timeout))
+    # Waiting for a connection that others use is no silence of the server's.
+    connect = min(_CONNECT_SECONDS, settings.timeout)
+    return openai.Timeout(settings.timeout, connect=connect, pool=None)
 
 
 async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]:

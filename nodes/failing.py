@@ -150,15 +150,15 @@ def _http_error(error: BaseException | None) -> BaseException | None:
 
 def _redirected(error: Exception) -> str:
     """Where a server has sent us to, as the beginning of a sentence; empty where it has not."""
-    asked = error.request.url if is_api_error(error) else None
     below: Any = _http_error(error)
     if is_status_error(error):
-        reached = error.response.url
-    elif below is not None and below._request is not None:
+        reached, is_elsewhere = error.response.url, bool(error.response.history)
+    elif is_api_error(error) and below is not None and below._request is not None:
         reached = below.request.url
+        is_elsewhere = reached != error.request.url
     else:
         return ""
-    if asked is None or reached == asked:
+    if not is_elsewhere:
         return ""
     # Behind a question mark there may be a secret.
     return f"redirects to {excerpt(redacted(str(reached)).partition('?')[0])}, which "

@@ -1,26 +1,37 @@
-"""The HTTP client under OpenAI's, in which a body that says nothing takes no longer than silence.
+"""The HTTP client under OpenAI's: how many connections it has, and how long a body may take.
 
 httpx's timeout begins anew with each byte, so a server that sends white space now and then would be
-waited for without end.
+waited for without end. And it takes a connection for each call that is under way, so many
+conversations at once would use up the process's file descriptors.
 """
 
 import asyncio
 import re
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
 import openai
 
+from duologue.nodes.retries import tell_try
+
+_MOST_CONNECTIONS = 1000
+
 _STREAMS = "duologue.streams"
 """Stands in a request's extensions: whether its answer is read event by event."""
 
 
 class HttpClient(openai.DefaultAsyncHttpxClient):
-    """OpenAI's HTTP client whose read timeout holds for a body, and for each event of a stream."""
+    """OpenAI's HTTP client whose read timeout holds for a body, and for each event of a stream.
+
+    Calls beyond its most connections wait for one.
+    """
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401  # httpx's own
-        super().__init__(event_hooks={"response": [_time]}, **options)
+        most = _most_connections()
+        limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most)
+        super().__init__(event_hooks={"request": [tell_try], "response": [_time]}, limits=limits, **options)
 
     async def send(
         self,
@@ -32,6 +43,16 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
         """Send a request, as in httpx."""
         request.extensions = {**request.extensions, _STREAMS: stream}
         return await super().send(request, stream=stream, **options)
+
+
+def _most_connections() -> int:
+    """Half of what the process may open, so that stores and the like find room beside it."""
+    if sys.platform == "win32":
+        return _MOST_CONNECTIONS
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CONNECTIONS if soft < 0 else max(1, min(_MOST_CONNECTIONS, soft // 2))
 
 
 async def _time(response: httpx2.Response) -> None:

@@ -1,0 +1,196 @@
+"""What goes wrong around a reply's JSON is told in one sentence that says what it was."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from duologue.graphs import ModelError, converse, load_conversation, stream
+from faulty_server import Body, FaultyServer, Sent
+
+TALK = load_conversation(
+    {
+        "task": "Plan a garden.",
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": 1},
+    }
+)
+JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+GZIP = {"Content-Encoding": "gzip"}
+EVENTS = {"Content-Type": "text/event-stream"}
+LONG = "\x1b[31mno\x07" * 200_000
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"MODEL": "drawn", "MAX_RETRIES": "0", "API_KEY": "k"}.items():
+        monkeypatch.setenv(f"DUOLOGUE_{name}", value)
+
+
+def whole() -> None:
+    converse(TALK, store="memory:bodies")
+
+
+def streamed() -> None:
+    list(stream(TALK, store="memory:bodies"))
+
+
+def error_of(
+    answer: Callable[[str, Body], Sent], run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """The sentence in which a run ends, with URL for the server's address."""
+    with FaultyServer(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with pytest.raises(ModelError) as caught:
+            run()
+        return str(caught.value).replace(server.url.removesuffix("/v1"), "URL")
+
+
+SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
+    # What is said of a whole reply, and of a streamed one, where that is something else.
+    "page": (
+        Sent(b"<html>Welcome\x1b[31m", headers={"Content-Type": "text/html"}),
+        "the reply is a page or a text, no JSON: <html>Welcome\u241b[31m",
+        "the reply is no stream of events",
+    ),
+    "no body": (Sent(), "the reply is no JSON: ", "the reply is no stream of events"),
+    "half of the JSON": (
+        Sent(b'{"choices": [{"mess'),
+        "the reply is no JSON: ",
+        "the reply is no stream of events",
+    ),
+    "nested too deep": (
+        Sent(b"data: " + b"[" * 100_000 + b"\n\n", headers=EVENTS),
+        "the reply is a page or a text, no JSON: ",
+        "the reply is nested too deep",
+    ),
+    "no gzip": (Sent(b"not packed", headers=GZIP), "sent a body that can't be unpacked"),
+    "half of the gzip": (
+        Sent(gzip.compress(b'{"choices": []}')[:-9], headers=GZIP),
+        "the reply has no message in it",
+        "the reply is no stream of events",
+    ),
+    "too short": (
+        Sent(raw=JSON + b'Content-Length: 90\r\n\r\n{"a'),
+        "sent what is no whole HTTP answer (peer closed connection",
+        "keeps breaking off in mid-answer",
+    ),
+    "broken chunks": (
+        Sent(raw=JSON + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"),
+        "sent what is no whole HTTP answer (illegal chunk header",
+        "keeps breaking off in mid-answer",
+    ),
+    "hanging up": (Sent(raw=b""), "sent what is no whole HTTP answer (Server disconnected"),
+    "redirects in a circle": (
+        Sent(status=307, headers={"Location": "/v1/chat/completions"}),
+        "redirects without an end: check its address",
+    ),
+    "redirect to nobody": (
+        Sent(status=307, headers={"Location": "http://127.0.0.1:9/v1?secret=x"}),
+        "redirects to http://127.0.0.1:9/v1, which can't be reached: ",
+    ),
+    "redirect to what is not there": (
+        Sent(status=307, headers={"Location": "/nowhere"}),
+        "redirects to URL/nowhere, which has no model 'drawn'",
+    ),
+    "redirect to no server": (
+        Sent(status=307, headers={"Location": "ftp://127.0.0.1/v1"}),
+        "redirects to ftp://127.0.0.1/v1, which is no address of HTTP",
+    ),
+    "redirect without an address": (Sent(status=302), "answered with an error (302)"),
+    "error with status 200": (
+        Sent(b'{"error": {"message": "no room\\u001b[2J"}}'),
+        "sent an error instead of an answer: no room\u241b[2J",
+        "the reply is no stream of events",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("run", [whole, streamed])
+def test_what_was_wrong_with_a_body_is_told(
+    name: str, run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, *words = SAID[name]
+
+    def answer(path: str, _: Body) -> Sent:
+        return Sent(status=404) if path == "/nowhere" else sent
+
+    said = error_of(answer, run, monkeypatch)
+    assert words[0 if run is whole else -1] in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize("run", [whole, streamed])
+@pytest.mark.parametrize("body", [json.dumps({"error": {"message": LONG}}).encode(), LONG.encode()])
+def test_a_long_error_is_cut_and_says_how_long_it_was(
+    body: bytes, run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = error_of(lambda *_: Sent(body, status=400), run, monkeypatch)
+    assert said.startswith("the model server at URL/v1 answered with an error (400): \u241b[31mno")
+    assert said.endswith(f"({len(LONG):,} characters in all)")
+    assert len(said) < 500
+    assert said.isprintable()
+
+
+async def _white_space() -> AsyncIterator[bytes]:
+    while True:
+        yield b" "
+        await asyncio.sleep(0.05)
+
+
+async def _comments() -> AsyncIterator[bytes]:
+    while True:
+        yield b": still "
+        await asyncio.sleep(0.05)
+        yield b"here\n\n"
+
+
+async def _letters() -> AsyncIterator[bytes]:
+    yield b'data: {"a": "'
+    while True:
+        yield b"a"
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("run", [whole, streamed])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Sent(parts=_white_space),
+        Sent(parts=_comments, headers=EVENTS),
+        Sent(parts=_letters, headers=EVENTS),
+        Sent(parts=_white_space, status=500),
+        Sent(parts=_white_space, status=307, headers={"Location": "/v1"}),
+    ],
+    ids=["white space", "comments", "a line", "an error", "a redirect"],
+)
+def test_a_body_that_never_ends_is_waited_for_as_long_as_silence(
+    sent: Sent, run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUOLOGUE_TIMEOUT", "0.3")
+    said = error_of(lambda *_: sent, run, monkeypatch)
+    assert "did not answer in time: raise DUOLOGUE_TIMEOUT" in said
+
+
+def _event(delta: Body, **fields: Any) -> bytes:  # noqa: ANN401
+    choice = {"index": 0, "delta": delta, **fields}
+    return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+
+
+def test_a_stream_may_take_longer_in_all_as_long_as_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def slowly() -> AsyncIterator[bytes]:
+        for _ in range(12):
+            yield _event({"content": "bean "})
+            await asyncio.sleep(0.1)
+        yield _event({}, finish_reason="stop") + b"data: [DONE]\n\n"
+
+    monkeypatch.setenv("DUOLOGUE_TIMEOUT", "1")
+    with FaultyServer(lambda *_: Sent(parts=slowly, headers=EVENTS)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        streamed()

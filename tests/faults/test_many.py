@@ -1,0 +1,109 @@
+"""Many conversations at once, with a server that sends faulty replies now and then."""
+
+import asyncio
+import gc
+import resource
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from tenacity import Retrying, stop_after_delay, wait_fixed
+
+from drawn_replies import reply
+from duologue.graphs import ModelError, aconverse, load_conversation
+from duologue.graphs.store_memory import _SPACES
+from duologue.nodes import http_client
+from faulty_server import Body, FaultyServer, Sent
+
+if TYPE_CHECKING:
+    from faults.conftest import Faults
+
+ANN = {"name": "Ann", "tools": ["calculator"]}
+TALK = load_conversation(
+    {
+        "task": "Plan a garden.",
+        "speakers": [ANN, {"name": "Bob", "stops_chat": True}],
+        "end_chat": {"max_iterations": 2},
+    }
+)
+ROUNDS = 3
+
+
+class Server:
+    """Sends a faulty reply one time in ten, and counts these."""
+
+    def __init__(self, draw: Random, share: float) -> None:
+        self._draw = draw
+        self._share = share
+        self.faulty = 0
+
+    def answer(self, _: str, body: Body) -> Sent:
+        is_faulty = self._draw.random() < self._share
+        self.faulty += is_faulty
+        return reply(body, self._draw, faults=2 if is_faulty else 0)
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"MODEL": "drawn", "API_KEY": "k", "MAX_RETRIES": "0"}.items():
+        monkeypatch.setenv(f"DUOLOGUE_{name}", value)
+
+
+async def errors_of(count: int) -> list[str]:
+    """Run conversations at once; give what those say that fail."""
+
+    async def one(number: int) -> str:
+        try:
+            result = await aconverse(TALK, store="memory:many", session=f"s{number}")
+        except ModelError as error:
+            return str(error)
+        assert result.outcome is not None
+        return ""
+
+    return [said for said in await asyncio.gather(*map(one, range(count))) if said]
+
+
+def test_only_faulty_replies_make_conversations_fail_and_nothing_is_left(
+    faults: "Faults", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(faults.random(), 0.1)
+    count, objects = faults.times(20), []
+    with FaultyServer(server.answer) as http:
+        monkeypatch.setenv("OPENAI_BASE_URL", http.url)
+        for _ in range(ROUNDS):
+            faulty = server.faulty
+            errors = asyncio.run(errors_of(count))
+            # A faulty reply fails one conversation at most; a sound one none.
+            assert len(errors) <= server.faulty - faulty
+            assert not [said for said in errors if "can't be reached" in said or "in time" in said]
+            for attempt in Retrying(wait=wait_fixed(0.01), stop=stop_after_delay(10), reraise=True):
+                with attempt:
+                    assert http.open == 0
+            # Its sessions stay as long as the process; they are no leak.
+            del _SPACES["memory:many"]
+            gc.collect()
+            objects.append(len(gc.get_objects()))
+    # The first round imports, and fills caches. A conversation has thousands of objects.
+    assert objects[-1] - objects[1] < 100 * count
+
+
+def test_more_conversations_than_connections_wait_for_one(
+    faults: "Faults", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "_MOST_CONNECTIONS", 2)
+    server = Server(faults.random(), 0)
+    with FaultyServer(server.answer) as http:
+        monkeypatch.setenv("OPENAI_BASE_URL", http.url)
+        assert asyncio.run(errors_of(8)) == []
+        assert http.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "connections"),
+    [(256, 128), (1024, 512), (20_000, 1000), (resource.RLIM_INFINITY, 1000), (1, 1)],
+)
+def test_connections_take_no_more_than_half_of_what_a_process_may_open(
+    descriptors: int, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+    assert http_client._most_connections() == connections

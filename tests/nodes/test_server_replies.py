@@ -1,0 +1,80 @@
+"""What servers send, in the form of OpenAI's API."""
+
+from typing import Any
+
+import pytest
+
+from duologue.graphs.usage import token_count
+from duologue.nodes.server_replies import UnreadableReplyError, piece_of_reply, whole_reply
+
+
+def message(**fields: Any) -> dict[str, Any]:  # noqa: ANN401
+    found: dict[str, Any] = whole_reply({"choices": [{"message": fields}]})["choices"][0]["message"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("told", "count"),
+    [
+        *((0, 0), (7, 7), (7.0, 7), (6.6, 7), (-1, None), (True, None), (None, None), ("7", None)),
+        *((float("nan"), None), (float("inf"), None), (2**64, None), ([7], None)),
+    ],
+)
+def test_what_is_no_count_of_tokens_is_none(told: object, count: int | None) -> None:
+    assert token_count(told) == count
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("So.", "So."),
+        (None, None),
+        ([{"type": "text", "text": "So"}, ".", {"type": "thinking", "thinking": "?"}, 5], "So."),
+        ({"complete": True}, '{"complete": true}'),
+        (5, "5"),
+    ],
+)
+def test_content_is_text(content: object, text: str | None) -> None:
+    assert message(content=content)["content"] == text
+
+
+def test_whoever_a_reply_is_from_it_is_the_assistants() -> None:
+    assert message(role="user")["role"] == "assistant"
+    assert message()["role"] == "assistant"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"), [('{"a"', '{"a"'), ({"a": 1}, '{"a": 1}'), ([], "[]"), (None, None)]
+)
+def test_calls_keep_what_was_sent_as_arguments(arguments: object, text: str | None) -> None:
+    call = {"id": 7, "index": -1, "function": {"name": ["x"], "arguments": arguments}}
+    function = {"name": None, "arguments": text}
+    assert message(tool_calls=[call])["tool_calls"] == [
+        {"id": "7", "type": "function", "function": function}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [("length", "length"), ("max_tokens", "length"), ("eos", "stop"), (5, None), ("", None)],
+)
+def test_an_ending_is_one_of_those_that_there_are(told: object, reason: str | None) -> None:
+    piece = piece_of_reply({"choices": [{"delta": None, "finish_reason": told}]})
+    assert piece["choices"][0]["finish_reason"] == reason
+
+
+def test_usage_that_lacks_a_count_is_not_told() -> None:
+    assert piece_of_reply({"usage": {"prompt_tokens": 5}})["usage"] is None
+    given = {"prompt_tokens": 5, "completion_tokens": 2.0, "prompt_tokens_details": {"x": -1}}
+    assert piece_of_reply({"usage": given})["usage"] == {
+        **{"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
+        "prompt_tokens_details": {},
+    }
+
+
+@pytest.mark.parametrize(
+    "found", [None, [], "x", {}, {"choices": []}, {"choices": [{"delta": {}}]}]
+)
+def test_a_reply_without_a_message_is_refused(found: object) -> None:
+    with pytest.raises(UnreadableReplyError, match=r"^the reply "):
+        whole_reply(found)
