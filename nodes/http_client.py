@@ -31,7 +31,9 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
     def __init__(self, **options: Any) -> None:  # noqa: ANN401  # httpx's own
         most = _most_connections()
         limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most)
-        super().__init__(event_hooks={"request": [tell_try], "response": [_time]}, limits=limits, **options)
+        super().__init__(
+            event_hooks={"request": [tell_try], "response": [_time]}, limits=limits, **options
+        )
 
     async def send(
         self,

@@ -3,19 +3,17 @@
 import unicodedata
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from pydantic import BaseModel
 
+from drawn_faults import Faults
 from drawn_replies import reply
 from duologue.graphs import ModelError, Result, converse, load_conversation, resume, stream
 from duologue.graphs.events import Ended
 from faulty_server import Body, FaultyServer, Sent
-
-if TYPE_CHECKING:
-    from faults.conftest import Faults
 
 Spec = dict[str, Any]
 
@@ -99,7 +97,7 @@ def is_one_sentence(error: ModelError) -> bool:
 
 @pytest.mark.parametrize("name", TALKS)
 def test_no_drawn_reply_ends_in_anything_but_an_answer_or_one_sentence(
-    name: str, faults: "Faults", monkeypatch: pytest.MonkeyPatch
+    name: str, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawing = Drawing(faults.random(name))
     wanted = faults.times(18)
@@ -137,7 +135,7 @@ def _to_the_end(spec: Spec, **options: Any) -> Result:  # noqa: ANN401
 
 @pytest.mark.parametrize("run", [_to_the_end, streamed])
 def test_what_a_handler_raises_is_no_fault_of_the_server(
-    run: Callable[..., object], faults: "Faults", monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., object], faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = faults.random()
     with FaultyServer(lambda _, body: reply(body, draw, faults=0)) as server:

@@ -5,19 +5,16 @@ import gc
 import resource
 import sys
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
+from drawn_faults import Faults
 from drawn_replies import reply
 from duologue.graphs import ModelError, aconverse, load_conversation
 from duologue.graphs.store_memory import _SPACES
 from duologue.nodes import http_client
 from faulty_server import Body, FaultyServer, Sent
-
-if TYPE_CHECKING:
-    from faults.conftest import Faults
 
 ANN = {"name": "Ann", "tools": ["calculator"]}
 TALK = load_conversation(
@@ -65,7 +62,7 @@ async def errors_of(count: int) -> list[str]:
 
 
 def test_only_faulty_replies_make_conversations_fail_and_nothing_is_left(
-    faults: "Faults", monkeypatch: pytest.MonkeyPatch
+    faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server(faults.random(), 0.1)
     count, blocks = faults.times(20), []
@@ -90,7 +87,7 @@ def test_only_faulty_replies_make_conversations_fail_and_nothing_is_left(
 
 
 def test_more_conversations_than_connections_wait_for_one(
-    faults: "Faults", monkeypatch: pytest.MonkeyPatch
+    faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "_MOST_CONNECTIONS", 2)
     server = Server(faults.random(), 0)
