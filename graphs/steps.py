@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 
 from duologue.graphs.background import in_caller
@@ -29,6 +28,7 @@ from duologue.graphs.questions import (
     check_message,
 )
 from duologue.graphs.spec import Conversation
+from duologue.graphs.store_serde import check_storable
 from duologue.graphs.telling import Telling
 
 _TRIES = 5
@@ -232,7 +232,7 @@ def _storable(value: Any) -> Any:  # noqa: ANN401
     if value is None:
         raise AnswerError("the answer does not fit, and the question stays open: it is None")
     try:
-        JsonPlusSerializer().dumps_typed(value)
+        check_storable(value)
     except Exception as error:
         if isinstance(value, str):
             # Half a character has no encoding.

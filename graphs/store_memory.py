@@ -12,13 +12,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from duologue.graphs.store_base import Held, Store
 from duologue.graphs.store_errors import lost_session, taken_session, unknown_session
 from duologue.graphs.store_rows import SessionRow, new_row
+from duologue.graphs.store_serde import PlainSerializer
 
 
 @dataclass
 class _Space:
     rows: dict[str, SessionRow] = field(default_factory=dict)
     held: dict[str, "MemoryHeld"] = field(default_factory=dict)
-    saver: InMemorySaver = field(default_factory=InMemorySaver)
+    # What is read back is the same as from a database.
+    saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
 
     def change(self, session: str, url: str, values: dict[str, Any]) -> None:
         row = self.rows.get(session)
@@ -35,7 +37,7 @@ class _Saver(InMemorySaver):
     """LangGraph's saver on what a space holds, for the run that holds one session."""
 
     def __init__(self, space: _Space, held: "MemoryHeld") -> None:
-        super().__init__()
+        super().__init__(serde=space.saver.serde)
         self.storage, self.writes, self.blobs = (
             space.saver.storage,
             space.saver.writes,

@@ -12,6 +12,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from duologue.graphs.store_saver import GuardedSaver
+from duologue.graphs.store_serde import PlainSerializer
 from duologue.graphs.store_writer import Lease, Statement, Writer
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class PooledSaver(AsyncPostgresSaver):
     """LangGraph's saver, which reads by a pool and leaves writing to the writer."""
 
     def __init__(self, pool: Pool, writer: Writer, lease: Lease | None) -> None:
-        super().__init__(pool)
+        super().__init__(pool, serde=PlainSerializer())
         self.lease = lease
         self._pool = pool
         self._writer = writer

@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from duologue.graphs.store_saver import GuardedSaver
+from duologue.graphs.store_serde import PlainSerializer
 from duologue.graphs.store_writer import Lease, Statement, Writer
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ class _ThreadedSaver(SqliteSaver):
     """LangGraph's saver, which reads in a thread and leaves writing to the writer."""
 
     def __init__(self, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
-        super().__init__(reader.connection)
+        super().__init__(reader.connection, serde=PlainSerializer())
         self.lease = lease
         self._reader = reader
         self._writer = writer

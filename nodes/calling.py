@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool, ToolException
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
@@ -21,6 +20,7 @@ from duologue.graphs.log import Failure, Kind, is_said, line
 from duologue.graphs.questions import unfit
 from duologue.graphs.remembering import memory
 from duologue.graphs.speaker import Speaker
+from duologue.graphs.store_serde import check_storable
 from duologue.nodes.resources import Moment, session_id
 from duologue.tools.arguments import check_arguments
 from duologue.tools.functions import is_cancelled
@@ -169,7 +169,7 @@ def _unstorable(asked: GraphInterrupt) -> Exception | None:
     """Why what a tool asks can't be stored while it waits."""
     try:
         for one in asked.args[0]:
-            JsonPlusSerializer().dumps_typed(one.value)
+            check_storable(one.value)
     except Exception as error:
         return error
     return None

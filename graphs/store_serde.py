@@ -1,0 +1,250 @@
+"""What stores write of a value, and what they make of it again: plain data and a few known types.
+
+LangGraph's serializer imports and calls whatever a stored value names, so that a store from
+elsewhere runs code. This one writes the same format, but makes nothing that is not in its table.
+"""
+
+import dataclasses
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+)
+from pathlib import Path, PosixPath, WindowsPath
+from typing import Any, Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import ormsgpack
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+from langgraph.checkpoint.serde.jsonplus import (
+    EXT_CONSTRUCTOR_KW_ARGS,
+    EXT_CONSTRUCTOR_POS_ARGS,
+    EXT_CONSTRUCTOR_SINGLE_ARG,
+    EXT_DELTA_SNAPSHOT,
+    EXT_METHOD_SINGLE_ARG,
+    EXT_PYDANTIC_V2,
+    JsonPlusSerializer,
+)
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Interrupt, Overwrite
+
+
+class UnknownTypeError(ValueError):
+    """A stored value names what no session holds. Nothing of it was imported or called."""
+
+
+class PlainSerializer(JsonPlusSerializer):
+    """Writes and reads plain data, messages and what LangGraph itself stores, and nothing else.
+
+    What is of the user's own, such as a pydantic object in a tool's question, is written as plain
+    data: a dict of its fields. So it is the same in whatever process it is read. What has no plain
+    form is refused when it is written.
+    """
+
+    def __init__(self) -> None:
+        # Should a release of LangGraph read by another way than the methods below.
+        super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
+
+    def with_msgpack_allowlist(
+        self,
+        extra_allowlist: Iterable[tuple[str, ...] | type],
+    ) -> JsonPlusSerializer:
+        """Give this one: no graph adds to what may be made."""
+        return self
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:  # noqa: ANN401
+        """Write a value.
+
+        Raises:
+            TypeError: It has no plain form.
+        """
+        if obj is None:
+            return "null", b""
+        if isinstance(obj, bytes | bytearray):
+            return type(obj).__name__, bytes(obj)
+        return "msgpack", _packed(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ANN401
+        """Read a value.
+
+        Raises:
+            UnknownTypeError: It names what no session holds.
+            ValueError: It is damaged.
+        """
+        kind, written = data
+        match kind:
+            case "null":
+                return None
+            case "bytes":
+                return written
+            case "bytearray":
+                return bytearray(written)
+            case "msgpack":
+                return _Reader().read(written)
+        raise UnknownTypeError(f"it is written as {kind!r:.40}, which no session is")
+
+
+def check_storable(value: object) -> None:
+    """Make sure that a value can be stored.
+
+    Raises:
+        Exception: It can't; says why.
+    """
+    PlainSerializer().dumps_typed(value)
+
+
+def _packed(value: object) -> bytes:
+    return ormsgpack.packb(value, default=_written, option=_OPTIONS)
+
+
+_OPTIONS: Final = (
+    ormsgpack.OPT_NON_STR_KEYS
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+    | ormsgpack.OPT_REPLACE_SURROGATES
+)
+
+
+def _written(value: Any) -> Any:  # noqa: ANN401
+    """Give what is written for a value that msgpack has no form for."""
+    if isinstance(value, _DeltaSnapshot):
+        return ormsgpack.Ext(EXT_DELTA_SNAPSHOT, _packed(value.value))
+    known = _FORMS.get(type(value))
+    if known is None:
+        return _plain(value)
+    code, parts = known
+    kind = type(value)
+    # How a datetime is made is the only method there is.
+    method = ("fromisoformat",) if code == EXT_METHOD_SINGLE_ARG else ()
+    return ormsgpack.Ext(code, _packed((kind.__module__, kind.__name__, parts(value), *method)))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """Give a value of the user's own as plain data, as far as this one object goes."""
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
+    if isinstance(value, BaseException):
+        return repr(value)
+    if isinstance(value, re.Pattern):
+        return value.pattern
+    # Pydantic's models of both ages and its secrets, named tuples, numpy's arrays and numbers.
+    for method in ("model_dump", "get_secret_value", "dict", "_asdict", "tolist"):
+        dumps = getattr(value, method, None)
+        if callable(dumps) and not isinstance(value, type):
+            return dumps()
+    raise TypeError(f"a {type(value).__name__} has no plain form")
+
+
+def _fields(value: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+_MESSAGES: Final = (
+    *(AIMessage, HumanMessage, SystemMessage, ToolMessage, ChatMessage, FunctionMessage),
+    *(AIMessageChunk, HumanMessageChunk, SystemMessageChunk, ToolMessageChunk, RemoveMessage),
+)
+_ADDRESSES: Final = (
+    *(IPv4Address, IPv4Interface, IPv4Network),
+    *(IPv6Address, IPv6Interface, IPv6Network),
+)
+_FORMS: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
+    **dict.fromkeys(_MESSAGES, (EXT_PYDANTIC_V2, lambda value: value.model_dump())),
+    **dict.fromkeys((Interrupt, Overwrite), (EXT_CONSTRUCTOR_KW_ARGS, _fields)),
+    **dict.fromkeys((set, frozenset, deque), (EXT_CONSTRUCTOR_SINGLE_ARG, tuple)),
+    **dict.fromkeys((UUID, Decimal, *_ADDRESSES, ZoneInfo), (EXT_CONSTRUCTOR_SINGLE_ARG, str)),
+    **dict.fromkeys((PosixPath, WindowsPath), (EXT_CONSTRUCTOR_POS_ARGS, lambda path: path.parts)),
+    datetime: (EXT_METHOD_SINGLE_ARG, datetime.isoformat),
+    date: (EXT_CONSTRUCTOR_POS_ARGS, lambda value: (value.year, value.month, value.day)),
+    time: (
+        EXT_CONSTRUCTOR_KW_ARGS,
+        lambda value: {
+            name: getattr(value, name)
+            for name in ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
+        },
+    ),
+    timedelta: (
+        EXT_CONSTRUCTOR_POS_ARGS,
+        lambda value: (value.days, value.seconds, value.microseconds),
+    ),
+    timezone: (EXT_CONSTRUCTOR_POS_ARGS, lambda value: (value.utcoffset(None),)),
+}
+"""How each known type is written; LangGraph reads these forms, too."""
+
+_TYPES: Final[dict[tuple[str, str], Callable[..., Any]]] = {
+    **{(kind.__module__, kind.__name__): kind for kind in _FORMS},
+    # Releases of Python keep them in one place or the other, and each system has one of its own.
+    **{
+        (module, name): Path
+        for module in ("pathlib", "pathlib._local")
+        for name in ("Path", "PosixPath", "WindowsPath")
+    },
+}
+"""All that is ever made, by the names that stand in a stored value."""
+
+
+class _Reader:
+    """Reads one value, and notes what has failed in it: ormsgpack only tells that something has."""
+
+    def __init__(self) -> None:
+        self._failure: Exception | None = None
+
+    def read(self, written: bytes) -> Any:  # noqa: ANN401
+        """Read the value."""
+        try:
+            return self._unpacked(written)
+        except ValueError as error:
+            raise self._failure or error from error
+
+    def _unpacked(self, written: bytes) -> Any:  # noqa: ANN401
+        return ormsgpack.unpackb(written, ext_hook=self._within, option=ormsgpack.OPT_NON_STR_KEYS)
+
+    def _within(self, code: int, written: bytes) -> Any:  # noqa: ANN401
+        try:
+            found = self._unpacked(written)
+            return _DeltaSnapshot(found) if code == EXT_DELTA_SNAPSHOT else _made(code, found)
+        except Exception as error:
+            self._failure = self._failure or error
+            raise
+
+
+def _made(code: int, found: Any) -> Any:  # noqa: ANN401
+    """Make a value of a known type out of what is written of it."""
+    if not isinstance(found, list) or len(found) < len(("module", "name", "parts")):
+        raise UnknownTypeError(f"it holds a value of the unknown kind {code}")
+    module, name, parts, *method = found
+    make = _TYPES.get((str(module), str(name)))
+    if make is datetime and method == ["fromisoformat"]:
+        make, code = datetime.fromisoformat, EXT_CONSTRUCTOR_SINGLE_ARG
+    if make is not None and code == EXT_CONSTRUCTOR_SINGLE_ARG:
+        return make(parts)
+    if make is not None and code == EXT_CONSTRUCTOR_POS_ARGS:
+        return make(*parts)
+    if make is not None and code in (EXT_CONSTRUCTOR_KW_ARGS, EXT_PYDANTIC_V2):
+        return make(**parts)
+    raise UnknownTypeError(f"it names {module!s:.80}.{name!s:.80}, which no session holds")
