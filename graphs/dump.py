@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from duologue.graphs.approval import AnyDecision
 from duologue.graphs.data import Data, Name, listing
+from duologue.graphs.dump_checks import check_steps
 from duologue.graphs.dump_lines import Message, Remembered, dumped, message_of
 from duologue.graphs.errors import SpecError
 from duologue.graphs.load import read_file
-from duologue.graphs.log import Kind, message_id
 from duologue.graphs.migrations import Migration, migrated, restored, restored_position, upgraded
 from duologue.graphs.outcome import Outcome
 from duologue.graphs.position import Position
@@ -92,27 +92,7 @@ class SessionDump(Data):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
-        known: set[str] = set()
-        for number, step in enumerate(self.steps):
-            for place, message in enumerate(step.messages):
-                free = message_id(len(known))
-                if message.id not in known and message.id != free:
-                    raise ValueError(
-                        f"steps.{number}.messages.{place}.id: must be {free!r}, the next one, "
-                        f"not {message.id!r}"
-                    )
-                known.add(message.id)
-                about = message.line
-                # What is remembered of another conversation may be a stranger's.
-                is_ours = about.kind is not Kind.REMEMBERED and about.speaker is not None
-                if is_ours and about.speaker not in self.spec.names:
-                    raise ValueError(
-                        f"steps.{number}.messages.{place}.line.speaker: nobody is called "
-                        f"{about.speaker!r}"
-                    )
-            for name in _named(step.position):
-                if name not in self.spec.names:
-                    raise ValueError(f"steps.{number}.position: nobody is called {name!r}")
+        check_steps(self.steps, self.spec.names)
         return self
 
 
@@ -198,24 +178,30 @@ def _read(data: object, where: str) -> SessionDump | MemoryDump:
     return validated(_DUMPS[kind], newest, where, _DEEPEST)
 
 
-def _named(position: Position | None) -> list[str]:
-    """Everybody whom a position names."""
-    if position is None:
-        return []
-    some = (position.speaker, position.chosen, *position.completed, *position.owed)
-    return [name for name in some if name is not None]
-
-
-def steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step, ...]:
-    """Write down what each step of a session wrote.
+def whole(session: str, conversation: Conversation, states: Sequence[State]) -> SessionDump:
+    """Write down a whole session.
 
     Args:
+        session: Its id.
         conversation: The spec it goes on by.
         states: The state after each step, with those messages only that it wrote.
 
     Returns:
-        The steps of a dump.
+        The dump.
+
+    Raises:
+        ValueError: The states do not fit the spec, or one another.
     """
+    return SessionDump(
+        format="duologue.session",
+        version=DUMP_VERSION,
+        session=session,
+        spec=conversation,
+        steps=_steps_of(conversation, states),
+    )
+
+
+def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step, ...]:
     steps: list[Step] = []
     spec, stored, task = conversation, conversation.stored(), ""
     kept: dict[str, Any] = {}

@@ -27,7 +27,9 @@ from duologue.graphs.questions import (
     check_message,
     read_question,
 )
+from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
+from duologue.graphs.stored_state import check_state, reading_session
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,14 @@ async def find_step(graph: Graph, session: str, message: str | None) -> Step:
     Raises:
         SessionError: There is no such message.
     """
+    with reading_session(graph, session):
+        step = await _found(graph, session, message)
+        # A message from before a fork was written by the rules of its time.
+        check_state(session, None, step.state)
+        return step
+
+
+async def _found(graph: Graph, session: str, message: str | None) -> Step:
     now = await _read(graph, config_of(session))
     ids = _ids(now)
     if not ids:
@@ -129,6 +139,11 @@ async def read_steps(graph: Graph, session: str) -> list[State]:
         only that it wrote. What was written before a kill, but not yet the checkpoint behind it, is
         the last one.
     """
+    with reading_session(graph, session):
+        return [*_news(await _states(graph, session))]
+
+
+async def _states(graph: Graph, session: str) -> list[State]:
     found = [one async for one in checkpointer_of(graph).alist(config_of(session))]
     found.reverse()
     channels = {name: cast("BaseChannel[Any, Any, Any]", graph.channels[name]) for name in _WRITES}
@@ -147,8 +162,7 @@ async def read_steps(graph: Graph, session: str) -> list[State]:
                 state[name] = channel.get()
         states.append(cast("State", state))
         writes = list(one.pending_writes or ())
-    states.append(await _read(graph, config_of(session)))
-    return list(_news(states))
+    return [*states, await _read(graph, config_of(session))]
 
 
 _WRITES: Final = ("spec", "specified_task", "interpreter", "decisions", "messages")
@@ -213,21 +227,25 @@ async def write_state(graph: Graph, session: str, state: State) -> None:
     await graph.aupdate_state(config_of(session), state, as_node=node.value)
 
 
-async def settle(graph: Graph, session: str) -> State:
+async def settle(graph: Graph, session: str, conversation: Conversation) -> State:
     """Write the checkpoint that a kill has kept from being written, and read the state.
 
     Args:
         graph: A graph on the store's checkpointer.
         session: The session's id; nobody runs it.
+        conversation: Its spec.
 
     Returns:
         The newest state.
     """
-    found = await checkpointer_of(graph).aget_tuple(config_of(session))
-    names = State.__annotations__
-    if found is not None and any(name in names for _, name, _ in found.pending_writes or ()):
-        await graph.aupdate_state(config_of(session), None, as_node=Node.END.value)
-    return await _read(graph, config_of(session))
+    with reading_session(graph, session):
+        # What is damaged must not be written to.
+        check_state(session, conversation, await _read(graph, config_of(session)))
+        found = await checkpointer_of(graph).aget_tuple(config_of(session))
+        names = State.__annotations__
+        if found is not None and any(name in names for _, name, _ in found.pending_writes or ()):
+            await graph.aupdate_state(config_of(session), None, as_node=Node.END.value)
+        return await _read(graph, config_of(session))
 
 
 def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
@@ -257,7 +275,8 @@ async def questions_of(graph: Graph, session: str) -> list[Question]:
         already, and which the session goes on with when it is resumed.
     """
     config = config_of(session)
-    return await still_open(graph, config, (await graph.aget_state(config)).interrupts)
+    with reading_session(graph, session):
+        return await still_open(graph, config, (await graph.aget_state(config)).interrupts)
 
 
 async def still_open(

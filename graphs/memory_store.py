@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duologue.graphs.build import Graph, reading
-from duologue.graphs.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, steps_of
+from duologue.graphs.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, whole
 from duologue.graphs.dump_lines import remembered_by
 from duologue.graphs.errors import SessionError
 from duologue.graphs.forgetting import forgetting
@@ -25,6 +25,7 @@ from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
 from duologue.graphs.state import State
 from duologue.graphs.store import Held, Store, check_session_id, open_store
+from duologue.graphs.stored_state import reading_session
 
 
 async def dumped(
@@ -57,14 +58,10 @@ async def dumped(
         )
     async with known_store(store) as opened:
         conversation = await known_session(opened, session)
-        states = await read_steps(reading(opened.checkpointer), session)
-    return SessionDump(
-        format="duologue.session",
-        version=DUMP_VERSION,
-        session=session,
-        spec=conversation,
-        steps=steps_of(conversation, states),
-    )
+        graph = reading(opened.checkpointer)
+        states = await read_steps(graph, session)
+        with reading_session(graph, session):
+            return whole(session, conversation, states)
 
 
 async def load_whole(dump: SessionDump, session: str, store: str | Path | None) -> str:
@@ -122,7 +119,7 @@ async def replace_memory(
     """
     async with _held(session, store) as held:
         check_speaker(session, held.conversation, speaker)
-        state = await settle(held.graph, session)
+        state = await settle(held.graph, session, held.conversation)
         if "position" not in state:
             if dump is None:
                 return

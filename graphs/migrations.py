@@ -12,6 +12,10 @@ from duologue.graphs.spec import SPEC_VERSION, Conversation
 from duologue.graphs.validation import check_depth, validated
 
 
+class NewerError(SpecError):
+    """A newer release wrote it."""
+
+
 def _ends_of_their_own(data: dict[str, Any]) -> dict[str, Any]:
     """From 1 to 2: the done token is one end of many, the cap on role flips one guard of many."""
     end_chat = data.get("end_chat")
@@ -112,7 +116,7 @@ def upgraded(
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise SpecError(f"{where}version: must be a whole number from 1 on, not {version!r}")
     if version > newest:
-        raise SpecError(
+        raise NewerError(
             f"{where}version: {version} is newer than this release understands "
             f"({newest}); upgrade duologue"
         )

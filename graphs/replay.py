@@ -6,6 +6,7 @@ read in `duologue.graphs.recorded`.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -102,7 +103,8 @@ async def _run(graph: Graph, recorded: Result) -> Result:
     """Run it step by step, as far as it went: nothing runs behind what differs."""
     session = recorded.session
     config = config_of(session) | {"recursion_limit": max_steps(recorded.conversation)}
-    given: Any = {"conversation": _natively(recorded.conversation).stored()}
+    native = _natively(recorded.conversation)
+    given: Any = {"conversation": native.stored()}
     same = 0
     while True:
         exhausted, misfit = False, ""
@@ -113,7 +115,7 @@ async def _run(graph: Graph, recorded: Result) -> Result:
             exhausted = True
         except AnswerError as error:
             misfit = str(error)
-        again = await read_session(session, recorded.conversation, graph)
+        again = await read_session(session, native, graph)
         _compare(recorded, again, same, misfit)
         same = len(again.messages)
         is_over = exhausted or again.outcome is not None
@@ -126,7 +128,7 @@ async def _run(graph: Graph, recorded: Result) -> Result:
                 break
             given = Command(resume={again.pending[0].id: value})
     _compare_ends(recorded, again)
-    return again
+    return replace(again, conversation=recorded.conversation)
 
 
 def _natively(conversation: Conversation) -> Conversation:

@@ -17,10 +17,9 @@ from duologue.graphs.build import Graph, compiled, reading
 from duologue.graphs.ends import EndChatMode
 from duologue.graphs.errors import SessionError
 from duologue.graphs.events import Ended, Event, Notice, QuestionAsked, SessionStarted, replayed
-from duologue.graphs.history import config_of, questions_of
+from duologue.graphs.history import config_of
 from duologue.graphs.judging import SeparateJudge
 from duologue.graphs.load import load_conversation
-from duologue.graphs.migrations import restored
 from duologue.graphs.options import Options, check_run
 from duologue.graphs.result import Result
 from duologue.graphs.sessions import read_session, title_of
@@ -35,6 +34,7 @@ from duologue.graphs.store import (
     open_store,
     unknown_session,
 )
+from duologue.graphs.stored_state import stored_conversation
 from duologue.nodes.models import Models
 from duologue.nodes.resources import Resources
 from duologue.nodes.task_specification import first_difference
@@ -105,12 +105,11 @@ async def run_session(
                 resumed=row is not None,
                 people=tuple(one.name for one in conversation.speakers if one.human),
             )
-            finished = await _stored(store, row, conversation)
+            finished = await _stored(store, row, conversation, reply)
             if finished is not None:
                 for event in (started, *_told_again(finished, reply)):
                     yield event
                 return
-            await _check_reply(store, session, reply)
             # What has begun goes on, however little room it has.
             await (resources.check if row is None else resources.find)(conversation)
             yield started
@@ -163,12 +162,6 @@ async def _noted(held: Held, row: SessionRow | None, steps: Steps) -> AsyncGener
         raise
 
 
-async def _check_reply(store: Store, session: str, reply: AtHand | None) -> None:
-    """Refuse an answer that nobody waits for, before anything takes time."""
-    if reply is not None:
-        answer_of(session, await questions_of(reading(store.checkpointer), session), reply)
-
-
 def _told_again(finished: Result, reply: AtHand | None) -> Iterator[Event | Result]:
     """What is told of a session that has ended already."""
     if reply is not None:
@@ -211,7 +204,7 @@ def _agreed(
         if given is None:
             raise unknown_session(session, where)
         return given
-    stored = restored(json.loads(row.spec), f"session {session!r}: ")
+    stored = stored_conversation(row, where)
     if given is not None and given != stored:
         raise SessionError(
             f"session {session!r} belongs to another conversation: "
@@ -266,11 +259,22 @@ async def _close_interpreter(graph: Graph, session: str) -> None:
 
 
 async def _stored(
-    store: Store, row: SessionRow | None, conversation: Conversation
+    store: Store, row: SessionRow | None, conversation: Conversation, reply: AtHand | None
 ) -> Result | None:
-    """Read a session that is finished. None: it is not, or a deletion was killed half-way."""
-    if row is None or row.status != "finished":
-        return None
-    graph = reading(store.checkpointer)
-    result = await read_session(row.session, conversation, graph)
-    return None if result.outcome is None else result
+    """Read a session before it runs: what is damaged must not be gone on with.
+
+    Returns:
+        The result of one that is finished. None: it is not, or a deletion was killed half-way.
+
+    Raises:
+        SessionError: There is an answer that nobody waits for.
+        StoreError: It is damaged.
+    """
+    found = None
+    if row is not None:
+        found = await read_session(row.session, conversation, reading(store.checkpointer))
+        if row.status == "finished" and found.outcome is not None:
+            return found
+    if reply is not None:
+        answer_of(row.session if row else "", found.pending if found else (), reply)
+    return None

@@ -74,7 +74,7 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
 
 async def _say(held: Held, conversation: Conversation, speaker: str, text: str) -> Result:
     session, graph = held.session, reading(held.checkpointer)
-    state = await settle(graph, session)
+    state = await settle(graph, session, conversation)
     if state.get("outcome"):
         raise SessionError(f"Session {session!r} has ended: fork it, and say it in the fork.")
     position = restored_position(state["position"]) if "position" in state else None

@@ -6,17 +6,17 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from duologue.graphs.background import run
 from duologue.graphs.build import Graph, reading
 from duologue.graphs.data import listing
 from duologue.graphs.errors import SessionError, SpecError
 from duologue.graphs.history import config_of, still_open
-from duologue.graphs.migrations import restored
 from duologue.graphs.result import Result
 from duologue.graphs.settings import load_settings
 from duologue.graphs.spec import Conversation
+from duologue.graphs.state import State
 from duologue.graphs.store import (
     Held,
     SessionRow,
@@ -26,6 +26,7 @@ from duologue.graphs.store import (
     taken_session,
     unknown_session,
 )
+from duologue.graphs.stored_state import check_state, reading_session, stored_conversation
 
 _LONGEST: Final = 128  # the characters of a session's id
 
@@ -108,13 +109,12 @@ async def known_session(store: Store, session: str) -> Conversation:
 
     Raises:
         SessionError: There is no such session.
-        SpecError: It was written by a newer release.
-        StoreError: The store can't be read.
+        StoreError: The store can't be read, or a newer release wrote it.
     """
     row = await store.get(session)
     if row is None:
         raise unknown_session(session, store.url)
-    return restored(json.loads(row.spec), f"session {session!r}: ")
+    return stored_conversation(row, store.url)
 
 
 def check_speaker(session: str, conversation: Conversation, name: str) -> None:
@@ -158,10 +158,15 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
 
     Returns:
         The session as it stands.
+
+    Raises:
+        StoreError: It is damaged.
     """
-    state = await graph.aget_state(config_of(session))
-    pending = await still_open(graph, config_of(session), state.interrupts)
-    return Result.of(session, conversation, state.values, pending)
+    with reading_session(graph, session):
+        state = await graph.aget_state(config_of(session))
+        pending = await still_open(graph, config_of(session), state.interrupts)
+        check_state(session, conversation, cast("State", state.values))
+        return Result.of(session, conversation, state.values, pending)
 
 
 def title_of(conversation: Conversation) -> str:

@@ -86,15 +86,15 @@ class Held(ABC):
         """
         await self._change(stop_requested=False)
 
-    async def erase(self) -> None:
-        """Delete the session's row and all its checkpoints."""
+    async def erase(self) -> bool:
+        """Delete the session's row and all its checkpoints; return whether there was a row."""
         # The row goes last: a kill in between leaves something that can be deleted again.
         await self.checkpointer.adelete_thread(self.session)
-        await self._remove()
+        return await self._remove()
 
     @abstractmethod
-    async def _remove(self) -> None:
-        """Delete the session's row alone."""
+    async def _remove(self) -> bool:
+        """Delete the session's row alone; return whether there was one."""
 
     @abstractmethod
     async def _change(self, **values: str | bool | None) -> None:
@@ -165,9 +165,9 @@ class Store(ABC):
             StoreError: The database fails.
         """
         async with self.lock(session) as held:
-            if await self.get(session) is None:
+            # The row may be damaged, so it is not read.
+            if not await held.erase():
                 raise unknown_session(session, self.url)
-            await held.erase()
 
     @asynccontextmanager
     async def lock(self, session: str) -> AsyncIterator[Held]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duologue.graphs.errors import SessionError, StoreError
+from duologue.graphs.harmless import clean
 
 
 def unknown_session(session: str, url: str) -> SessionError:
@@ -60,17 +61,53 @@ def store_errors(url: str) -> Iterator[None]:
     except Exception as error:
         # Looked up, not imported: PostgreSQL is optional, and who has not loaded it can't raise.
         psycopg = sys.modules.get("psycopg")
-        if isinstance(error, sqlite3.Error) or (psycopg and isinstance(error, psycopg.Error)):
-            raise store_failure(url, str(error)) from error
-        raise
+        if isinstance(error, sqlite3.Error):
+            is_damage = _is_damage(error)
+        elif psycopg and isinstance(error, psycopg.Error):
+            is_damage = (error.sqlstate or "").startswith(_DAMAGE_OF_POSTGRES)
+        else:
+            raise
+        raise (damaged_store if is_damage else store_failure)(url, str(error)) from error
 
 
-def store_failure(url: str, why: str) -> StoreError:
+# A table or a column that is not there counts as damage, too.
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+_DAMAGE_OF_POSTGRES = ("42P01", "42703", "XX")
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    # Python's own has no code: text in no encoding.
+    return str(error).startswith("Could not decode") if code is None else code & 0xFF in _DAMAGE
+
+
+def damaged_store(url: str, why: str, session: str | None = None) -> StoreError:
+    """Return the error for a store, or one session in it, that can't be made sense of.
+
+    Args:
+        url: The store's address; a password in it is not shown.
+        why: What is wrong.
+        session: The session that is damaged. None: it is not known which.
+    """
+    if session is None:
+        return store_failure(url, why, "restore a backup, or choose another store")
+    what = f"session {session[:128]!r} can't be read: {why}"
+    return store_failure(url, what, "restore a backup, or delete that session")
+
+
+def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  # noqa: A002
     """Return the error for a store that fails.
 
     Args:
         url: The store's address; a password in it is not shown.
-        why: What the driver or the system said; made into one line.
+        why: What the driver or the system said; made into one short line.
+        help: What to do.
     """
-    reason = " ".join(why.split()).rstrip(".?") or "no reason was given"
-    return StoreError(f"The sessions in {redacted(url)} can't be used: {reason}.")
+    reason = " ".join(clean(why).split()).rstrip(".?") or "no reason was given"
+    if len(reason) > _LONGEST:
+        reason = f"{reason[:_LONGEST]}…"
+    end = "" if help is None else f"; {help}"
+    return StoreError(f"The sessions in {redacted(url)} can't be used: {reason}{end}.")
+
+
+_LONGEST = 400  # characters of what a driver said, which may quote what is stored

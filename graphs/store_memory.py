@@ -105,9 +105,9 @@ class MemoryHeld(Held):
             raise taken_session(self.session, self.url)
         return row
 
-    async def _remove(self) -> None:
+    async def _remove(self) -> bool:
         self.check(self.session)
-        self._space.rows.pop(self.session, None)
+        return self._space.rows.pop(self.session, None) is not None
 
     async def _change(self, **values: str | bool | None) -> None:
         self.check(self.session)

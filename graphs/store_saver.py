@@ -18,6 +18,7 @@ from langgraph.checkpoint.base import (
 
 from duologue.graphs.errors import SessionError
 from duologue.graphs.store_errors import lost_session, store_errors
+from duologue.graphs.store_reading import checked, reading_store
 from duologue.graphs.store_writer import Lease
 
 
@@ -88,10 +89,11 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         """Read one checkpoint, see LangGraph's saver.
 
         Raises:
-            StoreError: The database fails.
+            StoreError: The database fails, or what it holds is damaged.
         """
-        with store_errors(self.store_url):
-            return await super().aget_tuple(config)
+        with reading_store(self.store_url, config["configurable"]["thread_id"]):
+            found = await super().aget_tuple(config)
+            return None if found is None else checked(found)
 
     async def alist(
         self,
@@ -104,14 +106,15 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         """Read checkpoints, newest first, see LangGraph's saver.
 
         Raises:
-            StoreError: The database fails.
+            StoreError: The database fails, or what it holds is damaged.
         """
+        session = None if config is None else config["configurable"]["thread_id"]
         found = super().alist(config, filter=filter, before=before, limit=limit)
         while True:
             # Not around the yield: what the reader raises is not the store's.
-            with store_errors(self.store_url):
+            with reading_store(self.store_url, session):
                 try:
-                    one = await anext(found)
+                    one = checked(await anext(found))
                 except StopAsyncIteration:
                     return
             yield one
@@ -122,7 +125,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         """Read the writes of delta channels, see LangGraph's saver.
 
         Raises:
-            StoreError: The database fails.
+            StoreError: The database fails, or what it holds is damaged.
         """
-        with store_errors(self.store_url):
+        with reading_store(self.store_url, config["configurable"]["thread_id"]):
             return await super().aget_delta_channel_history(config=config, channels=channels)

@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from duologue.graphs.errors import StoreError
 from duologue.graphs.store_base import Held, Store, settled
 from duologue.graphs.store_errors import taken_session, unknown_session
+from duologue.graphs.store_reading import read_row, read_version
 from duologue.graphs.store_rows import SessionRow, new_row
 from duologue.graphs.store_writer import Lease, Statement, Writer
 
@@ -94,12 +95,7 @@ class SqlStore(Store):
         """
         await self.write("CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)")
         found = await self._read("SELECT version FROM duologue_schema")
-        if found and found[0][0] > VERSION:
-            raise StoreError(
-                f"The sessions in {self.url} have format {found[0][0]} and this duologue reads up "
-                f"to {VERSION}: upgrade duologue, or choose another store."
-            )
-        if found and found[0][0] == VERSION:
+        if read_version(found, VERSION, self.url) == VERSION:
             return
         new: Sequence[LiteralString] = (
             *_TABLES,
@@ -112,12 +108,12 @@ class SqlStore(Store):
     async def get(self, session: str) -> SessionRow | None:
         """See `Store.get`."""
         found = await self._read(_ROW + " WHERE session = ?", session)
-        return _row(found[0]) if found else None
+        return read_row(found[0], self.url) if found else None
 
     async def list(self) -> list[SessionRow]:
         """See `Store.list`."""
         found = await self._read(_ROW + " ORDER BY created_at DESC, session")
-        return [_row(values) for values in found]
+        return [read_row(values, self.url) for values in found]
 
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
@@ -148,13 +144,14 @@ class SqlStore(Store):
         found = await self._read(
             "SELECT owner, number FROM duologue_leases WHERE session = ?", session
         )
-        return (str(found[0][0]), int(found[0][1])) if found else None
+        # As it stands there, however odd: it must be found again to be taken over.
+        return (found[0][0], found[0][1]) if found else None
 
     async def _stands(self, lease: tuple[str, int]) -> bool:
         """Whether somebody runs a session under this lease."""
         owner, number = lease
         # One of ours that stands in the table alone could not be deleted when it was freed.
-        return number in self._leases if owner == self.owner else await self._is_alive(owner)
+        return number in self._leases if owner == self.owner else await self._is_alive(str(owner))
 
     async def _take(self, session: str) -> "SqlHeld | None":
         lease = Lease(session, self.owner, next(self._numbers))
@@ -240,9 +237,9 @@ class SqlHeld(Held):
             raise taken_session(self.session, self.url)
         return row
 
-    async def _remove(self) -> None:
+    async def _remove(self) -> bool:
         sql: LiteralString = "DELETE FROM duologue_sessions WHERE session = ?"
-        await self._store.write(sql, self.session, lease=self.lease)
+        return bool(await self._store.write(sql, self.session, lease=self.lease))
 
     async def drain(self) -> None:
         """See `Held.drain`."""
@@ -269,10 +266,6 @@ _COLUMNS: Final[dict[str, LiteralString]] = {
 
 def _value(value: str | bool | None) -> str | int | None:
     return int(value) if isinstance(value, bool) else value
-
-
-def _row(values: Sequence[Any]) -> SessionRow:
-    return SessionRow.model_validate(dict(zip(SessionRow.model_fields, values, strict=True)))
 
 
 def _text(moment: datetime) -> str:

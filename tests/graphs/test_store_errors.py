@@ -89,7 +89,10 @@ async def test_not_a_database(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("dear diary, " * 100)
     error = await refused(file)
-    assert str(error) == f"The sessions in sqlite:///{file} can't be used: file is not a database."
+    assert str(error) == (
+        f"The sessions in sqlite:///{file} can't be used: file is not a database; "
+        "restore a backup, or choose another store."
+    )
     assert isinstance(error.__cause__, sqlite3.Error)
 
 

@@ -1,0 +1,85 @@
+"""Whether the steps of a session fit one another: pure rules for `duologue.graphs.dump`."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from duologue.graphs.dump_lines import Message
+from duologue.graphs.log import Kind, message_id
+from duologue.graphs.position import Event, Position
+
+
+class _Step(Protocol):
+    @property
+    def messages(self) -> tuple[Message, ...]: ...
+    @property
+    def position(self) -> Position | None: ...
+
+
+def check_steps(steps: Sequence[_Step], names: Sequence[str]) -> None:
+    """Make sure that a session can go on from any of its steps.
+
+    Args:
+        steps: The steps, oldest first.
+        names: The names of those who take part.
+
+    Raises:
+        ValueError: It can't; says where.
+    """
+    log: dict[str, Message] = {}
+    said = 0
+    for number, step in enumerate(steps):
+        where = f"steps.{number}"
+        for place, message in enumerate(step.messages):
+            _check_message(f"{where}.messages.{place}", message, log, names)
+            before = log.get(message.id)
+            said += _is_speech(message) - (before is not None and _is_speech(before))
+            log[message.id] = message
+        if step.position is not None:
+            _check_position(f"{where}.position", step.position, [*log.values()], said, names)
+
+
+def _is_speech(message: Message) -> bool:
+    return message.line.kind is Kind.SPEECH
+
+
+def _check_message(
+    where: str, message: Message, log: dict[str, Message], names: Sequence[str]
+) -> None:
+    free = message_id(len(log))
+    if message.id not in log and message.id != free:
+        raise ValueError(f"{where}.id: must be {free!r}, the next one, not {message.id!r}")
+    about = message.line
+    # What is remembered of another conversation may be a stranger's.
+    is_ours = about.kind is not Kind.REMEMBERED and about.speaker is not None
+    if is_ours and about.speaker not in names:
+        raise ValueError(f"{where}.line.speaker: nobody is called {about.speaker!r}")
+
+
+def _check_position(
+    where: str, position: Position, log: Sequence[Message], said: int, names: Sequence[str]
+) -> None:
+    some = (position.speaker, position.chosen, *position.completed, *position.owed)
+    for name in some:
+        if name is not None and name not in names:
+            raise ValueError(f"{where}: nobody is called {name!r}")
+    # Older releases counted nothing here.
+    if position.facts.messages not in (0, said):
+        raise ValueError(f"{where}: {position.facts.messages} messages were said, and {said} stand")
+    newest = _NEWEST.get(position.event)
+    if newest is not None and not (log and log[-1].line.kind is newest):
+        raise ValueError(f"{where}: the newest message must be of the kind {newest.value}")
+    if position.event in _BEHIND_CALLS and not any(
+        one.tool_calls or one.invalid_tool_calls for one in log
+    ):
+        raise ValueError(f"{where}: there are no calls that could run")
+
+
+_NEWEST: Final = {
+    Event.REJECTED: Kind.DRAFT,
+    Event.ANSWERED: Kind.ANSWER,
+    Event.ASKED: Kind.REFLECTION,
+}
+"""After these events the next node reads the newest message."""
+
+_BEHIND_CALLS: Final = (Event.CALLED, Event.RAN, Event.GIVEN)
+"""After these events the next node reads the newest calls."""

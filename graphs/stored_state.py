@@ -1,0 +1,62 @@
+"""What a store holds of a session, read and checked: behind it all goes by the rules."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from duologue.graphs.build import Graph
+from duologue.graphs.dump import whole
+from duologue.graphs.errors import SpecError
+from duologue.graphs.migrations import restored
+from duologue.graphs.spec import Conversation
+from duologue.graphs.state import State
+from duologue.graphs.store import SessionRow
+from duologue.graphs.store_reading import reading_store
+
+
+@contextmanager
+def reading_session(graph: Graph, session: str) -> Iterator[None]:
+    """Turn whatever is raised inside the block into a `StoreError` about a session.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id.
+
+    Raises:
+        StoreError: It can't be read.
+        SessionError: The block raised it.
+    """
+    with reading_store(getattr(graph.checkpointer, "store_url", "memory:"), session):
+        yield
+
+
+def stored_conversation(row: SessionRow, url: str) -> Conversation:
+    """Make the conversation of a session out of its row.
+
+    Raises:
+        StoreError: It is damaged, or was written by a newer release.
+    """
+    with reading_store(url, row.session):
+        return restored(json.loads(row.spec))
+
+
+def check_state(session: str, conversation: Conversation | None, state: State) -> None:
+    """Make sure that a session can be shown, and gone on with, from a state that was read.
+
+    Args:
+        session: Its id.
+        conversation: The spec it must go on by. None: the one in the state.
+        state: The state.
+
+    Raises:
+        ValueError: It can't; says why.
+    """
+    begun = [name for name in ("position", "usage", "outcome", "messages") if state.get(name)]
+    if not state.get("spec"):
+        if begun:
+            raise SpecError(f"it has {begun[0]}, but no conversation")
+        return
+    spec = restored(state["spec"])
+    if conversation is not None and spec != conversation:
+        raise SpecError("its conversation is not the one that is listed")
+    whole(session, spec, [{**state, "messages": state.get("messages", [])}])

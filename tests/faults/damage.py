@@ -1,0 +1,292 @@
+"""Stores to damage, ways to damage them, and all that can be done with them. No tests here."""
+# ruff: noqa: S608  # the names of tables are ours
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from langchain_core.tools import tool
+from langgraph.types import interrupt
+from typer.testing import CliRunner
+
+from duologue.graphs import (
+    Conversation,
+    StoreError,
+    chat,
+    converse,
+    copy_session,
+    delete_session,
+    dump_session,
+    export_session,
+    fork,
+    get_session,
+    list_sessions,
+    replay,
+    reset_session,
+    respond,
+    resume,
+    say,
+    stop_session,
+)
+from duologue.graphs.cli import app
+from duologue.graphs.cli_exit import ExitCode
+from duologue.nodes.script import Prompt, Reply, ScriptedToolCall
+from duologue.nodes.scripted import Line, ScriptedChatModel
+
+SESSIONS = ("finished", "forked", "waiting", "asking", "unfinished", "new")
+
+
+@tool
+def weather(day: str) -> str:
+    """Tell the weather."""
+    return f"{day}: sun"
+
+
+@tool
+def choose(what: str) -> str:
+    """Ask the person which one."""
+    return str(interrupt({"which": what}))
+
+
+TOOLS: dict[str, Any] = {"tools": [weather, choose]}
+
+_GARDEN = Conversation.model_validate(
+    {
+        "task": "Plan a garden",
+        "speakers": [
+            {"name": "Ann", "tools": ["weather", "choose"]},
+            {"name": "Ben", "stops_chat": True, "context": {"kind": "summary", "limit": 500}},
+        ],
+        "end_chat": {"max_iterations": 3, "mode": "all_task_must_complete"},
+    }
+)
+
+
+def _calls(name: str, **arguments: str) -> Reply:
+    return Reply(text="", tool_calls=(ScriptedToolCall(name=name, args=arguments, id="call 1"),))
+
+
+def speak(prompt: Prompt) -> Line:
+    """Say something that fits whatever is asked."""
+    asked = "left" in str(prompt[-1])
+    return {"objectives_left": ["water"], "complete": False} if asked else "Dig."
+
+
+class BrokenError(RuntimeError):
+    """What ends a run half-way."""
+
+
+def breaks_after(*lines: Line) -> ScriptedChatModel:
+    """A model that says this, and then fails."""
+    left = list(lines)
+
+    def script(_: Prompt) -> Line:
+        if not left:
+            raise BrokenError
+        return left.pop(0)
+
+    return ScriptedChatModel(script=script)
+
+
+def fill(store: str) -> None:
+    """Make one session of each sort."""
+    model = ScriptedChatModel(script=speak)
+    first = breaks_after(_calls("weather", day="Monday"), "It is dry.", "We need water.")
+    with suppress(BrokenError):
+        converse(_GARDEN, session="finished", store=store, model=first, **TOOLS)
+    with suppress(BrokenError):
+        halves = breaks_after("So?", "Well.", _calls("weather", day="Sunday"))
+        converse(_GARDEN, session="unfinished", store=store, model=halves, **TOOLS)
+    resume("finished", store=store, model=model, **TOOLS)
+    fork("finished", at="m0004", into="forked", store=store, end_chat={"max_iterations": 4})
+    converse(chat(), session="waiting", store=store, model=model)
+    respond("waiting", "Hello.", store=store, model=model)
+    asks = breaks_after(_calls("choose", what="rose"))
+    converse(_GARDEN, session="asking", store=store, model=asks, **TOOLS)
+    with suppress(BrokenError):
+        converse(_GARDEN, session="new", store=store, model=breaks_after(), **TOOLS)
+
+
+def who(session: str) -> str:
+    """Somebody who takes part."""
+    return "User" if session == "waiting" else "Ann"
+
+
+def _read(session: str, store: str) -> None:
+    found = get_session(session, store=store)
+    found.why()
+    assert found.speeches is not None
+    for name in found.conversation.names:
+        found.viewpoint(name)
+        found.parsed(name)
+
+
+_MODEL = ScriptedChatModel(script=speak)
+
+READS: dict[str, Callable[[str, str], object]] = {
+    "list": lambda _, store: list_sessions(store=store),
+    "get": _read,
+    "dump": lambda session, store: json.dumps(dump_session(session, store=store)),
+    "dump memory": lambda session, store: dump_session(session, speaker=who(session), store=store),
+    "markdown": lambda session, store: export_session(session, format="markdown", store=store),
+    "jsonl": lambda session, store: export_session(session, format="jsonl", store=store),
+    "replay": lambda session, store: replay(session, store=store, **TOOLS),
+}
+WRITES: dict[str, Callable[[str, str], object]] = {
+    "fork": lambda session, store: fork(session, store=store),
+    "fork at": lambda session, store: fork(session, at="m0002", store=store, task="Plan a park"),
+    "copy": lambda session, store: copy_session(session, store=store),
+    "say": lambda session, store: say(session, who(session), "Stop.", store=store),
+    "stop": lambda session, store: stop_session(session, store=store),
+    "respond": lambda session, store: respond(
+        session, "a rose", store=store, model=_MODEL, **TOOLS
+    ),
+    "resume": lambda session, store: resume(session, store=store, model=_MODEL, **TOOLS),
+    "reset memory": lambda session, store: reset_session(
+        session, speaker=who(session), store=store
+    ),
+    "reset": lambda session, store: reset_session(session, store=store),
+    "delete": lambda session, store: delete_session(session, store=store),
+}
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "$ sessions": ("sessions",),
+    "$ sessions --json": ("sessions", "--json"),
+    "$ show": ("show", "*"),
+    "$ show --json": ("show", "*", "--json"),
+    "$ show --why": ("show", "*", "--why"),
+    "$ show --as": ("show", "*", "--as", "WHO"),
+    "$ export": ("export", "*"),
+    "$ dump": ("dump", "*"),
+    "$ fork": ("fork", "*"),
+    "$ delete": ("delete", "*"),
+}
+
+
+def act(name: str, session: str, store: str) -> None:
+    """Do something with a session, by a function or by a command of the command line.
+
+    Raises:
+        StoreError: The command has ended with the exit code for it.
+        Exception: Whatever else it raises.
+    """
+    if name not in COMMANDS:
+        (READS | WRITES)[name](session, store)
+        return
+    given = {"*": session, "WHO": who(session)}
+    words = [given.get(word, word) for word in COMMANDS[name]]
+    found = CliRunner().invoke(app, [*words, "--store", store])
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    if found.exit_code:
+        assert found.exit_code == ExitCode.SESSION, found.output
+        raise StoreError(found.stderr.removeprefix("Error: ").rstrip("\n"))
+
+
+# Ways to damage a file.
+
+
+def overwrite(file: Path, random: Random) -> str:
+    """Put random bytes somewhere."""
+    data = bytearray(file.read_bytes())
+    size = random.choice((1, 2, 8, 64, 512, 4096))
+    place = random.randrange(len(data))
+    new = random.randbytes(min(size, len(data) - place))
+    data[place : place + len(new)] = new
+    file.write_bytes(data)
+    return f"{len(new)} bytes at {place}"
+
+
+def truncate(file: Path, random: Random) -> str:
+    """Cut the end off."""
+    size = random.randrange(file.stat().st_size)
+    with file.open("r+b") as opened:
+        opened.truncate(size)
+    return f"cut to {size}"
+
+
+_ODD: tuple[object, ...] = (
+    *(None, "", "x", "\x00", "null", "[]", "{}", "🙂" * 3, "9" * 400, "99", -1, 0, 2**62, 1.5),
+    *(b"", b"\x80", b"\xff\xfe", b"\xc7\x05\x00\x00", "\x1b[31m", "2020-01-01", "\ud83d"),
+)
+
+
+def odd_value(file: Path, random: Random) -> str:
+    """Put an odd value into a cell, or into a whole column."""
+    with closing(sqlite3.connect(file)) as connection:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = [name for (name,) in connection.execute(query)]
+        table = random.choice(tables)
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        column = random.choice(columns)
+        rows = [row[0] for row in connection.execute(f"SELECT rowid FROM {table}")]
+        row = random.choice([*rows, None])
+        value = random.choice(_ODD)
+        if isinstance(value, str):
+            value = value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        where = "" if row is None else f" WHERE rowid = {row}"
+        # What a column forbids, a file with an odd schema holds all the same.
+        _loosen(connection, table)
+        with suppress(sqlite3.Error):
+            connection.execute(f"UPDATE OR REPLACE {table} SET {column} = ?{where}", (value,))
+        connection.commit()
+    return f"{table}.{column} = {value!r:.40}{where}"
+
+
+def _loosen(connection: sqlite3.Connection, table: str) -> None:
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute(
+        "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = ?", (table,)
+    )
+    connection.execute("PRAGMA writable_schema = RESET")
+
+
+def odd_bytes(file: Path, random: Random) -> str:
+    """Change some bytes of a cell that holds text or bytes, so that the file itself is sound."""
+    with closing(sqlite3.connect(file)) as connection:
+        column, table = random.choice(
+            (
+                *(("checkpoint", "checkpoints"), ("metadata", "checkpoints"), ("value", "writes")),
+                *(("spec", "duologue_sessions"), ("checkpoint_id", "checkpoints")),
+                *(("parent_checkpoint_id", "checkpoints"), ("channel", "writes")),
+            )
+        )
+        rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
+        row, value = random.choice([one for one in rows if one[1]])
+        is_text = isinstance(value, str)
+        data = bytearray(value.encode() if is_text else value)
+        for _ in range(random.choice((1, 1, 2, 5))):
+            data[random.randrange(len(data))] = random.choice((*data, random.randrange(256)))
+        new: object = data.decode("utf-8", "replace") if is_text else bytes(data)
+        order = f"UPDATE OR REPLACE {table} SET {column} = ? WHERE rowid = ?"
+        connection.execute(order, (new, row))
+        connection.commit()
+    return f"bytes of {table}.{column} in row {row}"
+
+
+def missing(file: Path, random: Random) -> str:
+    """Take rows, a column or a table away."""
+    with closing(sqlite3.connect(file)) as connection:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        table = random.choice([name for (name,) in connection.execute(query)])
+        what = random.choice(("table", "column", "rows", "rows", "rows", "row"))
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        column = random.choice(columns)
+        order = {
+            "table": f"DROP TABLE {table}",
+            "column": f"ALTER TABLE {table} RENAME COLUMN {column} TO other",
+            "rows": f"DELETE FROM {table} WHERE (rowid + {random.randrange(9)}) % 3 = 0",
+            "row": f"DELETE FROM {table} WHERE rowid = {random.randrange(30)}",
+        }[what]
+        connection.execute(order)
+        connection.commit()
+    return order
+
+
+DAMAGES = (
+    *(overwrite, overwrite, overwrite, truncate, missing),
+    *(odd_value, odd_value, odd_bytes, odd_bytes),
+)

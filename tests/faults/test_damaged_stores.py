@@ -1,0 +1,84 @@
+"""A damaged store is read as far as it can be, and else told of in one error that names it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import SessionError, StoreError, list_sessions
+
+from .conftest import Faults
+from .damage import COMMANDS, DAMAGES, READS, SESSIONS, WRITES, act, fill
+
+PARTS = 12
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a session of each sort."""
+    file = tmp_path_factory.mktemp("stores") / "base.db"
+    fill(str(file))
+    return file
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_is_damaged_works_or_is_told_of(
+    part: int, base: Path, tmp_path: Path, faults: Faults
+) -> None:
+    for number in range(faults.times(5)):
+        random = faults.random(f"{part} {number}")
+        file = tmp_path / f"{number}.db"
+        file.write_bytes(base.read_bytes())
+        damage = random.choice(DAMAGES)(file, random)
+        for name in random.sample([*READS, *COMMANDS, *WRITES], 14):
+            session = random.choice(SESSIONS)
+            try:
+                act(name, session, str(file))
+            except StoreError as error:
+                assert_names(str(error), file, session)
+            except SessionError:
+                # There is no such session any more, it has ended, it waits for nothing.
+                continue
+            except Exception as error:
+                error.add_note(f"{name} {session} after {damage}, {part} {number}")
+                raise
+        file.unlink()
+
+
+def assert_names(text: str, file: Path, session: str) -> None:
+    """An error is one short sentence about the store, or about the session."""
+    assert str(file) in text or repr(session) in text
+    assert text.isprintable()
+    assert len(text) < 1000
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ("UPDATE duologue_schema SET version = 'new'", "duologue_schema holds no version"),
+        ("UPDATE duologue_schema SET version = -1", "duologue_schema holds no version"),
+        ("UPDATE duologue_schema SET version = 1.5", "duologue_schema holds no version"),
+        ("INSERT INTO duologue_schema VALUES (1)", "duologue_schema holds no version"),
+        ("UPDATE duologue_schema SET version = 9", "have format 9 and this duologue reads up to 1"),
+        ("DROP TABLE duologue_sessions", "no such table: duologue_sessions; restore a backup, or "),
+        ("ALTER TABLE duologue_sessions RENAME title TO t", "no such column: title; restore "),
+        ("UPDATE duologue_sessions SET status = 'odd'", "'new' can't be read: status: input"),
+        ("UPDATE duologue_sessions SET created_at = 'soon'", "'new' can't be read: created_at: "),
+        ("UPDATE duologue_sessions SET spec = '{'", "'new' can't be read: its conversation is not"),
+        ("UPDATE duologue_sessions SET session = x'ff'", "can't be used: session: input should be"),
+    ],
+)
+def test_odd_rows_are_told_of_with_what_to_do(
+    order: str, told: str, base: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "odd.db"
+    file.write_bytes(base.read_bytes())
+    with closing(sqlite3.connect(file)) as connection:
+        of_one = " WHERE session = 'new'" if order.startswith("UPDATE duologue_sessions") else ""
+        connection.execute(order + of_one)
+        connection.commit()
+    with pytest.raises(StoreError) as caught:
+        list_sessions(store=file)
+    assert told in str(caught.value)
+    assert "upgrade duologue" in str(caught.value) or "restore a backup, or " in str(caught.value)
