@@ -64,6 +64,11 @@ def build_graph(
 
     Args:
         checkpointer: What keeps sessions. None for LangGraph's own servers, which bring theirs.
+            Warning: by default LangGraph's savers import and call whatever stands in their
+            database, so that whoever can write to it can run code here. Give yours
+            ``serde=PlainSerializer()`` of `duologue.graphs.store_serde`, as our stores do, or start
+            the process with ``LANGGRAPH_STRICT_MSGPACK=true``; ``with_allowlist`` alone leaves an
+            open saver open.
         model: What speaks where a conversation names no model: a LangChain chat model or a name.
         models: LangChain chat models by the names that conversations use, or a `Models`.
         stop_requested: Tells, between turns, whether a session was asked to stop.

@@ -14,10 +14,11 @@ from duologue.graphs.errors import StoreError
 from duologue.graphs.store_base import Held, Store
 from duologue.graphs.store_errors import (
     redacted,
+    store_errors,
+    store_failure,
     taken_session,
     unknown_session,
 )
-from duologue.graphs.store_failures import store_errors, store_failure
 from duologue.graphs.store_memory import open_memory
 from duologue.graphs.store_rows import SessionRow, check_session_id
 from duologue.graphs.store_shared import shared

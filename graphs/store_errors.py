@@ -54,7 +54,8 @@ def store_errors(url: str) -> Iterator[None]:
         url: The store's address; a password in it is not shown.
 
     Raises:
-        StoreError: The block raised `sqlite3.Error` or `psycopg.Error`.
+        StoreError: The block raised `sqlite3.Error`, `psycopg.Error`, or what a driver raises where
+            text is in no encoding.
     """
     try:
         yield
@@ -65,6 +66,9 @@ def store_errors(url: str) -> Iterator[None]:
             is_damage = _is_damage(error)
         elif psycopg and isinstance(error, psycopg.Error):
             is_damage = (error.sqlstate or "").startswith(_DAMAGE_OF_POSTGRES)
+        elif isinstance(error, UnicodeDecodeError):
+            # SQLite quotes a damaged schema, which the driver can't decode.
+            is_damage = True
         else:
             raise
         raise (damaged_store if is_damage else store_failure)(url, str(error)) from error
