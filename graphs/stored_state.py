@@ -51,12 +51,13 @@ def check_state(session: str, conversation: Conversation | None, state: State) -
     Raises:
         ValueError: It can't; says why.
     """
-    begun = [name for name in ("position", "usage", "outcome", "messages") if state.get(name)]
-    if not state.get("spec"):
-        if begun:
-            raise SpecError(f"it has {begun[0]}, but no conversation")
-        return
-    spec = restored(state["spec"])
-    if conversation is not None and spec != conversation:
+    given = [state["conversation"]] if state.get("conversation") else []
+    known = [state["spec"]] if state.get("spec") else []
+    specs = [restored(spec) for spec in (*given, *known)]
+    if conversation is not None and any(spec != conversation for spec in specs):
         raise SpecError("its conversation is not the one that is listed")
-    whole(session, spec, [{**state, "messages": state.get("messages", [])}])
+    begun = [name for name in ("position", "usage", "outcome", "messages") if state.get(name)]
+    if known:
+        whole(session, specs[-1], [{**state, "messages": state.get("messages", [])}])
+    elif begun:
+        raise SpecError(f"it has {begun[0]}, but no conversation")
