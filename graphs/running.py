@@ -270,11 +270,11 @@ async def _stored(
         SessionError: There is an answer that nobody waits for.
         StoreError: It is damaged.
     """
-    found = None
-    if row is not None:
-        found = await read_session(row.session, conversation, reading(store.checkpointer))
-        if row.status == "finished" and found.outcome is not None:
-            return found
+    if row is None:
+        return None
+    found = await read_session(row.session, conversation, reading(store.checkpointer))
+    if row.status == "finished" and found.outcome is not None:
+        return found
     if reply is not None:
-        answer_of(row.session if row else "", found.pending if found else (), reply)
+        answer_of(row.session, found.pending, reply)
     return None
