@@ -92,7 +92,7 @@ class SessionDump(Data):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
-        check_steps(self.steps, self.spec.names)
+        check_steps(self.steps, self.spec)
         return self
 
 

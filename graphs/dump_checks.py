@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from duologue.graphs.dump_lines import Message
+from duologue.graphs.end_chat import decide
 from duologue.graphs.log import Kind, message_id
 from duologue.graphs.position import Event, Position
+from duologue.graphs.spec import Conversation
 
 
 class _Step(Protocol):
@@ -13,22 +15,27 @@ class _Step(Protocol):
     def messages(self) -> tuple[Message, ...]: ...
     @property
     def position(self) -> Position | None: ...
+    @property
+    def spec(self) -> Conversation | None: ...
 
 
-def check_steps(steps: Sequence[_Step], names: Sequence[str]) -> None:
+def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
     """Make sure that a session can go on from any of its steps.
 
     Args:
         steps: The steps, oldest first.
-        names: The names of those who take part.
+        spec: The spec it goes on by.
 
     Raises:
         ValueError: It can't; says where.
     """
+    names = spec.names
     log: dict[str, Message] = {}
     said = 0
     for number, step in enumerate(steps):
         where = f"steps.{number}"
+        if step.spec is not None and step.spec.names != names:
+            raise ValueError(f"{where}.spec.speakers: there are others than in the spec")
         for place, message in enumerate(step.messages):
             _check_message(f"{where}.messages.{place}", message, log, names)
             before = log.get(message.id)
@@ -36,6 +43,15 @@ def check_steps(steps: Sequence[_Step], names: Sequence[str]) -> None:
             log[message.id] = message
         if step.position is not None:
             _check_position(f"{where}.position", step.position, [*log.values()], said, names)
+    if steps and steps[-1].position is not None:
+        _check_end(f"steps.{len(steps) - 1}.position", spec, steps[-1].position)
+
+
+def _check_end(where: str, spec: Conversation, position: Position) -> None:
+    try:
+        decide(spec, position)
+    except Exception as error:
+        raise ValueError(f"{where}: nothing can follow it: {error}") from error
 
 
 def _is_speech(message: Message) -> bool:

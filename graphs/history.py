@@ -224,7 +224,9 @@ async def write_state(graph: Graph, session: str, state: State) -> None:
     """
     # Behind any speaker's node the rules say what comes next, whoever has spoken.
     node = Node.USER_AGENT if "position" in state else Node.TASK_SPECIFICATION
-    await graph.aupdate_state(config_of(session), state, as_node=node.value)
+    # What it is written to is read first, and what was written is read back.
+    with reading_session(graph, session):
+        await graph.aupdate_state(config_of(session), state, as_node=node.value)
 
 
 async def settle(graph: Graph, session: str, conversation: Conversation) -> State:
