@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from drawn_faults import Faults
 from duologue.graphs import SessionError, StoreError, list_sessions
 
-from .conftest import Faults
 from .damage import COMMANDS, DAMAGES, READS, SESSIONS, WRITES, act, fill
 
 PARTS = 12

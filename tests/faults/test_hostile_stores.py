@@ -14,9 +14,9 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from drawn_faults import Faults
 from duologue.graphs import StoreError
 
-from .conftest import Faults
 from .damage import act, fill
 
 ACTS = (
