@@ -1,17 +1,15 @@
 """Sessions in this process's memory, gone when it ends. Nothing is written anywhere."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs.store_base import Held, Store
 from duologue.graphs.store_errors import lost_session, taken_session, unknown_session
 from duologue.graphs.store_rows import SessionRow, new_row
+from duologue.graphs.store_saver import GuardedSaver
 from duologue.graphs.store_serde import PlainSerializer
 
 
@@ -33,7 +31,7 @@ class _Space:
 _SPACES: dict[str, _Space] = {}
 
 
-class _Saver(InMemorySaver):
+class _Saver(GuardedSaver, InMemorySaver):
     """LangGraph's saver on what a space holds, for the run that holds one session."""
 
     def __init__(self, space: _Space, held: "MemoryHeld") -> None:
@@ -43,34 +41,11 @@ class _Saver(InMemorySaver):
             space.saver.writes,
             space.saver.blobs,
         )
-        self._held = held
+        self.store_url = held.url
+        self._run = held
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Save a checkpoint, see LangGraph's saver."""
-        self._held.check(config["configurable"]["thread_id"])
-        return await super().aput(config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """Save what one task wrote, see LangGraph's saver."""
-        self._held.check(config["configurable"]["thread_id"])
-        await super().aput_writes(config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Delete all checkpoints of the session, see LangGraph's saver."""
-        self._held.check(thread_id)
-        await super().adelete_thread(thread_id)
+    def _held(self, session: str) -> None:
+        self._run.check(session)
 
 
 class MemoryHeld(Held):

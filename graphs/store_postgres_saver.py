@@ -11,7 +11,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from duologue.graphs.store_saver import GuardedSaver
+from duologue.graphs.store_saver import LeasedSaver
 from duologue.graphs.store_serde import PlainSerializer
 from duologue.graphs.store_writer import Lease, Statement, Writer
 
@@ -105,7 +105,7 @@ class PooledSaver(AsyncPostgresSaver):
         return await twice(self._pool, lambda: read(config=config, channels=channels))
 
 
-class PostgresSaver(GuardedSaver, PooledSaver):
+class PostgresSaver(LeasedSaver, PooledSaver):
     """Our saver on a PostgreSQL database.
 
     Args:

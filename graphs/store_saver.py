@@ -1,8 +1,9 @@
-"""What our SQL checkpointers add to LangGraph's: errors that name the store, and leases.
+"""What our checkpointers add to LangGraph's: errors that name the store, and who may write.
 
 Nothing about a particular database lives here.
 """
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -27,18 +28,17 @@ class GuardedSaver(BaseCheckpointSaver[str]):
 
     Attributes:
         store_url: The store's address, named in errors.
-        lease: The session that it may write. None: it is for reading only.
     """
 
     store_url: str
-    lease: Lease | None
 
+    @abstractmethod
     def _held(self, session: str) -> None:
-        """Make sure that this session may be written; the commit looks whether it still may."""
-        if self.lease is None:
-            raise SessionError(f"Session {session!r} can't be written without holding its lock.")
-        if session != self.lease.session:
-            raise lost_session(session)
+        """Make sure that this session may be written.
+
+        Raises:
+            SessionError: It is not held.
+        """
 
     async def aput(
         self,
@@ -129,3 +129,19 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         """
         with reading_store(self.store_url, config["configurable"]["thread_id"]):
             return await super().aget_delta_channel_history(config=config, channels=channels)
+
+
+class LeasedSaver(GuardedSaver):
+    """A guarded saver that writes under a lease; the commit looks whether it still stands.
+
+    Attributes:
+        lease: The session that it may write. None: it is for reading only.
+    """
+
+    lease: Lease | None
+
+    def _held(self, session: str) -> None:
+        if self.lease is None:
+            raise SessionError(f"Session {session!r} can't be written without holding its lock.")
+        if session != self.lease.session:
+            raise lost_session(session)

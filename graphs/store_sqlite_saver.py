@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from duologue.graphs.store_saver import GuardedSaver
+from duologue.graphs.store_saver import LeasedSaver
 from duologue.graphs.store_serde import PlainSerializer
 from duologue.graphs.store_writer import Lease, Statement, Writer
 
@@ -155,7 +155,7 @@ class _ThreadedSaver(SqliteSaver):
         return await self._reader.run(call)
 
 
-class SqliteSessionSaver(GuardedSaver, _ThreadedSaver):
+class SqliteSessionSaver(LeasedSaver, _ThreadedSaver):
     """Our saver on one SQLite file.
 
     Args:
