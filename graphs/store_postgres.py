@@ -7,6 +7,7 @@ that hands out connections by transaction, such as PgBouncer, that one goes past
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, LiteralString, NamedTuple
 from urllib.parse import unquote
 
@@ -20,7 +21,7 @@ from duologue.graphs.errors import StoreError
 from duologue.graphs.store_base import Store, settled
 from duologue.graphs.store_errors import lost_session, redacted, store_errors, store_failure
 from duologue.graphs.store_postgres_owner import ALIVE, PostgresOwner, halves, key
-from duologue.graphs.store_postgres_saver import Connection, Pool, PostgresSaver, twice
+from duologue.graphs.store_postgres_saver import Connection, Pool, PostgresSaver, again
 from duologue.graphs.store_sql import SqlStore
 from duologue.graphs.store_writer import Job, Lease, Results, Statement, Writer
 
@@ -128,7 +129,7 @@ class PostgresStore(SqlStore):
                 return await cursor.fetchall()
 
         with store_errors(self.url):
-            return await twice(self._pool, read)
+            return await again(self._pool, read)
 
     async def _is_alive(self, owner: str) -> bool:
         return bool(await self._read(ALIVE, *halves(owner)))
@@ -136,31 +137,24 @@ class PostgresStore(SqlStore):
     async def _commit(self, jobs: Sequence[Job]) -> Results:
         """Commit jobs together; or, where that fails, each alone."""
         try:
-            return await self._committed(jobs)
-        except psycopg.OperationalError:
-            await self._pool.check()
+            return await again(self._pool, partial(self._committed, jobs))
+        except psycopg.OperationalError as error:
+            gone = await self._unreachable()
+            if gone is not None or len(jobs) == 1:
+                # Where the server is gone it would be waited for as long by each of the jobs.
+                return [store_failure(self.url, str(gone or error))] * len(jobs)
         except psycopg.Error as error:
             if len(jobs) == 1:
                 return [store_failure(self.url, str(error))]
-        results = list[int | Exception]()
-        for job in jobs:
-            try:
-                results += await self._committed([job])
-            except psycopg.OperationalError as error:
-                # The server is gone, and would be waited for as long by each of the others.
-                failure = await self._unreachable(error)
-                return results + [failure] * (len(jobs) - len(results))
-            except psycopg.Error as error:
-                results.append(store_failure(self.url, str(error)))
-        return results
+        return [result for job in jobs for result in await self._commit([job])]
 
-    async def _unreachable(self, error: psycopg.OperationalError) -> StoreError:
+    async def _unreachable(self) -> psycopg.Error | None:
         """Say why no connection is to be had, which the pool does not say."""
         try:
             await (await psycopg.AsyncConnection.connect(self._conninfo)).close()
-        except psycopg.Error as reason:
-            error = psycopg.OperationalError(str(reason))
-        return store_failure(self.url, str(error))
+        except psycopg.Error as error:
+            return error
+        return None
 
     async def _committed(self, jobs: Sequence[Job]) -> Results:
         async with self._pool.connection() as connection:

@@ -9,7 +9,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import DictRow, dict_row
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from duologue.graphs.store_saver import LeasedSaver
 from duologue.graphs.store_serde import PlainSerializer
@@ -21,21 +22,37 @@ Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 
 
-async def twice(pool: Pool, call: Callable[[], Awaitable[T]]) -> T:
-    """Call again after a connection of the pool has broken, as all do when the server restarts.
+def _is_broken(error: BaseException) -> bool:
+    # Who has waited in vain for a connection has waited long enough.
+    return isinstance(error, psycopg.OperationalError) and not isinstance(error, PoolTimeout)
+
+
+async def again(pool: Pool, call: Callable[[], Awaitable[T]]) -> T:
+    """Call again while connections of the pool break, as all do when the server restarts.
 
     Args:
         pool: The pool.
-        call: What reads by it.
+        call: What uses it, and may be called several times.
 
     Returns:
         What the call returns.
+
+    Raises:
+        psycopg.OperationalError: What the last of four tries has raised.
     """
-    try:
-        return await call()
-    except psycopg.OperationalError:
-        await pool.check()
-        return await call()
+    tries = AsyncRetrying(
+        retry=retry_if_exception(_is_broken),
+        stop=stop_after_attempt(4),
+        wait=wait_exponential(0.05),
+        reraise=True,
+    )
+    async for attempt in tries:
+        with attempt:
+            if attempt.retry_state.attempt_number > 1:
+                # Else the next one that is broken is taken.
+                await pool.check()
+            return await call()
+    raise AssertionError("unreachable")
 
 
 class _Noted:
@@ -78,7 +95,7 @@ class PooledSaver(AsyncPostgresSaver):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint, see LangGraph's saver."""
         read = super().aget_tuple
-        return await twice(self._pool, lambda: read(config))
+        return await again(self._pool, lambda: read(config))
 
     async def alist(
         self,
@@ -94,7 +111,7 @@ class PooledSaver(AsyncPostgresSaver):
         async def found() -> list[CheckpointTuple]:
             return [one async for one in listed(config, filter=filter, before=before, limit=limit)]
 
-        for one in await twice(self._pool, found):
+        for one in await again(self._pool, found):
             yield one
 
     async def aget_delta_channel_history(
@@ -102,7 +119,7 @@ class PooledSaver(AsyncPostgresSaver):
     ) -> Mapping[str, DeltaChannelHistory]:
         """Read the writes of delta channels, see LangGraph's saver."""
         read = super().aget_delta_channel_history
-        return await twice(self._pool, lambda: read(config=config, channels=channels))
+        return await again(self._pool, lambda: read(config=config, channels=channels))
 
 
 class PostgresSaver(LeasedSaver, PooledSaver):

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
+from drawn_faults import Faults
 from duologue.graphs import SessionError, StoreError, aconverse, aget_session, role_play
 from duologue.graphs.store import Held, Store, open_store
 from duologue.graphs.store_postgres import PostgresStore
@@ -301,11 +302,13 @@ async def test_a_session_is_free_right_after_its_process_was_killed(
 
 
 @pytest.mark.live
-async def test_a_server_that_restarts_connections_is_no_failure(postgres_url: str) -> None:
+async def test_a_server_that_restarts_connections_is_no_failure(
+    postgres_url: str, faults: Faults
+) -> None:
     url = f"{postgres_url}&application_name=restarted"
     async with open_store(url) as store, store.lock("s") as held:
         await held.add(title="", spec="{}")
-        for _ in range(3):
+        for _ in range(faults.times(5)):
             with psycopg.connect(postgres_url, autocommit=True) as connection:
                 connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "

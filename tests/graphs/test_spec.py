@@ -611,7 +611,7 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
     monkeypatch.setattr(migrations, "Conversation", later)
     monkeypatch.setattr(migrations, "MIGRATIONS", {5: step})
     assert get_session("s", store="memory:versions").conversation.task == "Plan"
-    assert seen == [5]
+    assert set(seen) == {5}
 
 
 def test_a_conversation_of_version_1_ends_as_it_did() -> None:
