@@ -74,6 +74,23 @@ def store_errors(url: str) -> Iterator[None]:
         raise (damaged_store if is_damage else store_failure)(url, str(error)) from error
 
 
+def as_store_error(url: str, error: Exception) -> StoreError:
+    """Return the error for what a write has raised.
+
+    Args:
+        url: The store's address; a password in it is not shown.
+        error: What was raised.
+    """
+    try:
+        with store_errors(url):
+            raise error
+    except StoreError as told:
+        return told
+    except Exception:
+        # Values that have no place in a database, such as text in no encoding.
+        return store_failure(url, str(error))
+
+
 # A table or a column that is not there counts as damage, too.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _DAMAGE_OF_POSTGRES = ("42P01", "42703", "XX")

@@ -7,6 +7,7 @@ that this process holds on it, and another process may then delete what was just
 import os
 import sqlite3
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -42,19 +43,19 @@ class StoreFile:
         """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                # SQLite gives its two side files the mode of the first.
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            except FileExistsError:
+            if self.path.exists():
                 self._check_old()
             self.locks.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):
+                # SQLite gives its two side files the mode of the first.
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:
             raise store_failure(self.url, error.strerror or str(error)) from error
 
     def _check_old(self) -> None:
         found = self.path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError("Is a directory")
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is no file" if not stat.S_ISDIR(found.st_mode) else "Is a directory")
         effective = os.access in os.supports_effective_ids
         if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=effective):
             raise PermissionError("Permission denied")
@@ -83,7 +84,7 @@ class StoreFile:
         """
         try:
             now = [(path.stat(), before) for path, before in self._files]
-        except FileNotFoundError:
+        except OSError:
             raise self._failure(_GONE) from None
         if not all(os.path.samestat(found, before) for found, before in now):
             raise self._failure(_GONE)

@@ -44,7 +44,7 @@ class Owner:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                # Who tidies up may have removed it before it was locked.
+                # Another store's `tidy` may have removed it before it was locked.
                 with suppress(FileNotFoundError):
                     if os.path.samestat(path.stat(), os.fstat(descriptor)):
                         return descriptor
@@ -60,8 +60,6 @@ class Owner:
         Raises:
             OSError: It can't be looked at.
         """
-        if name == self.name:
-            return True
         # The name comes from the database.
         if not _NAME.fullmatch(name):
             return False

@@ -5,6 +5,8 @@ that hands out connections by transaction, such as PgBouncer, that one goes past
 """
 
 import asyncio
+import re
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,24 +16,38 @@ from urllib.parse import unquote
 import psycopg
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import dict_row, tuple_row
-from psycopg_pool import AsyncConnectionPool
+from psycopg.rows import tuple_row
 
 from duologue.graphs.errors import StoreError
 from duologue.graphs.store_base import Store, settled
-from duologue.graphs.store_errors import lost_session, redacted, store_errors, store_failure
+from duologue.graphs.store_errors import (
+    as_store_error,
+    lost_session,
+    redacted,
+    store_errors,
+    store_failure,
+)
 from duologue.graphs.store_postgres_owner import ALIVE, PostgresOwner, halves, key
-from duologue.graphs.store_postgres_saver import Connection, Pool, PostgresSaver, again
+from duologue.graphs.store_postgres_pool import Connection, Connections, UnreachableError
+from duologue.graphs.store_postgres_saver import PostgresSaver
 from duologue.graphs.store_sql import SqlStore
-from duologue.graphs.store_writer import Job, Lease, Results, Statement, Writer
+from duologue.graphs.store_writer import Failure, Job, Lease, Results, Statement, Writer
 
 _POOL_SIZE: Final = 10
 _CONNECT: Final = 10  # seconds
+_KEPT_ALIVE: Final = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+_TURN: Final = 60.0  # seconds that another process may take to make the tables
 _STANDING: Final[LiteralString] = (
     "SELECT session, owner, number FROM duologue_leases JOIN unnest("
     "%(sessions)s::text[], %(owners)s::text[], %(numbers)s::integer[]) "
     "AS given (session, owner, number) USING (session, owner, number) "
-    # In one order, so that two never wait for each other; and nobody takes them over meanwhile.
+    # Ordered, so that two batches can't deadlock; FOR SHARE, so that nobody takes a lease over
+    # before the commit.
     "ORDER BY session FOR SHARE OF duologue_leases"
 )
 """Gives those of some leases that stand."""
@@ -65,33 +81,27 @@ class PostgresStore(SqlStore):
         address: How it is reached.
     """
 
-    # A connection that broke is made anew within this time, in which nothing may be taken over.
-    second_look = 1.0
+    # Within this time a connection that broke is made anew, and nothing may be taken over.
+    second_look = 2.0
+    known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
 
     def __init__(self, address: _Address) -> None:
         super().__init__()
         self.url = address.url
         self._owner = PostgresOwner(address.direct, address.url, is_direct=address.is_direct)
         self.owner = self._owner.name
-        self._conninfo = address.conninfo
-        self._pool: Pool = AsyncConnectionPool(
+        self._connections = Connections(
             address.conninfo,
-            kwargs={
-                "autocommit": True,
-                "row_factory": dict_row,
-                # A pooler may answer each transaction by another connection.
-                "prepare_threshold": None if address.is_direct else 0,
-            },
-            min_size=0,
-            max_size=address.pool_size,
+            size=address.pool_size,
             timeout=address.timeout,
-            open=False,
+            # A pooler may answer each transaction by another connection.
+            prepares=not address.is_direct,
         )
-        self.writer = Writer(self._commit)
-        self.checkpointer = PostgresSaver(self.url, self._pool, self.writer)
+        self.writer = Writer(self._commit, self._explain)
+        self.checkpointer = PostgresSaver(self.url, self._connections, self.writer)
 
     def _saver(self, lease: Lease) -> PostgresSaver:
-        return PostgresSaver(self.url, self._pool, self.writer, lease)
+        return PostgresSaver(self.url, self._connections, self.writer, lease)
 
     async def open(self) -> None:
         """Connect, and make LangGraph's tables and ours.
@@ -104,15 +114,15 @@ class PostgresStore(SqlStore):
         with store_errors(self.url):
             if self._owner.is_direct:
                 # Tried alone, because the pool would not say why it gets none.
-                await (await psycopg.AsyncConnection.connect(self._conninfo)).close()
+                await self._connections.connect_once()
             found = await (await connection.execute("SELECT current_schema() AS s")).fetchone()
         if found is None or found["s"] is None:
             raise store_failure(self.url, "no schema of its search_path exists")
         with store_errors(self.url):
-            await self._pool.open()
-            async with _turn(connection, f"set-up {found['s']}"):
+            await self._connections.pool.open()
+            async with _turn(connection, f"set-up {found['s']}", self.url):
                 await self.set_up()
-                await AsyncPostgresSaver(self._pool).setup()
+                await AsyncPostgresSaver(self._connections.pool).setup()
         self._owner.watch()
 
     def statement(self, sql: LiteralString, *values: object) -> Statement:
@@ -120,47 +130,25 @@ class PostgresStore(SqlStore):
         return Statement(sql.replace("?", "%s"), values)
 
     async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
-        async def read() -> Sequence[Sequence[Any]]:
-            async with (
-                self._pool.connection() as connection,
-                connection.cursor(row_factory=tuple_row) as cursor,
-            ):
-                await cursor.execute(sql.replace("?", "%s"), values)
-                return await cursor.fetchall()
-
         with store_errors(self.url):
-            return await again(self._pool, read)
+            return await self._connections.fetch(sql.replace("?", "%s"), values, tuple_row)
 
     async def _is_alive(self, owner: str) -> bool:
         return bool(await self._read(ALIVE, *halves(owner)))
 
     async def _commit(self, jobs: Sequence[Job]) -> Results:
-        """Commit jobs together; or, where that fails, each alone."""
-        try:
-            return await again(self._pool, partial(self._committed, jobs))
-        except psycopg.OperationalError as error:
-            gone = await self._unreachable()
-            if gone is not None or len(jobs) == 1:
-                # Where the server is gone it would be waited for as long by each of the jobs.
-                return [store_failure(self.url, str(gone or error))] * len(jobs)
-        except psycopg.Error as error:
-            if len(jobs) == 1:
-                return [store_failure(self.url, str(error))]
-        return [result for job in jobs for result in await self._commit([job])]
+        return await self._connections.again(partial(self._committed, jobs))
 
-    async def _unreachable(self) -> psycopg.Error | None:
-        """Say why no connection is to be had, which the pool does not say."""
-        try:
-            await (await psycopg.AsyncConnection.connect(self._conninfo)).close()
-        except psycopg.Error as error:
-            return error
-        return None
+    async def _explain(self, error: Exception) -> Failure:
+        return Failure(as_store_error(self.url, error), isinstance(error, UnreachableError))
 
     async def _committed(self, jobs: Sequence[Job]) -> Results:
-        async with self._pool.connection() as connection:
+        async with self._connections.pool.connection() as connection:
             try:
                 # Everything goes to the server at once.
                 async with connection.pipeline(), connection.transaction():
+                    # A row that somebody else has locked must not stop all sessions.
+                    await connection.execute("SET LOCAL lock_timeout = '5s'")
                     if any(job.lease is not None for job in jobs):
                         await connection.execute(_ALL_STAND, _terms(jobs))
                     sent = [await _sent(connection, job) for job in jobs]
@@ -183,8 +171,8 @@ class PostgresStore(SqlStore):
 
     async def close(self) -> None:
         """See `Store.close`."""
-        await self.writer.drain()
-        await self._pool.close()
+        await super().close()
+        await self._connections.pool.close()
         await self._owner.close()
 
 
@@ -206,8 +194,9 @@ async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
 
 
 @asynccontextmanager
-async def _turn(connection: Connection, what: str) -> AsyncIterator[None]:
+async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[None]:
     """Keep other processes from doing the same at the same time."""
+    until = time.monotonic() + _TURN
     # Asked again and again: a statement that waits inside PostgreSQL would stop the holder's
     # CREATE INDEX CONCURRENTLY, which waits for all statements under way.
     take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
@@ -215,6 +204,8 @@ async def _turn(connection: Connection, what: str) -> AsyncIterator[None]:
         found = await (await connection.execute(take, [key(what)])).fetchone()
         if found and found["got"]:
             break
+        if time.monotonic() > until:
+            raise store_failure(url, f"another process has been making its tables for {_TURN:g} s")
         await asyncio.sleep(0.05)
     try:
         yield
@@ -241,7 +232,10 @@ def _address(target: str) -> _Address:
     try:
         given = "?".join(filter(None, (address, "&".join(others))))
         timeout = int(conninfo_to_dict(given).get("connect_timeout") or 0) or _CONNECT
-        conninfo = make_conninfo(given, connect_timeout=timeout)
+        # What libpq would do by itself notices after two hours that the server's machine is gone.
+        known = conninfo_to_dict(given)
+        kept = {name: value for name, value in _KEPT_ALIVE.items() if name not in known}
+        conninfo = make_conninfo(given, connect_timeout=timeout, **kept)
     except ValueError:
         raise StoreError(f"{url!r} is not valid: connect_timeout must be in seconds.") from None
     except psycopg.ProgrammingError:
@@ -251,16 +245,17 @@ def _address(target: str) -> _Address:
             "use postgresql://user:password@host:port/database, with special characters as %XX."
         ) from None
     size = ours.get("pool_size", str(_POOL_SIZE))
-    if not (size.isascii() and size.isdigit() and int(size) > 0):
-        raise StoreError(f"{url!r} is not valid: pool_size must be a whole number from 1.")
+    if not re.fullmatch("[1-9][0-9]{0,3}", size):
+        raise StoreError(f"{url!r} is not valid: pool_size must be a whole number from 1 to 9999.")
     past, direct = conninfo, ours.get("direct")
     if direct is not None:
-        host, _, port = (direct, "", "") if direct.endswith("]") else direct.rpartition(":")
-        if not host.strip("[]") or (port and not port.isdigit()):
-            raise StoreError(
-                f"{url!r} is not valid: direct must be HOST:PORT of the server itself."
-            )
-        past = make_conninfo(conninfo, host=host.strip("[]"), **({"port": port} if port else {}))
+        host, _, port = direct.rpartition(":")
+        if not host.strip("[]") or not port.isdigit():
+            raise StoreError(f"{url!r} is not valid: direct must be HOST:PORT of the server.")
+        # The address of the pooler's machine would stand above the host's name.
+        parts: dict[str, Any] = conninfo_to_dict(conninfo)
+        parts.pop("hostaddr", None)
+        past = make_conninfo(**parts | {"host": host.strip("[]"), "port": port})
     return _Address(url, conninfo, past, direct is not None, int(size), timeout)
 
 

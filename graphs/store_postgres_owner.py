@@ -14,7 +14,7 @@ from duologue.graphs.store_errors import store_errors, store_failure
 
 _Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
-# Both sides notice within a minute that the other machine is gone.
+# The server notices within a minute that this machine is gone; this side's is in the conninfo.
 _KEEPALIVES: Final[LiteralString] = (
     "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 )
@@ -100,7 +100,7 @@ class PostgresOwner:
             connection = self._connection
             assert connection is not None  # noqa: S101  # watched once it is open
             with suppress(psycopg.Error):
-                # Nobody sends any: it ends, at once, when the connection does.
+                # No notification is ever sent: the loop ends when the connection breaks.
                 async for _ in connection.notifies():
                     pass
             await connection.close()
@@ -110,7 +110,7 @@ class PostgresOwner:
                     self._connection = await self._connected()
                 except (psycopg.Error, StoreError):
                     await asyncio.sleep(pause)
-                    pause = min(2 * pause, 1.0)
+                    pause = min(2 * pause, 0.2)
 
     async def close(self) -> None:
         """Let go of the lock."""

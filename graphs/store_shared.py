@@ -17,14 +17,15 @@ class _Shared:
         self.users = 0
 
     async def close(self) -> None:
-        """Close the store, where it could be opened."""
-        with suppress(Exception):
+        """Close the store, or give up opening it."""
+        self.opening.cancel()
+        with suppress(Exception, asyncio.CancelledError):
             store = await self.opening
             await store.close()
 
 
 _OPEN: dict[tuple[str, asyncio.AbstractEventLoop], _Shared] = {}
-# What a forked child has got from its parent: never used, and never closed, which SQLite forbids.
+# Stores inherited by a fork. Kept, because SQLite forbids closing a connection in a forked child.
 _OF_THE_PARENT: list[object] = []
 
 
@@ -60,6 +61,7 @@ async def shared(address: str, opened: Callable[[], Awaitable[Store]]) -> AsyncI
         yield await asyncio.shield(store.opening)
     finally:
         store.users -= 1
-        if not store.users:
+        # In a forked child it is the parent's.
+        if not store.users and _OPEN.get(key) is store:
             del _OPEN[key]
             await settled(store.close())

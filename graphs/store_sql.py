@@ -29,7 +29,10 @@ _TABLES: Final[Sequence[LiteralString]] = (
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS duologue_leases (
     session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
+    "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
+    "INSERT INTO duologue_schema SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM duologue_schema)",
 )
+_RETRY: Final = 1.0  # seconds
 LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
 """Gives a row while a lease stands."""
 
@@ -47,12 +50,16 @@ class SqlStore(Store):
 
     owner: str
     writer: Writer
+    known_tables: LiteralString
+    """A query that gives a row where our tables are there."""
     second_look: float = 0.0
     """Seconds after which an owner that seems dead is looked at again; 0: it is not."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._leases = dict[int, Lease]()
+        self._left = list[Lease]()
+        self._freeing: asyncio.Task[None] | None = None
 
     @abstractmethod
     async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
@@ -90,20 +97,18 @@ class SqlStore(Store):
     async def set_up(self) -> None:
         """Make our tables if they are missing; the caller keeps others from doing so meanwhile.
 
+        Nothing is written where they are there, so that who only reads waits for no writer.
+
         Raises:
             StoreError: The database fails, or a newer version of this library wrote it.
         """
-        await self.write("CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)")
-        found = await self._read("SELECT version FROM duologue_schema")
+        known = await self._read(self.known_tables)
+        found = await self._read("SELECT version FROM duologue_schema") if known else []
         if read_version(found, VERSION, self.url) == VERSION:
             return
-        new: Sequence[LiteralString] = (
-            *_TABLES,
-            "INSERT INTO duologue_schema SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM duologue_schema)",
-        )
-        tables = [self.statement(sql) for sql in new]
+        statements = [self.statement(sql) for sql in _TABLES]
         version = self.statement("UPDATE duologue_schema SET version = ?", VERSION)
-        await self.writer.write(*tables, version)
+        await self.writer.write(*statements, version)
 
     async def get(self, session: str) -> SessionRow | None:
         """See `Store.get`."""
@@ -167,40 +172,73 @@ class SqlStore(Store):
         return None
 
     async def _taken(self, lease: Lease) -> bool:
-        held = await self._lease(lease.session)
-        if held is None:
-            added = await self.write(
-                "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
-                "ON CONFLICT (session) DO NOTHING",
-                *lease.terms,
-            )
-            return bool(added)
-        if await self._stands(held):
-            return False
-        if self.second_look:
-            await asyncio.sleep(self.second_look)
-            if await self._stands(held):
+        # Twice: who holds it may let go of it between a look and what follows from it.
+        for _ in range(2):
+            held = await self._lease(lease.session)
+            if held is None:
+                added = await self.write(
+                    "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
+                    "ON CONFLICT (session) DO NOTHING",
+                    *lease.terms,
+                )
+                if added:
+                    return True
+                continue
+            if await self._stands(held) or await self._is_alive_after_all(held):
                 return False
-        taken_over = await self.write(
-            "UPDATE duologue_leases SET owner = ?, number = ? "
-            "WHERE session = ? AND owner = ? AND number = ?",
-            *(lease.owner, lease.number, lease.session, *held),
-        )
-        return bool(taken_over)
+            taken_over = await self.write(
+                "UPDATE duologue_leases SET owner = ?, number = ? "
+                "WHERE session = ? AND owner = ? AND number = ?",
+                *(lease.owner, lease.number, lease.session, *held),
+            )
+            if taken_over:
+                return True
+        return False
+
+    async def _is_alive_after_all(self, lease: tuple[str, int]) -> bool:
+        """Whether another owner is alive after all, some seconds after it has seemed dead."""
+        if not self.second_look or lease[0] == self.owner:
+            return False
+        await asyncio.sleep(self.second_look)
+        return await self._stands(lease)
 
     async def _give_back(self, lease: Lease) -> None:
-        del self._leases[lease.number]
-        # A lease that stays in a failing database does not stand, since its number is forgotten.
-        with suppress(StoreError):
-            await self.write(
-                "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
-                *lease.terms,
-            )
+        try:
+            await self.writer.write(self._deleted(lease))
+        except StoreError:
+            # For other processes it stands as long as this store is open.
+            self._left.append(lease)
+            if self._freeing is None or self._freeing.done():
+                self._freeing = asyncio.create_task(self._free_what_is_left())
+        finally:
+            self._leases.pop(lease.number, None)
+
+    async def _free_what_is_left(self) -> None:
+        """Delete the leases that could not be deleted when they were freed."""
+        while self._left:
+            await asyncio.sleep(_RETRY)
+            left = list(self._left)
+            with suppress(StoreError):
+                await self.writer.write(*map(self._deleted, left))
+                self._left = self._left[len(left) :]
+
+    def _deleted(self, lease: Lease) -> Statement:
+        return self.statement(
+            "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
+            *lease.terms,
+        )
 
     async def _free(self, held: "SqlHeld") -> None:
         # LangGraph does not wait for what it writes of a cancelled step.
         await held.drain()
         await self._give_back(held.lease)
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._freeing is not None:
+            self._freeing.cancel()
+            await asyncio.wait([self._freeing])
+        await self.writer.drain()
 
 
 class SqlHeld(Held):
@@ -238,8 +276,11 @@ class SqlHeld(Held):
         return row
 
     async def _remove(self) -> bool:
-        sql: LiteralString = "DELETE FROM duologue_sessions WHERE session = ?"
-        return bool(await self._store.write(sql, self.session, lease=self.lease))
+        # Looked for first: a write that is made again because its connection broke changes nothing.
+        row: LiteralString = "FROM duologue_sessions WHERE session = ?"
+        found = await self._store._read("SELECT 1 " + row, self.session)
+        await self._store.write("DELETE " + row, self.session, lease=self.lease)
+        return bool(found)
 
     async def drain(self) -> None:
         """See `Held.drain`."""

@@ -6,20 +6,39 @@ Each open store has two connections, one to read and one to write, each in a thr
 import asyncio
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, Final, LiteralString
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from duologue.graphs.errors import StoreError
 from duologue.graphs.store_base import Store, settled
-from duologue.graphs.store_errors import lost_session, store_errors, store_failure
+from duologue.graphs.store_errors import (
+    as_store_error,
+    lost_session,
+    store_errors,
+    store_failure,
+)
 from duologue.graphs.store_files import StoreFile
 from duologue.graphs.store_owner import Owner
 from duologue.graphs.store_sql import LEASE, SqlStore
-from duologue.graphs.store_sqlite_saver import WAIT, SqliteSessionSaver, SqliteThread
-from duologue.graphs.store_writer import Job, Lease, Results, Statement, Writer
+from duologue.graphs.store_sqlite_saver import SqliteSessionSaver, SqliteThread
+from duologue.graphs.store_writer import Failure, Job, Lease, Results, Statement, Writer
+from duologue.graphs.threads import in_thread
+
+_WAIT: Final = 30.0  # seconds for another process's write, or for its first set-up of the file
+_PAUSE: Final = 0.01  # seconds between two tries
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_FOR_ALL: Final = (
+    *_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_READONLY,
+)
 
 
 class SqliteStore(SqlStore):
@@ -33,16 +52,23 @@ class SqliteStore(SqlStore):
         OSError: Its lock can't be made.
     """
 
+    known_tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'duologue_schema'"
+
     def __init__(self, file: StoreFile) -> None:
         super().__init__()
         self.url = file.url
         self._file = file
-        self._owner = Owner(file.locks)
+        with ExitStack() as opened:
+            self._writing = SqliteThread(file.path)
+            opened.callback(self._writing.connection.close)
+            self._reading = SqliteThread(file.path)
+            opened.callback(self._reading.connection.close)
+            self._owner = Owner(file.locks)
+            opened.pop_all()
         self.owner = self._owner.name
-        self._writing = SqliteThread(file.path)
-        self._reading = SqliteThread(file.path)
-        self.writer = Writer(partial(self._writing.run, self._commit))
+        self.writer = Writer(partial(self._writing.run, self._commit), self._explain)
         self.checkpointer = SqliteSessionSaver(self.url, self._reading, self.writer)
+        self._is_closing = False
 
     def _saver(self, lease: Lease) -> SqliteSessionSaver:
         return SqliteSessionSaver(self.url, self._reading, self.writer, lease)
@@ -53,17 +79,24 @@ class SqliteStore(SqlStore):
         Raises:
             StoreError: The file can't be used, or a newer version of this library wrote it.
         """
-        with store_errors(self.url):
-            await self._writing.run(self._prepare)
-            await super().set_up()
-            await self._writing.run(self._owner.tidy)
+        try:
+            with store_errors(self.url):
+                await self._writing.run(self._prepare)
+                await super().set_up()
+                await self._writing.run(self._owner.tidy)
+        except OSError as error:
+            raise store_failure(self.url, error.strerror or str(error)) from error
 
     def _prepare(self) -> None:
         connection = self._writing.connection
-        _use_wal(connection)
-        # What is committed outlives a power cut, too.
+        # Switched to WAL, readers don't wait for the writer.
+        self._waited("PRAGMA journal_mode = WAL")
+        # What is committed outlives a power cut, too; the second is for macOS.
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
         SqliteSaver(connection).setup()
+        # From here on `_waited` waits, which looks whether it is to go on.
+        connection.execute("PRAGMA busy_timeout = 0")
         self._reading.connection.execute("PRAGMA query_only = ON")
         self._file.opened()
 
@@ -85,17 +118,8 @@ class SqliteStore(SqlStore):
             raise store_failure(self.url, str(error)) from error
 
     def _commit(self, jobs: Sequence[Job]) -> Results:
-        """Commit jobs together; or, where that fails, each alone."""
-        try:
-            return self._committed(jobs)
-        except Exception as error:
-            if len(jobs) == 1:
-                return [_told(self.url, error)]
-            return [result for job in jobs for result in self._commit([job])]
-
-    def _committed(self, jobs: Sequence[Job]) -> Results:
         connection = self._writing.connection
-        connection.execute("BEGIN IMMEDIATE")
+        self._waited("BEGIN IMMEDIATE")
         try:
             results = [_done(connection, job) for job in jobs]
             connection.execute("COMMIT")
@@ -107,13 +131,36 @@ class SqliteStore(SqlStore):
         self._file.check(connection)
         return results
 
+    def _waited(self, sql: LiteralString) -> None:
+        """Run a statement for which another process may have to be waited for.
+
+        SQLite's own timeout holds for neither the switch to WAL nor a store that is to be closed.
+        """
+        until = time.monotonic() + _WAIT
+        while True:
+            try:
+                self._writing.connection.execute(sql)
+                return
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode & 0xFF in _BUSY
+                if not is_busy or self._is_closing or time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE)
+
+    async def _explain(self, error: Exception) -> Failure:
+        # A file that is gone is for all, too.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        is_for_all = isinstance(error, StoreError) or code in _FOR_ALL
+        return Failure(as_store_error(self.url, error), is_for_all)
+
     async def close(self) -> None:
         """See `Store.close`."""
-        await self.writer.drain()
+        self._is_closing = True
+        await super().close()
         # The last to close the file writes all to it and removes the files beside it.
         await self._reading.close()
+        await self._writing.run(self._owner.close)
         await self._writing.close()
-        await asyncio.to_thread(self._owner.close)
 
 
 def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
@@ -125,28 +172,6 @@ def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
         cursor = (connection.executemany if many else connection.execute)(sql, given)
         changed = cursor.rowcount
     return changed
-
-
-def _told(url: str, error: Exception) -> Exception:
-    try:
-        with store_errors(url):
-            raise error
-    except Exception as told:
-        return told
-
-
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Let others read while one writes; SQLite does not wait for who does the same just now."""
-    until = time.monotonic() + WAIT
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            is_busy = error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            if not is_busy or time.monotonic() > until:
-                raise
-            time.sleep(0.02)
 
 
 async def open_sqlite(path: Path, url: str) -> Store:
@@ -163,13 +188,20 @@ async def open_sqlite(path: Path, url: str) -> Store:
         StoreError: The file or its folder can't be used.
     """
     file = StoreFile(path, url)
-    store = await asyncio.to_thread(_opened, file)
+    # In a task of its own: what a thread has opened must be closed, whoever is cancelled meanwhile.
+    opening = asyncio.ensure_future(in_thread(_opened, file))
     try:
+        store = await asyncio.shield(opening)
         await store.set_up()
     except BaseException:
-        await settled(store.close())
+        await settled(_closed(opening))
         raise
     return store
+
+
+async def _closed(opening: Awaitable[SqliteStore]) -> None:
+    with suppress(StoreError):
+        await (await opening).close()
 
 
 def _opened(file: StoreFile) -> SqliteStore:
@@ -178,4 +210,4 @@ def _opened(file: StoreFile) -> SqliteStore:
         with store_errors(file.url):
             return SqliteStore(file)
     except OSError as error:
-        raise store_failure(file.url, str(error)) from error
+        raise store_failure(file.url, error.strerror or str(error)) from error

@@ -25,8 +25,7 @@ from duologue.graphs.store_writer import Lease, Statement, Writer
 
 T = TypeVar("T")
 
-WAIT: Final = 30.0
-"""Seconds for another process's write, or for its first set-up of the file."""
+_WAIT: Final = 30.0  # seconds
 
 
 class SqliteThread:
@@ -42,7 +41,7 @@ class SqliteThread:
         self.connection = sqlite3.connect(
             f"{path.as_uri()}?mode=rw",
             uri=True,
-            timeout=WAIT,
+            timeout=_WAIT,
             isolation_level=None,
             check_same_thread=False,
         )

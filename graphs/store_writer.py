@@ -23,13 +23,13 @@ class Lease:
     owner: str
     """The open store that has taken it; another process can tell whether it still lives."""
     number: int
-    """Which of its owner's leases it is."""
+    """Counts the leases that its owner has taken, so that no two are equal."""
     writing: set["asyncio.Future[int]"] = field(default_factory=set)
     """What is being written for it."""
 
     @property
     def terms(self) -> tuple[str, str, int]:
-        """What stands in the database while it lasts."""
+        """The lease's row: session, owner, number."""
         return self.session, self.owner, self.number
 
     async def drain(self) -> None:
@@ -50,17 +50,33 @@ Results: TypeAlias = Sequence[int | Exception]
 """For each job the rows that its last statement changed, or why nothing of it was written."""
 
 
+class Failure(NamedTuple):
+    """Why nothing of some jobs was written."""
+
+    error: Exception
+    """What whoever waits for them is told."""
+    is_for_all: bool
+    """Whether any other job would fail in the same way, perhaps after as long a wait."""
+
+
 class Writer:
     """Commits the jobs of one store in the order in which they come.
 
-    What comes while a commit is under way waits, and goes into the next one together.
+    What comes while a commit is under way waits, and goes into the next one together. Where jobs
+    can't be committed together, each is tried alone.
 
     Args:
-        commit: Commits jobs, each wholly or not at all.
+        commit: Commits jobs together, or raises and has written nothing.
+        explain: Tells what an exception of `commit` means.
     """
 
-    def __init__(self, commit: Callable[[Sequence[Job]], Awaitable[Results]]) -> None:
+    def __init__(
+        self,
+        commit: Callable[[Sequence[Job]], Awaitable[Results]],
+        explain: Callable[[Exception], Awaitable[Failure]],
+    ) -> None:
         self._commit = commit
+        self._explain = explain
         self._waiting: list[tuple[Job, asyncio.Future[int]]] = []
         self._running: asyncio.Task[None] | None = None
 
@@ -79,17 +95,20 @@ class Writer:
             StoreError: The database fails.
         """
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        # Looked at, so that asyncio does not report what nobody waits for any more.
+        done.add_done_callback(lambda found: found.cancelled() or found.exception())
         if lease is not None:
             lease.writing.add(done)
             done.add_done_callback(lease.writing.discard)
         self._waiting.append((Job(statements, lease), done))
-        if self._running is None:
+        # A task that a loop has cancelled before its first step is done without having run.
+        if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
-        return await done
+        return await asyncio.shield(done)
 
     async def drain(self) -> None:
         """Await all that is to be written."""
-        while self._running is not None:
+        while self._running is not None and not self._running.done():
             await asyncio.wait([self._running])
 
     async def _run(self) -> None:
@@ -104,14 +123,24 @@ class Writer:
                 done.cancel()
             self._waiting = []
             raise
-        finally:
-            self._running = None
 
     async def _results(self, jobs: Sequence[Job]) -> Results:
         try:
             return await self._commit(jobs)
         except Exception as error:
-            return [error] * len(jobs)
+            failure = await self._explain(error)
+        if failure.is_for_all or len(jobs) == 1:
+            return [failure.error] * len(jobs)
+        results = list[int | Exception]()
+        for job in jobs:
+            try:
+                results += await self._commit([job])
+            except Exception as error:
+                failure = await self._explain(error)
+                if failure.is_for_all:
+                    return results + [failure.error] * (len(jobs) - len(results))
+                results.append(failure.error)
+        return results
 
 
 def _tell(jobs: Sequence[tuple[Job, asyncio.Future[int]]], results: Results) -> None:

@@ -1,0 +1,174 @@
+"""The connections of a PostgreSQL store: a pool that survives a server's restart."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, LiteralString, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.rows import AsyncRowFactory, DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
+
+# What the driver says there becomes an error of ours; without a handler Python prints it, too.
+for _name in ("psycopg", "psycopg.pool"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+_TRIES: Final = 4
+
+
+class UnreachableError(psycopg.OperationalError):
+    """No connection is to be had, and says why."""
+
+
+class Connections:
+    """The connections of one store.
+
+    Args:
+        conninfo: How to connect.
+        size: The most that are open at once.
+        timeout: Seconds that one is waited for.
+        prepares: Whether statements are prepared, which a pooler in between does not allow.
+    """
+
+    def __init__(self, conninfo: str, *, size: int, timeout: float, prepares: bool) -> None:
+        self._conninfo = conninfo
+        self.pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            conninfo,
+            kwargs={
+                "autocommit": True,
+                "row_factory": dict_row,
+                "prepare_threshold": 0 if prepares else None,
+            },
+            min_size=0,
+            max_size=size,
+            timeout=timeout,
+            open=False,
+        )
+
+    async def again(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call what uses a connection, and again while these break, as when a server restarts.
+
+        Args:
+            call: May be called several times.
+
+        Returns:
+            What the call returns.
+
+        Raises:
+            UnreachableError: No connection is to be had.
+            psycopg.Error: What the last try has raised.
+        """
+        tries = AsyncRetrying(
+            retry=retry_if_exception(_is_worth_a_try),
+            stop=stop_after_attempt(_TRIES),
+            wait=wait_exponential(0.05),
+            reraise=True,
+        )
+        try:
+            async for attempt in tries:
+                with attempt:
+                    if attempt.retry_state.attempt_number > 1:
+                        # Else the next one that is broken is taken.
+                        await self.pool.check()
+                    return await call()
+        except psycopg.OperationalError as error:
+            if _is_of_connection(error):
+                raise UnreachableError(await self._why(error)) from error
+            raise
+        raise AssertionError  # a retry ends with a result or an error
+
+    async def _why(self, error: psycopg.OperationalError) -> str:
+        """Say why there is no connection, which the pool does not say."""
+        try:
+            await self.connect_once()
+        except psycopg.Error as reason:
+            return str(reason)
+        if isinstance(error, PoolTimeout):
+            return f"all its connections were in use for {self.pool.timeout:g} s: raise pool_size"
+        return str(error)
+
+    async def connect_once(self) -> None:
+        """Make a connection outside of the pool, and close it.
+
+        Raises:
+            psycopg.Error: It can't be made; says why.
+        """
+        await (await psycopg.AsyncConnection.connect(self._conninfo)).close()
+
+    async def fetch(
+        self,
+        query: LiteralString,
+        values: Sequence[object],
+        row_factory: AsyncRowFactory[Row],
+        *,
+        binary: bool = False,
+    ) -> list[Row]:
+        """Read all rows of a query; no connection is held when they are given.
+
+        Raises:
+            psycopg.Error: It fails.
+        """
+
+        async def fetched() -> list[Row]:
+            async with (
+                self.pool.connection() as connection,
+                connection.cursor(row_factory=row_factory, binary=binary) as cursor,
+            ):
+                await cursor.execute(query, values)
+                return await cursor.fetchall()
+
+        return await self.again(fetched)
+
+
+def _is_of_connection(error: psycopg.OperationalError) -> bool:
+    """Whether an error comes of the connection, and not of what was sent over it."""
+    state = error.sqlstate or ""
+    # 08: connection exceptions; 57P: the server shuts down, or is not up yet.
+    return not state or state.startswith(("08", "57P"))
+
+
+def _is_worth_a_try(error: BaseException) -> bool:
+    if isinstance(error, PoolTimeout) or not isinstance(error, psycopg.OperationalError):
+        # Who has waited in vain for a connection has waited long enough.
+        return False
+    return _is_of_connection(error) or isinstance(error, psycopg.errors.DeadlockDetected)
+
+
+class FetchedRows:
+    """Takes queries where LangGraph's saver expects a cursor.
+
+    LangGraph reads from its cursor, and waits for threads while it does: a cursor of PostgreSQL
+    would hold a connection meanwhile.
+
+    Args:
+        connections: Reads are made by them.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._rows: list[DictRow] = []
+
+    async def execute(
+        self, query: LiteralString, values: Sequence[object] = (), **_: object
+    ) -> None:
+        """Run a query and read all its rows."""
+        self._rows = await self._connections.fetch(query, values, dict_row, binary=True)
+
+    async def fetchone(self) -> DictRow | None:
+        """Give the next row."""
+        return self._rows.pop(0) if self._rows else None
+
+    async def fetchall(self) -> list[DictRow]:
+        """Give the rows that are left."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    async def __aiter__(self) -> AsyncIterator[DictRow]:
+        """Give the rows that are left, one by one."""
+        for row in await self.fetchall():
+            yield row
