@@ -3,7 +3,6 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, LiteralString
@@ -11,7 +10,7 @@ from typing import Any, Final, LiteralString
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from duologue.graphs.errors import StoreError
-from duologue.graphs.store_base import Held, Store, settled
+from duologue.graphs.store_base import Held, Store
 from duologue.graphs.store_errors import taken_session, unknown_session
 from duologue.graphs.store_reading import read_row, read_version
 from duologue.graphs.store_rows import SessionRow, new_row
@@ -165,8 +164,9 @@ class SqlStore(Store):
             if await self._taken(lease):
                 return SqlHeld(self, lease, self._saver(lease))
         except BaseException:
-            # Who is cancelled here may have taken it all the same.
-            await settled(self._give_back(lease))
+            # Who is cancelled here may take it all the same, as soon as the database lets it.
+            del self._leases[lease.number]
+            self._leave(lease)
             raise
         del self._leases[lease.number]
         return None
@@ -206,20 +206,25 @@ class SqlStore(Store):
         try:
             await self.writer.write(self._deleted(lease))
         except StoreError:
-            # For other processes it stands as long as this store is open.
-            self._left.append(lease)
-            if self._freeing is None or self._freeing.done():
-                self._freeing = asyncio.create_task(self._free_what_is_left())
+            self._leave(lease)
         finally:
-            self._leases.pop(lease.number, None)
+            del self._leases[lease.number]
+
+    def _leave(self, lease: Lease) -> None:
+        """Have a lease deleted later; for other processes it stands while this store is open."""
+        self._left.append(lease)
+        if self._freeing is None or self._freeing.done():
+            self._freeing = asyncio.create_task(self._free_what_is_left())
 
     async def _free_what_is_left(self) -> None:
         """Delete the leases that could not be deleted when they were freed."""
         while self._left:
-            await asyncio.sleep(_RETRY)
             left = list(self._left)
-            with suppress(StoreError):
+            try:
                 await self.writer.write(*map(self._deleted, left))
+            except StoreError:
+                await asyncio.sleep(_RETRY)
+            else:
                 self._left = self._left[len(left) :]
 
     def _deleted(self, lease: Lease) -> Statement:
