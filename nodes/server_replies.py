@@ -66,14 +66,13 @@ def piece_of_reply(found: object) -> dict[str, Any]:
         A ``chat.completion.chunk`` with at most one choice.
 
     Raises:
-        UnreadableReplyError: It is no object.
+        UnreadableReplyError: It is no object, or its choice holds nothing that is known.
     """
     body = _object(found)
     choice = _choice(body)
     choices = []
     if choice is not None:
-        given = choice.get("delta")
-        delta = given if isinstance(given, Mapping) else {}
+        delta = _delta(choice, body)
         calls = _calls(delta.get("tool_calls"))
         sound: dict[str, Any] = {"tool_calls": calls} if calls else {}
         if delta.get("content") is not None:
@@ -88,6 +87,16 @@ def piece_of_reply(found: object) -> dict[str, Any]:
         "choices": choices,
         "usage": _usage(body.get("usage")),
     }
+
+
+def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a choice of an event adds; a server that does not stream sends a whole message."""
+    for given in (choice.get("delta"), choice.get("message")):
+        if isinstance(given, Mapping):
+            return given
+    if choice.get("finish_reason") or body.get("usage"):
+        return {}
+    raise UnreadableReplyError("the reply has no message in it")
 
 
 def _object(found: object) -> Mapping[str, Any]:

@@ -59,7 +59,7 @@ def test_calls_keep_what_was_sent_as_arguments(arguments: object, text: str | No
     [("length", "length"), ("max_tokens", "length"), ("eos", "stop"), (5, None), ("", None)],
 )
 def test_an_ending_is_one_of_those_that_there_are(told: object, reason: str | None) -> None:
-    piece = piece_of_reply({"choices": [{"delta": None, "finish_reason": told}]})
+    piece = piece_of_reply({"choices": [{"delta": {}, "finish_reason": told}]})
     assert piece["choices"][0]["finish_reason"] == reason
 
 
@@ -78,3 +78,30 @@ def test_usage_that_lacks_a_count_is_not_told() -> None:
 def test_a_reply_without_a_message_is_refused(found: object) -> None:
     with pytest.raises(UnreadableReplyError, match=r"^the reply "):
         whole_reply(found)
+
+
+def test_an_event_may_hold_a_whole_message() -> None:
+    call = {"id": "c", "function": {"name": "add", "arguments": "{}"}}
+    event = {"choices": [{"message": {"content": "So.", "tool_calls": [call]}}]}
+    delta = piece_of_reply(event)["choices"][0]["delta"]
+    assert delta == {"content": "So.", "tool_calls": [call | {"type": "function"}]}
+
+
+@pytest.mark.parametrize("choice", [{}, {"delta": None}, {"message": "So."}, {"text": "So."}])
+def test_an_event_whose_choice_says_nothing_is_refused(choice: object) -> None:
+    with pytest.raises(UnreadableReplyError, match=r"^the reply has no message"):
+        piece_of_reply({"choices": [choice]})
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}},
+        {"choices": [{"delta": None}], "usage": {"prompt_tokens": 5, "completion_tokens": 2}},
+        {"choices": [{"delta": None, "finish_reason": "stop"}]},
+        {"type": "ping"},
+        {},
+    ],
+)
+def test_an_event_may_add_nothing_to_the_message(event: object) -> None:
+    assert not any(choice["delta"] for choice in piece_of_reply(event)["choices"])
