@@ -18,6 +18,7 @@ from duologue.nodes.too_long import as_too_long
 
 if TYPE_CHECKING:
     import openai
+    from tenacity import RetryCallState
 
 _OPENAI = "api.openai.com"
 """Where calls go when no address is set."""
@@ -202,6 +203,17 @@ def broke_off(error: BaseException) -> bool:
             return isinstance(error, APIConnectionError)
         cause = cause.__cause__
     return False
+
+
+def once_more(label: str, state: "RetryCallState") -> str:
+    """Say that a model is asked once more, and what became of its answer."""
+    import httpx2
+
+    below = _http_error(state.outcome.exception() if state.outcome else None)
+    how = "broke off in mid-answer"
+    if isinstance(below, httpx2.TimeoutException):
+        how = str(below) or "was silent"
+    return f"{label} {how}: asking once more"
 
 
 def _passed(error: BaseException, module: str) -> bool:

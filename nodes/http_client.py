@@ -9,6 +9,7 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
+from enum import IntEnum
 from typing import Any
 
 import httpx2
@@ -20,6 +21,18 @@ _MOST_CONNECTIONS = 1000
 
 _STREAMS = "duologue.streams"
 """Stands in a request's extensions: whether its answer is read event by event."""
+
+_MOST_TIMEOUTS = 10
+"""How many read timeouts a server may keep a stream alive by comments before it sends an event."""
+
+
+class _Heard(IntEnum):
+    """What a part of a body tells about the server."""
+
+    NOTHING = 0
+    ALIVE = 1
+    """It is at work: many send comments while a prompt waits for its turn."""
+    EVENT = 2
 
 
 class HttpClient(openai.DefaultAsyncHttpxClient):
@@ -58,16 +71,16 @@ def _most_connections() -> int:
 
 
 async def _time(response: httpx2.Response) -> None:
-    """Put the time limit on a response whose head has come; redirects are such responses, too."""
+    """Put the time limit on a response whose head has come. Called for each redirect as well."""
     extensions = response.request.extensions
     seconds = extensions.get("timeout", {}).get("read")
     stream = response.stream
     if seconds is not None and isinstance(stream, httpx2.AsyncByteStream):
-        says = None
+        heard = None
         if extensions.get(_STREAMS) and response.is_success:
             is_packed = "content-encoding" in response.headers
-            says = (lambda _: True) if is_packed else _Lines().say_something
-        response.stream = _TimedStream(stream, seconds, response.request, says)
+            heard = (lambda _: _Heard.EVENT) if is_packed else _Lines().heard
+        response.stream = _TimedStream(stream, seconds, response.request, heard)
 
 
 class _TimedStream(httpx2.AsyncByteStream):
@@ -75,10 +88,10 @@ class _TimedStream(httpx2.AsyncByteStream):
 
     Args:
         stream: The body.
-        seconds: How long it may take, or a part of it that says something.
+        seconds: How long it may take, or how long its server may be silent.
         request: What was asked, for the error.
-        says: Tells of a part of it whether it says something, so that the time begins anew. None:
-            all of it must be there in time.
+        heard: Tells what is heard in a part of it, so that the time begins anew. None: all of it
+            must be there in time.
     """
 
     def __init__(
@@ -86,31 +99,38 @@ class _TimedStream(httpx2.AsyncByteStream):
         stream: httpx2.AsyncByteStream,
         seconds: float,
         request: httpx2.Request,
-        says: Callable[[bytes], bool] | None,
+        heard: Callable[[bytes], _Heard] | None,
     ) -> None:
         self._stream = stream
         self._seconds = seconds
         self._request = request
-        self._says = says
+        self._heard = heard
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time
         parts = aiter(self._stream)
-        left = self._seconds
+        # Until the server must be heard of, and until it must send an event.
+        left, most = self._seconds, self._seconds * _MOST_TIMEOUTS
         while True:
             began = clock()
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(min(left, most)):
                     part = await anext(parts, None)
             except TimeoutError as error:
-                slow = httpx2.ReadTimeout("the body takes too long", request=self._request)
-                raise slow from error
+                words = f"was silent for {self._seconds:g} s"
+                if most < left:
+                    words = f"sent only comments for {self._seconds * _MOST_TIMEOUTS:g} s"
+                raise httpx2.ReadTimeout(words, request=self._request) from error
             if part is None:
                 return
-            if self._says is not None and self._says(part):
+            # Only the time that the server takes counts, not that of the reader.
+            took = clock() - began
+            left, most = left - took, most - took
+            heard = self._heard(part) if self._heard is not None else _Heard.NOTHING
+            if heard >= _Heard.ALIVE:
                 left = self._seconds
-            else:
-                left -= clock() - began
+            if heard == _Heard.EVENT:
+                most = self._seconds * _MOST_TIMEOUTS
             yield part
 
     async def aclose(self) -> None:
@@ -118,14 +138,15 @@ class _TimedStream(httpx2.AsyncByteStream):
 
 
 class _Lines:
-    """The lines of a stream of events: white space says nothing, and comments neither."""
+    """The lines of a stream of events."""
 
     def __init__(self) -> None:
         self._begun = b""
         """The first sign of the line that is under way."""
 
-    def say_something(self, part: bytes) -> bool:
-        """Whether a line that says something ends in the next part."""
+    def heard(self, part: bytes) -> _Heard:
+        """Tell what is heard in the lines that end in the next part: white space is nothing."""
         *lines, rest = (line.lstrip() for line in re.split(rb"[\r\n]", self._begun + part))
         self._begun = rest[:1]
-        return any(line and not line.startswith(b":") for line in lines)
+        heard = (_Heard.ALIVE if line.startswith(b":") else _Heard.EVENT for line in lines if line)
+        return max(heard, default=_Heard.NOTHING)

@@ -25,7 +25,7 @@ from duologue.graphs.log import Kind
 from duologue.graphs.schemas import is_strict, read_json, schema_of
 from duologue.graphs.usage import Price
 from duologue.nodes import embedded
-from duologue.nodes.failing import broke_off, failures, name_of, refusals
+from duologue.nodes.failing import broke_off, failures, name_of, once_more, refusals
 from duologue.nodes.grammar import grammar
 from duologue.nodes.origin import answer_in, is_ours, is_status_error, speaks_openai
 from duologue.nodes.reading import as_answer, as_text, counted
@@ -317,11 +317,10 @@ class Model:
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception(broke_off),
                 stop=stop_after_attempt(1 + min(retries, _BREAKS)),
+                before_sleep=lambda state: self.notify(once_more(self.label, state)),
                 reraise=True,
             ):
                 with attempt:
-                    if attempt.retry_state.attempt_number > 1:
-                        self.notify(f"{self.label} broke off in mid-answer: asking once more")
                     # By its answer's id what streams in is told from what came of another try.
                     shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
                     config = RunnableConfig(metadata=shown)

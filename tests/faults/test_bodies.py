@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import ModelError, converse, load_conversation, stream
+from duologue.graphs.events import Notice
 from faulty_server import Body, FaultyServer, Sent
 
 TALK = load_conversation(
@@ -142,13 +143,6 @@ async def _white_space() -> AsyncIterator[bytes]:
         await asyncio.sleep(0.05)
 
 
-async def _comments() -> AsyncIterator[bytes]:
-    while True:
-        yield b": still "
-        await asyncio.sleep(0.05)
-        yield b"here\n\n"
-
-
 async def _letters() -> AsyncIterator[bytes]:
     yield b'data: {"a": "'
     while True:
@@ -161,12 +155,11 @@ async def _letters() -> AsyncIterator[bytes]:
     "sent",
     [
         Sent(parts=_white_space),
-        Sent(parts=_comments, headers=EVENTS),
         Sent(parts=_letters, headers=EVENTS),
         Sent(parts=_white_space, status=500),
         Sent(parts=_white_space, status=307, headers={"Location": "/v1"}),
     ],
-    ids=["white space", "comments", "a line", "an error", "a redirect"],
+    ids=["white space", "a line", "an error", "a redirect"],
 )
 def test_a_body_that_never_ends_is_waited_for_as_long_as_silence(
     sent: Sent, run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
@@ -181,16 +174,69 @@ def _event(delta: Body, **fields: Any) -> bytes:  # noqa: ANN401
     return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
 
 
-def test_a_stream_may_take_longer_in_all_as_long_as_it_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def slowly() -> AsyncIterator[bytes]:
-        for _ in range(12):
-            yield _event({"content": "bean "})
-            await asyncio.sleep(0.1)
-        yield _event({}, finish_reason="stop") + b"data: [DONE]\n\n"
+END = _event({}, finish_reason="stop") + b"data: [DONE]\n\n"
 
+
+async def _words() -> AsyncIterator[bytes]:
+    for _ in range(12):
+        yield _event({"content": "bean "})
+        await asyncio.sleep(0.1)
+    yield END
+
+
+async def _comments_first() -> AsyncIterator[bytes]:
+    for _ in range(12):
+        yield b": at "
+        await asyncio.sleep(0.1)
+        yield b"work\n\n"
+    yield _event({"content": "bean "}) + END
+
+
+@pytest.mark.parametrize("parts", [_words, _comments_first])
+def test_a_stream_may_take_longer_in_all_as_long_as_it_goes_on(
+    parts: Callable[[], AsyncIterator[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DUOLOGUE_TIMEOUT", "1")
-    with FaultyServer(lambda *_: Sent(parts=slowly, headers=EVENTS)) as server:
+    with FaultyServer(lambda *_: Sent(parts=parts, headers=EVENTS)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         streamed()
+
+
+async def _comments() -> AsyncIterator[bytes]:
+    while True:
+        yield b": at work\n\n"
+        await asyncio.sleep(0.02)
+
+
+async def _silence() -> AsyncIterator[bytes]:
+    yield _event({"content": "bean "})
+    await asyncio.Event().wait()
+
+
+async def _hanging_up() -> AsyncIterator[bytes]:
+    yield _event({"content": "bean "})
+    raise ConnectionError
+
+
+@pytest.mark.parametrize(
+    ("parts", "how"),
+    [
+        (_comments, "sent only comments for 3 s"),
+        (_silence, "was silent for 0.3 s"),
+        (_hanging_up, "broke off in mid-answer"),
+    ],
+)
+def test_whoever_follows_is_told_why_a_model_is_asked_once_more(
+    parts: Callable[[], AsyncIterator[bytes]], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUOLOGUE_TIMEOUT", "0.3")
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")
+    notices: list[str] = []
+
+    def run() -> None:
+        for event in stream(TALK, store="memory:bodies"):
+            if isinstance(event, Notice):
+                notices.append(event.text)
+
+    error_of(lambda *_: Sent(parts=parts, headers=EVENTS), run, monkeypatch)
+    assert notices == [f"drawn {how}: asking once more"]
