@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 _COUNT = "x-stainless-retry-count"
 """The header in which the client says how often it has tried before."""
@@ -35,7 +35,7 @@ def tries_told(notify: Callable[[str], None], where: str, retries: int) -> Itera
         _tell.reset(token)
 
 
-async def tell_try(request: "httpx.Request") -> None:
+async def tell_try(request: "httpx2.Request") -> None:
     """Tell of a request that is a further try; a hook of the HTTP client."""
     count = request.headers.get(_COUNT, "0")
     tell = _tell.get()
