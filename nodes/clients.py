@@ -22,7 +22,7 @@ from duologue.nodes.connections import close_with_loop, made_in
 from duologue.nodes.failing import address_of, failures, name_of
 from duologue.nodes.http_client import HttpClient
 from duologue.nodes.retries import tries_told
-from duologue.nodes.server_replies import piece_of_reply, whole_reply
+from duologue.nodes.server_replies import failure_in, piece_of_reply, whole_reply
 
 _CONNECT_SECONDS = 10.0
 
@@ -43,9 +43,8 @@ class ApiClient(openai.AsyncOpenAI):
     def _process_response_data(self, *, data: object, cast_to: type[_T], response: Any) -> _T:  # noqa: ANN401
         form = _FORMS.get(cast_to)
         if form is not None:
-            if isinstance(data, dict) and data.get("error"):
-                # With status 200; in a stream the client finds it itself.
-                raise openai.APIError("an error", response.request, body=data["error"])
+            if failure := failure_in(data):
+                raise openai.APIError("an error", response.request, body=failure)
             data = form(data)
         return super()._process_response_data(data=data, cast_to=cast_to, response=response)
 

@@ -24,6 +24,26 @@ class UnreadableReplyError(ValueError):
     """A reply that can't be brought into the form; says in a few words why."""
 
 
+def failure_in(found: object) -> object:
+    """Find what a server says went wrong, in a reply or an event that came with status 200.
+
+    Args:
+        found: The JSON of either.
+
+    Returns:
+        What it says, in any form. None: nothing went wrong.
+    """
+    if not isinstance(found, Mapping):
+        return None
+    choice = _choice(found) or {}
+    if told := found.get("error") or choice.get("error"):
+        return told
+    if choice.get("finish_reason") == "error":
+        return "its finish_reason is 'error'"
+    is_message = not found.get("choices") and isinstance(found.get("message"), str)
+    return found if is_message or found.get("object") == "error" else None
+
+
 def whole_reply(found: object) -> dict[str, Any]:
     """Bring a reply that is not streamed into the form.
 

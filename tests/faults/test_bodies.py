@@ -125,6 +125,22 @@ def test_what_was_wrong_with_a_body_is_told(
     assert "\x1b" not in said
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'event: error\ndata: {"message": "boom"}\n\n',
+        b'data: {"object": "error", "message": "boom", "code": 500}\n\n',
+        b'data: {"choices": [{"delta": {}, "error": {"message": "boom"}}]}\n\n',
+    ],
+)
+def test_half_an_answer_is_none_where_the_server_fails(
+    event: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = Sent(_event({"content": "bean"}) + event + END, headers=EVENTS)
+    said = error_of(lambda *_: sent, streamed, monkeypatch)
+    assert said.endswith("sent an error instead of an answer: boom")
+
+
 @pytest.mark.parametrize("run", [whole, streamed])
 @pytest.mark.parametrize("body", [json.dumps({"error": {"message": LONG}}).encode(), LONG.encode()])
 def test_a_long_error_is_cut_and_says_how_long_it_was(

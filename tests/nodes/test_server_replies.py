@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from duologue.graphs.usage import token_count
-from duologue.nodes.server_replies import UnreadableReplyError, piece_of_reply, whole_reply
+from duologue.nodes.server_replies import (
+    UnreadableReplyError,
+    failure_in,
+    piece_of_reply,
+    whole_reply,
+)
 
 
 def message(**fields: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -105,3 +110,25 @@ def test_an_event_whose_choice_says_nothing_is_refused(choice: object) -> None:
 )
 def test_an_event_may_add_nothing_to_the_message(event: object) -> None:
     assert not any(choice["delta"] for choice in piece_of_reply(event)["choices"])
+
+
+BOOM = {"message": "boom", "code": 502}
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ({"error": BOOM, "choices": [{"delta": {}}]}, BOOM),
+        ({"error": "boom"}, "boom"),
+        ({"choices": [{"message": {"content": ""}, "error": BOOM}]}, BOOM),
+        ({"choices": [{"delta": {}, "finish_reason": "error"}]}, "its finish_reason is 'error'"),
+        ({"object": "error", **BOOM}, {"object": "error", **BOOM}),
+        (BOOM, BOOM),
+        ({"error": None, "choices": [{"message": {"content": "boom"}, "error": {}}]}, None),
+        ({"message": {"content": "boom"}}, None),
+        ({"type": "ping"}, None),
+        ([BOOM], None),
+    ],
+)
+def test_a_failure_of_the_server_is_found_wherever_it_stands(found: object, told: object) -> None:
+    assert failure_in(found) == told
