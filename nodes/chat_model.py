@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 
 from duologue.graphs.harmless import excerpt
-from duologue.nodes.server_replies import UnreadableReplyError
+from duologue.nodes.server_replies import NoReplyError
 from duologue.nodes.tool_calls import RAW, raw_calls, read_calls
 
 
@@ -52,9 +52,7 @@ class ChatModel(ChatOpenAI):
         generation_info: dict[str, Any] | None = None,
     ) -> ChatResult:
         if isinstance(response, str):
-            raise UnreadableReplyError(
-                f"the reply is a page or a text, no JSON: {excerpt(response)}"
-            )
+            raise NoReplyError(f"the reply is a page or a text, no JSON: {excerpt(response)}")
         called = [_taken(choice) for choice in getattr(response, "choices", None) or ()]
         result = super()._create_chat_result(response, generation_info)
         for generation, calls in zip(result.generations, called, strict=False):
@@ -75,7 +73,7 @@ class ChatModel(ChatOpenAI):
             is_empty = False
             yield piece
         if is_empty:
-            raise UnreadableReplyError("the reply is no stream of events")
+            raise NoReplyError("the reply is no stream of events")
 
     def _convert_chunk_to_generation_chunk(
         self,

@@ -13,7 +13,7 @@ from duologue.graphs.harmless import excerpt
 from duologue.graphs.settings import Settings
 from duologue.graphs.store_errors import redacted
 from duologue.nodes.origin import comes_from, is_api_error, is_clients, is_status_error
-from duologue.nodes.server_replies import UnreadableReplyError
+from duologue.nodes.server_replies import NoReplyError, UnreadableReplyError, WithheldError
 from duologue.nodes.too_long import as_too_long
 
 if TYPE_CHECKING:
@@ -111,10 +111,14 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
 
 def _unreadable(error: Exception) -> str:
     """Why a reply could not be read."""
-    return (
-        "does not answer as OpenAI's API does: check its address, which mostly ends in /v1 "
-        f"({_in_words(error)})"
-    )
+    if isinstance(error, WithheldError):
+        return f"withheld its answer: {error}"
+    if isinstance(error, NoReplyError | json.JSONDecodeError):
+        return (
+            "does not answer as OpenAI's API does: check its address, which mostly ends in /v1 "
+            f"({_in_words(error)})"
+        )
+    return f"does not answer as OpenAI's API does: {_in_words(error)}"
 
 
 def _what_broke(error: Exception, below: BaseException | None, address: str | None) -> str:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from duologue.graphs.harmless import excerpt
 from duologue.graphs.usage import token_count
 
 _ENDINGS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
@@ -22,6 +23,14 @@ _MOST_CALLS = 2**31
 
 class UnreadableReplyError(ValueError):
     """A reply that can't be brought into the form; says in a few words why."""
+
+
+class NoReplyError(UnreadableReplyError):
+    """No JSON object at all, as what sends it is mostly not the API."""
+
+
+class WithheldError(UnreadableReplyError):
+    """A reply whose message was taken out by a filter of the server's."""
 
 
 def failure_in(found: object) -> object:
@@ -54,13 +63,17 @@ def whole_reply(found: object) -> dict[str, Any]:
         A ``chat.completion`` with one choice.
 
     Raises:
+        NoReplyError: It is no object.
+        WithheldError: Its message was filtered.
         UnreadableReplyError: There is no message in it.
     """
     body = _object(found)
     choice = _choice(body)
     message = choice.get("message") if choice is not None else None
     if choice is None or not isinstance(message, Mapping):
-        raise UnreadableReplyError("the reply has no message in it")
+        if choice is not None and choice.get("finish_reason") == "content_filter":
+            raise WithheldError("its content filter stopped it")
+        raise _no_message(body)
     content = message.get("content")
     calls = _calls(message.get("tool_calls"))
     sound = {
@@ -86,7 +99,8 @@ def piece_of_reply(found: object) -> dict[str, Any]:
         A ``chat.completion.chunk`` with at most one choice.
 
     Raises:
-        UnreadableReplyError: It is no object, or its choice holds nothing that is known.
+        NoReplyError: It is no object.
+        UnreadableReplyError: Its choice holds nothing that is known.
     """
     body = _object(found)
     choice = _choice(body)
@@ -116,13 +130,17 @@ def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, A
             return given
     if choice.get("finish_reason") or body.get("usage"):
         return {}
-    raise UnreadableReplyError("the reply has no message in it")
+    raise _no_message(body)
+
+
+def _no_message(body: Mapping[str, Any]) -> UnreadableReplyError:
+    return UnreadableReplyError(f"the reply has no message in it: {excerpt(_as_json(body))}")
 
 
 def _object(found: object) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         what = "null" if found is None else f"a {type(found).__name__}"
-        raise UnreadableReplyError(f"the reply is {what}, not a JSON object")
+        raise NoReplyError(f"the reply is {what}, not a JSON object")
     return found
 
 

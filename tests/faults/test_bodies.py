@@ -102,6 +102,22 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
         "redirects to ftp://127.0.0.1/v1, which is no address of HTTP",
     ),
     "redirect without an address": (Sent(status=302), "answered with an error (302)"),
+    "no message": (
+        Sent(b'{"choices": [], "promptFeedback": {"blockReason": "SAFETY"}}'),
+        """does not answer as OpenAI's API does: the reply has no message in it: {"choices": [], """
+        '"promptFeedback": {"blockReason": "SAFETY"}}',
+        "the reply is no stream of events",
+    ),
+    "filtered": (
+        Sent(b'{"choices": [{"finish_reason": "content_filter"}]}'),
+        "withheld its answer: its content filter stopped it",
+        "the reply is no stream of events",
+    ),
+    "no object": (
+        Sent(b"data: [1]\n\n", headers=EVENTS),
+        "which mostly ends in /v1 (the reply is a page or a text, no JSON: data: [1])",
+        "which mostly ends in /v1 (the reply is a list, not a JSON object)",
+    ),
     "error with status 200": (
         Sent(b'{"error": {"message": "no room\\u001b[2J"}}'),
         "sent an error instead of an answer: no room\u241b[2J",
