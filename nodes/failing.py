@@ -86,12 +86,15 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
     import openai
 
     match error:
-        case openai.AuthenticationError() | openai.PermissionDeniedError():
+        case openai.AuthenticationError():
             return "rejected the key: check OPENAI_API_KEY or DUOLOGUE_API_KEY"
+        case openai.PermissionDeniedError():
+            return f"refused the call (403){_detail(error) or ': check what its key may do'}"
         case openai.NotFoundError():
+            # Some servers say so of what they can't do, too.
             return (
                 f"has no model {label!r}: `duologue models` lists what it has; or its address "
-                "lacks /v1"
+                f"lacks /v1{_detail(error)}"
             )
         case openai.APITimeoutError():
             return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"

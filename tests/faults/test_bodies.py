@@ -118,6 +118,7 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
         "which mostly ends in /v1 (the reply is a page or a text, no JSON: data: [1])",
         "which mostly ends in /v1 (the reply is a list, not a JSON object)",
     ),
+    "refusal without a reason": (Sent(status=403), "refused the call (403): check what its key"),
     "error with status 200": (
         Sent(b'{"error": {"message": "no room\\u001b[2J"}}'),
         "sent an error instead of an answer: no room\u241b[2J",

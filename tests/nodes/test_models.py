@@ -374,7 +374,13 @@ class Failure:
 
 FAILURES = {
     "key": Failure(("rejected the key", "OPENAI_API_KEY"), api_key="right"),
-    "forbidden": Failure(("rejected the key",), reply=Reply(error=403)),
+    "forbidden": Failure(
+        ("refused the call (403): no such country",),
+        reply=Reply(error=403, message="no such country"),
+    ),
+    "not found": Failure(
+        ("no model", "lacks /v1: no tools here"), reply=Reply(error=404, message="no tools here")
+    ),
     "model": Failure(("no model 'nope'", "duologue models"), model="nope"),
     "timeout": Failure(("did not answer in time", "DUOLOGUE_TIMEOUT"), held=True, timeout=0.3),
     "bad request": Failure(("(400)", "n_ctx"), reply=Reply(error=400, message="over n_ctx")),
