@@ -8,7 +8,8 @@ from typing import Any
 
 import openai
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import add_usage, subtract_usage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 
@@ -68,9 +69,14 @@ class ChatModel(ChatOpenAI):
         *args: Any,  # noqa: ANN401  # as in the class above
         **kwargs: Any,  # noqa: ANN401
     ) -> AsyncIterator[ChatGenerationChunk]:
-        is_empty = True
+        is_empty, told = True, None
         async for piece in super()._astream(*args, **kwargs):
             is_empty = False
+            message = piece.message
+            if isinstance(message, AIMessageChunk) and message.usage_metadata:
+                # Each tells what was used until then, and LangChain sums them up.
+                message.usage_metadata = subtract_usage(message.usage_metadata, told)
+                told = add_usage(told, message.usage_metadata)
             yield piece
         if is_empty:
             raise NoReplyError("the reply is no stream of events")

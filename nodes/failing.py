@@ -86,6 +86,25 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
     import openai
 
     match error:
+        case openai.APITimeoutError():
+            return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+        case openai.APIConnectionError() if not address:
+            return "is gone: its process has ended; try again"
+        case openai.APIConnectionError():
+            return _what_broke(error, below, address)
+        case openai.APIStatusError():
+            return _refused(error, label)
+        case openai.APIError():
+            return f"sent an error instead of an answer{_detail(error)}"
+        case _:
+            return f"broke off: {_in_words(error)}"
+
+
+def _refused(error: "openai.APIStatusError", label: str) -> str:
+    """What an HTTP status says."""
+    import openai
+
+    match error:
         case openai.AuthenticationError():
             return "rejected the key: check OPENAI_API_KEY or DUOLOGUE_API_KEY"
         case openai.PermissionDeniedError():
@@ -96,20 +115,10 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
                 f"has no model {label!r}: `duologue models` lists what it has; or its address "
                 f"lacks /v1{_detail(error)}"
             )
-        case openai.APITimeoutError():
-            return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
-        case openai.APIConnectionError() if not address:
-            return "is gone: its process has ended; try again"
-        case openai.APIConnectionError():
-            return _what_broke(error, below, address)
         case openai.RateLimitError():
             return f"keeps refusing for now (429){_detail(error)}"
-        case openai.APIStatusError():
-            return f"answered with an error ({error.status_code}){_detail(error)}"
-        case openai.APIError():
-            return f"sent an error instead of an answer{_detail(error)}"
         case _:
-            return f"broke off: {_in_words(error)}"
+            return f"answered with an error ({error.status_code}){_detail(error)}"
 
 
 def _unreadable(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import ModelError, converse, load_conversation, stream
-from duologue.graphs.events import Notice
+from duologue.graphs.events import Ended, Notice
 from faulty_server import Body, FaultyServer, Sent
 
 TALK = load_conversation(
@@ -273,3 +273,20 @@ def test_whoever_follows_is_told_why_a_model_is_asked_once_more(
 
     error_of(lambda *_: Sent(parts=parts, headers=EVENTS), run, monkeypatch)
     assert notices == [f"drawn {how}: asking once more"]
+
+
+def test_the_last_usage_that_a_stream_tells_is_that_of_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def event(written: int, **delta: str) -> bytes:
+        usage = {"prompt_tokens": 9, "completion_tokens": written}
+        body = {"choices": [{"delta": delta}] if delta else [], "usage": usage}
+        return f"data: {json.dumps(body)}\n\n".encode()
+
+    pieces = (event(0, role="assistant"), event(1, content="be"), event(2, content="an"), event(2))
+    with FaultyServer(lambda *_: Sent(b"".join(pieces) + END, headers=EVENTS)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        *_, ended = stream(TALK, store="memory:bodies")
+    assert isinstance(ended, Ended)
+    used = ended.usage["drawn"]
+    assert (used.input_tokens, used.output_tokens) == (18, 4)
