@@ -26,7 +26,8 @@ def token_count(told: object) -> int | None:
         told: What a server says.
 
     Returns:
-        The count, rounded where it is a fraction. None: it is none, as what is negative or huge.
+        The count, rounded where it is a fraction. None: not a count (no number, negative, or
+        beyond 10**12).
     """
     if isinstance(told, bool) or not isinstance(told, int | float):
         return None

@@ -43,7 +43,7 @@ def as_text(answer: AIMessage, found: object) -> AIMessage:
     """Make text of an answer that is held to a schema.
 
     Args:
-        answer: The answer. Some models give it by a call of a tool.
+        answer: The answer. Some models answer by calling a tool instead of writing text.
         found: What LangChain has read of it.
 
     Returns:

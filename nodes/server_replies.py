@@ -17,8 +17,12 @@ _CUT_OFF = frozenset({"max_tokens", "model_length", "MAX_TOKENS"})
 
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 
+_TEXTS = ("text", "output_text")
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+"""Parts of a content that are nothing to say."""
+
 _MOST_CALLS = 2**31
-"""An index of a call beyond that is none."""
+"""A larger index is taken for junk and dropped."""
 
 
 class UnreadableReplyError(ValueError):
@@ -185,13 +189,21 @@ def _text(content: object) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(map(_part, content))
+        texts = [text for part in content if (text := _part(part)) is not None]
+        if content and not texts:
+            shown = excerpt(_as_json(content))
+            raise UnreadableReplyError(f"the reply has no text in its content: {shown}")
+        return "".join(texts)
     return _as_json(content)
 
 
-def _part(part: object) -> str:
-    text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part
-    return text if isinstance(text, str) else ""
+def _part(part: object) -> str | None:
+    """What a part of the content says; None where it can't be read."""
+    kind = part.get("type", "text") if isinstance(part, Mapping) else None
+    if kind in _THOUGHTS:
+        return ""
+    text = part.get("text") if isinstance(part, Mapping) and kind in _TEXTS else part
+    return text if isinstance(text, str) else None
 
 
 def _as_json(value: object) -> str:

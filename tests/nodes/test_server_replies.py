@@ -35,12 +35,22 @@ def test_what_is_no_count_of_tokens_is_none(told: object, count: int | None) -> 
         ("So.", "So."),
         (None, None),
         ([{"type": "text", "text": "So"}, ".", {"type": "thinking", "thinking": "?"}, 5], "So."),
+        ([{"text": "So"}, {"type": "output_text", "text": "."}], "So."),
+        ([{"type": "thinking", "thinking": "?"}], ""),
+        ([{"type": "text", "text": ""}], ""),
+        ([], ""),
         ({"complete": True}, '{"complete": true}'),
         (5, "5"),
     ],
 )
 def test_content_is_text(content: object, text: str | None) -> None:
     assert message(content=content)["content"] == text
+
+
+@pytest.mark.parametrize("part", [{"type": "audio", "text": "So."}, {"type": "text"}, {}, None, 5])
+def test_content_without_a_readable_part_is_refused(part: object) -> None:
+    with pytest.raises(UnreadableReplyError, match=r"^the reply has no text in its content: \["):
+        message(content=[part])
 
 
 def test_whoever_a_reply_is_from_it_is_the_assistants() -> None:
