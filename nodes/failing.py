@@ -143,7 +143,7 @@ def _what_broke(error: Exception, below: BaseException | None, address: str | No
         case httpx2.DecodingError():
             return f"sent a body that can't be unpacked ({_in_words(below)}): try again"
         case httpx2.TooManyRedirects():
-            return "redirects without an end: check its address"
+            return f"keeps redirecting (last to {_shown(below.request.url)}): check its address"
         case httpx2.UnsupportedProtocol():
             return "is no address of HTTP: check its address"
         case _ if broke_off(error):
@@ -171,14 +171,21 @@ def _redirected(error: Exception) -> str:
     if is_status_error(error):
         reached, is_elsewhere = error.response.url, bool(error.response.history)
     elif is_api_error(error) and below is not None and below._request is not None:
+        import httpx2
+
         reached = below.request.url
-        is_elsewhere = reached != error.request.url
+        is_endless = isinstance(below, httpx2.TooManyRedirects)
+        is_elsewhere = reached != error.request.url and not is_endless
     else:
         return ""
     if not is_elsewhere:
         return ""
-    # Behind a question mark there may be a secret.
-    return f"redirects to {excerpt(redacted(str(reached)).partition('?')[0])}, which "
+    return f"redirects to {_shown(reached)}, which "
+
+
+def _shown(url: object) -> str:
+    """An address that was redirected to; behind a question mark there may be a secret."""
+    return excerpt(redacted(str(url)).partition("?")[0])
 
 
 def _detail(error: "openai.APIError") -> str:

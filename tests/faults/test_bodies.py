@@ -86,8 +86,8 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     ),
     "hanging up": (Sent(raw=b""), "sent what is no whole HTTP answer (Server disconnected"),
     "redirects in a circle": (
-        Sent(status=307, headers={"Location": "/v1/chat/completions"}),
-        "redirects without an end: check its address",
+        Sent(status=307, headers={"Location": "/v1/chat/completions?key=x"}),
+        "URL/v1 keeps redirecting (last to URL/v1/chat/completions): check its address",
     ),
     "redirect to nobody": (
         Sent(status=307, headers={"Location": "http://127.0.0.1:9/v1?secret=x"}),
