@@ -40,12 +40,20 @@ _FORMS: dict[object, Callable[[object], dict[str, Any]]] = {
 class ApiClient(openai.AsyncOpenAI):
     """OpenAI's client, which sees every reply in the form of its API, whatever the server sends."""
 
+    @property
+    def user_agent(self) -> str:
+        """The name of the class above: some gateways let known clients through alone."""
+        return super().user_agent.replace(type(self).__name__, openai.AsyncOpenAI.__name__, 1)
+
     def _process_response_data(self, *, data: object, cast_to: type[_T], response: Any) -> _T:  # noqa: ANN401
         form = _FORMS.get(cast_to)
         if form is not None:
             if failure := failure_in(data):
                 raise openai.APIError("an error", response.request, body=failure)
             data = form(data)
+        elif isinstance(data, list):
+            # Some servers list their models so.
+            data = {"data": data}
         return super()._process_response_data(data=data, cast_to=cast_to, response=response)
 
 

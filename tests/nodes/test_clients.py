@@ -6,11 +6,16 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
 from duologue.graphs import ModelError, aconverse, astream, converse, role_play
+from duologue.graphs.settings import Settings
+from duologue.nodes.clients import client, listed
 from duologue.nodes.script import Prompt, Reply
 from duologue.nodes.scripted_server import ScriptedServer
+from faulty_server import FaultyServer, Sent
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
 STORE = "memory:clients"
@@ -92,3 +97,19 @@ def test_the_background_loop_keeps_its_connections(connect: ScriptedServer) -> N
     for _ in range(3):
         converse(GARDEN, store=STORE)
     assert connections(connect) == first
+
+
+async def test_a_server_sees_the_stock_client(connect: ScriptedServer) -> None:
+    url, key = connect.url, SecretStr("k")
+    ours = client(asyncio.get_running_loop(), Settings(), url, "k", "scripted")
+    stock = ChatOpenAI(model="scripted", base_url=url, api_key=key, timeout=ours.request_timeout)
+    for chat in (ours, stock):
+        await chat.ainvoke("You are Owner")
+    first, second = (call.headers for call in connect.calls)
+    assert first == second
+
+
+async def test_models_may_be_listed_without_anything_around_them() -> None:
+    body = b'[{"id": "one"}, {"id": "two"}]'
+    with FaultyServer(lambda *_: Sent(body)) as server:
+        assert await listed(Settings(base_url=server.url), print) == ["one", "two"]
