@@ -1,15 +1,20 @@
 """Addresses of servers: which texts are one, and which lead to this machine alone."""
 
+import re
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+OPENAI = "https://api.openai.com/v1"
+"""OpenAI's own, where calls go when no address is set."""
+
 
 def address(text: str) -> str:
-    """Make sure that a text is the address of a server.
+    """Make sure that a text is the address of a server, and strip the space around it.
 
     Raises:
         ValueError: It is not.
     """
+    text = text.strip()
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
     try:
@@ -20,6 +25,19 @@ def address(text: str) -> str:
     if not sound or not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError("must be an address such as http://localhost:8000/v1")
     return text
+
+
+def shown(url: str) -> str:
+    """Give an address as users may see it: with no user and password, no value of its query.
+
+    Args:
+        url: An address that `address` has accepted.
+    """
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    query = re.sub(r"(?:([^&=]*=)|(?<![^&]))[^&]+", r"\1***", parts.query)
+    where = parts._replace(netloc=f"***@{host}" if user else host, query=query, fragment="")
+    return where.geturl()
 
 
 def is_loopback(url: str) -> bool:

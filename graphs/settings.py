@@ -5,7 +5,7 @@ What the file may set is in `duologue.graphs.env_file`.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import (
     AfterValidator,
@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveFloat,
+    PrivateAttr,
     SecretStr,
     ValidationError,
 )
@@ -72,6 +73,28 @@ class Settings(BaseSettings):
     embedded_context: int = Field(default=EMBEDDED_CONTEXT, ge=512)
     """The context of the embedded model, or of a ``.gguf`` file, in tokens: prompt and answer."""
 
+    _faults: dict[str, str] = PrivateAttr(default_factory=dict)
+    _notice: str | None = PrivateAttr(default=None)
+
+    @property
+    def notice(self) -> str | None:
+        """What a user of the address should know; None: nothing."""
+        return self._notice
+
+    def _refuse(self, faults: Mapping[str, str]) -> None:
+        """Raise an error where one of these settings is read."""
+        self._faults.update(faults)
+        for name in faults:
+            del self.__dict__[name]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Raise the error of a setting that has no value for it."""
+            if name in type(self).model_fields:
+                raise SpecError(self._faults[name])
+            return super().__getattr__(name)
+
 
 def load_settings() -> Settings:
     """Read the settings from the environment, and from a ``.env`` file of the working folder.
@@ -80,38 +103,45 @@ def load_settings() -> Settings:
     used with its own key, or without one on this machine, never with a key of the environment.
 
     Returns:
-        The settings.
+        The settings. One that is wrong in the file, which may be another project's, is refused
+        when it is read.
 
     Raises:
-        SpecError: A variable is wrong, or is not for the file to set; names it.
+        SpecError: A variable of the environment is wrong; names it.
     """
-    given = _made()
-    filed = env_file.read({name: _variables(name) for name in Settings.model_fields})
-    if not filed:
-        return given
-    # What is wrong in itself is said first.
-    _made({name: one.value for name, one in filed.items() if name not in given.model_fields_set})
-    return _made(env_file.accepted(filed, given.model_fields_set))
+    values, faults, notice = env_file.found({name: _variables(name) for name in _FIELDS})
+    while True:
+        try:
+            settings = Settings(**dict[str, Any](values))
+            break
+        except ValidationError as error:
+            field, wrong = _wrong(error)
+            if field not in values:
+                raise SpecError(wrong) from error
+            del values[field]
+            faults.setdefault(field, wrong)
+    settings._refuse(faults)
+    settings._notice = notice
+    return settings
 
 
-def _made(values: Mapping[str, str | None] | None = None) -> Settings:
-    """Make settings of the environment, in which these values win."""
-    try:
-        return Settings(**dict[str, Any](values or {}))
-    except ValidationError as error:
-        name, _, wrong = explained(error, Settings).partition(": ")
-        # Pydantic names a field, or the first of its variables.
-        fields = Settings.model_fields
-        field = next(one for one in fields if name in (one, *_variables(one)))
-        if field == "api_key":
-            # What was given may be most of a key.
-            wrong = wrong.partition(", not ")[0]
-        raise SpecError(f"{' or '.join(_variables(field))}: {wrong}") from error
+_FIELDS: Final = Settings.model_fields
+
+
+def _wrong(error: ValidationError) -> tuple[str, str]:
+    """Which setting is wrong, and a sentence that says so."""
+    name, _, wrong = explained(error, Settings).partition(": ")
+    # Pydantic names a field, or the first of its variables.
+    field = next(one for one in _FIELDS if name in (one, *_variables(one)))
+    if field == "api_key":
+        # What was given may be most of a key.
+        wrong = wrong.partition(", not ")[0]
+    return field, f"{' or '.join(_variables(field))}: {wrong}"
 
 
 def _variables(field: str) -> list[str]:
     """The variables that a setting is read from."""
-    alias = Settings.model_fields[field].validation_alias
+    alias = _FIELDS[field].validation_alias
     if isinstance(alias, AliasChoices):
         return [str(name) for name in alias.choices]
     return [f"DUOLOGUE_{field.upper()}"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from duologue.graphs.addresses import shown
 from duologue.graphs.errors import DuologueError, ModelError
 from duologue.graphs.harmless import excerpt
 from duologue.graphs.settings import Settings
@@ -26,7 +27,7 @@ _OPENAI = "api.openai.com"
 
 def address_of(settings: Settings) -> str:
     """Give a server's address as users may see it: never with a password in it."""
-    return redacted(settings.base_url) if settings.base_url else _OPENAI
+    return shown(settings.base_url) if settings.base_url else _OPENAI
 
 
 def name_of(label: str, address: str | None) -> str:

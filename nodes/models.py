@@ -12,6 +12,7 @@ from pathlib import Path
 
 from langchain_core.language_models import BaseChatModel
 
+from duologue.graphs.env_file import is_weights
 from duologue.graphs.errors import ModelError
 from duologue.graphs.settings import Settings, load_settings
 from duologue.graphs.spec import Conversation
@@ -109,6 +110,9 @@ class Models:
                 self._told.add(name)
                 notify(TINY if name in (None, EMBEDDED) else f"Loading {name}.")
             return await asyncio.to_thread(_embedded, name, loop, settings)
+        if settings.notice is not None and settings.notice not in self._told:
+            self._told.add(settings.notice)
+            notify(settings.notice)
         if name is None and self._first is None:
             self._first = await _first_listed(settings, notify)
         return await asyncio.to_thread(_remote, name or str(self._first), loop, settings)
@@ -138,7 +142,7 @@ def is_local(name: str | None, settings: Settings) -> bool:
     Raises:
         ModelError: There is no model at all, or a server is needed and none is set.
     """
-    if name is not None and (name == EMBEDDED or name.endswith(".gguf")):
+    if name is not None and (name == EMBEDDED or is_weights(name)):
         return True
     if settings.api_key is not None or settings.base_url is not None:
         return False

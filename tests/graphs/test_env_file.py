@@ -6,14 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs import ModelError, SpecError, aconverse, role_play
-from duologue.graphs.addresses import address, is_loopback
-from duologue.graphs.settings import load_settings
+from duologue.graphs import ModelError, SpecError, astream, converse, list_sessions, role_play
+from duologue.graphs.addresses import address, is_loopback, shown
+from duologue.graphs.events import Notice
+from duologue.graphs.settings import Settings, load_settings
+from duologue.nodes.failing import address_of
+from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
 
 REAL = "sk-real"
 EVIL = "http://evil.example/v1"
 LOCAL = "http://localhost:11434/v1"
+
+
+def refused() -> dict[str, str]:
+    """The settings that can't be read, and what is said then."""
+    settings, found = load_settings(), {}
+    for name in Settings.model_fields:
+        try:
+            getattr(settings, name)
+        except SpecError as error:
+            found[name] = str(error)
+    return found
 
 
 def dotenv(text: str) -> None:
@@ -136,7 +150,7 @@ def test_which_key_goes_with_which_address(
         ({"OPENAI_API_KEY": REAL}, f"duologue_base_url={EVIL}", ["duologue_base_url", EVIL]),
         ({}, f"OPENAI_BASE_URL={EVIL}", ["OPENAI_BASE_URL", EVIL]),
         ({"OPENAI_API_KEY": REAL}, f"OPENAI_API_KEY=\nOPENAI_BASE_URL={EVIL}", [EVIL]),
-        ({}, "OPENAI_BASE_URL=http://me:pass@evil.example/v1", ["http://me:***@evil.example"]),
+        ({}, "OPENAI_BASE_URL=http://me:pass@evil.example/v1", ["http://***@evil.example"]),
         # Nothing of the environment is filled in, as a shell would do.
         (
             {"OPENAI_API_KEY": REAL},
@@ -148,15 +162,19 @@ def test_which_key_goes_with_which_address(
             "OPENAI_API_KEY=x\nOPENAI_BASE_URL=http://evil.example/${SECRET}",
             ["OPENAI_BASE_URL", "${…}"],
         ),
-        (
-            {"OPENAI_CUSTOM_HEADERS": "X-Secret: s"},
-            f"OPENAI_API_KEY=x\nOPENAI_BASE_URL={EVIL}",
-            ["OPENAI_BASE_URL", "OPENAI_CUSTOM_HEADERS"],
+        *(
+            (
+                {name: "X-Secret: s"},
+                f"OPENAI_API_KEY=x\nOPENAI_BASE_URL={EVIL}",
+                ["OPENAI_BASE_URL", name],
+            )
+            for name in ("OPENAI_CUSTOM_HEADERS", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
         ),
         ({}, "DUOLOGUE_STORE=sessions.db", ["DUOLOGUE_STORE", "--store"]),
         ({}, "duologue_store=sessions.db", ["duologue_store"]),
         ({}, "export DUOLOGUE_MCP_SERVERS='servers.json'", ["DUOLOGUE_MCP_SERVERS"]),
         ({}, "DUOLOGUE_MODEL=./model.gguf", ["DUOLOGUE_MODEL", "--model"]),
+        ({}, "DUOLOGUE_MODEL='./Model.GGUF '", ["DUOLOGUE_MODEL", "--model"]),
     ],
 )
 def test_what_is_not_for_the_file_to_set_is_one_error_that_says_what_to_do(
@@ -168,9 +186,7 @@ def test_what_is_not_for_the_file_to_set_is_one_error_that_says_what_to_do(
     dotenv(text)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(SpecError) as caught:
-        load_settings()
-    sentence = str(caught.value)
+    (sentence,) = refused().values()
     assert "\n" not in sentence
     for name in (*names, ".env", "environment"):
         assert name in sentence
@@ -199,10 +215,82 @@ def test_what_the_environment_sets_too_is_no_fault_of_the_file(
     assert str(getattr(settings, field)) == value
 
 
-def test_a_file_that_is_no_text_is_one_error() -> None:
+def test_a_file_that_is_no_text_is_one_error_for_all_it_may_set() -> None:
     Path(".env").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SpecError, match=r"^\.env: can't be read"):
-        load_settings()
+    found = refused()
+    assert found.keys() == Settings.model_fields.keys() - {"store", "mcp_servers"}
+    (sentence,) = set(found.values())
+    assert sentence.startswith(".env: can't be read")
+
+
+def test_a_line_in_another_encoding_or_in_none_spoils_no_other(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    Path(".env").write_bytes(b"OPENAI_API_KEY=\xe9\nif this: that\nDUOLOGUE_MODEL=filed\nX=\xff")
+    assert load_settings().model == "filed"
+    found = refused()
+    assert found.keys() == {"api_key"}
+    assert found["api_key"].startswith("OPENAI_API_KEY: .env holds it in another encoding")
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OPENAI_BASE_URL=https://gateway.example/v1",
+        "OPENAI_BASE_URL=gateway",
+        "OPENAI_BASE_URL=http://[gateway",
+        "OPENAI_API_KEY=${SECRET}",
+        "OPENAI_API_KEY=\xe9",
+        "DUOLOGUE_MODEL=x.gguf",
+        "DUOLOGUE_STORE=sessions.db",
+        "DUOLOGUE_MCP_SERVERS=servers.json",
+        "DUOLOGUE_TIMEOUT=soon",
+    ],
+)
+def test_a_fault_in_the_file_stops_nothing_that_does_not_need_it(
+    text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    Path(".env").write_bytes(text.encode("latin-1"))
+    assert len(refused()) == 1
+    model = ScriptedChatModel(script=["Plant beans.", "<CAMEL_TASK_DONE>"])
+    talk = role_play("Plan", "Owner", "Gardener", specify_task=False)
+    assert converse(talk, model=model, store="memory:").outcome is not None
+    assert list_sessions(store="memory:none") == []
+    with pytest.raises(SpecError) if "STORE" in text else nullcontext():
+        assert list_sessions() == []
+
+
+@pytest.mark.parametrize("url", ["https://api.openai.com/v1", "https://api.openai.com/v1/"])
+def test_openais_own_address_gets_the_key_of_the_environment(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dotenv(f"OPENAI_BASE_URL={url}")
+    assert refused().keys() == {"base_url"}
+    monkeypatch.setenv("OPENAI_API_KEY", REAL)
+    settings = load_settings()
+    assert settings.base_url == url
+    assert settings.api_key is not None
+    assert settings.api_key.get_secret_value() == REAL
+    for other in ("https://api.openai.com/v1@evil.example", "https://api.openai.com.evil/v1"):
+        dotenv(f"OPENAI_BASE_URL={other}")
+        assert refused().keys() == {"base_url"}
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("https://h/v1?api-key=SECRET&v=SECRET=", "https://h/v1?api-key=***&v=***"),
+        ("https://h/v1?SECRET", "https://h/v1?***"),
+        ("https://SECRET@h:1/v1", "https://***@h:1/v1"),
+        ("https://me:SECRET@SECRET@h/v1#SECRET", "https://***@h/v1"),
+        ("http://localhost:1/v1/", "http://localhost:1/v1/"),
+    ],
+)
+def test_what_is_shown_of_an_address_holds_no_secret(url: str, seen: str) -> None:
+    assert shown(address(url)) == seen
+    assert address_of(Settings(base_url=url)) == seen
 
 
 @pytest.mark.parametrize(
@@ -226,9 +314,19 @@ def test_the_key_of_the_environment_never_reaches_an_address_of_the_file(
         monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
         dotenv(f"OPENAI_BASE_URL={server.url if is_here else EVIL}\n{filed}")
+        notices: list[str] = []
+
+        async def run() -> None:
+            async for event in astream(talk, model="scripted", store="memory:"):
+                if isinstance(event, Notice):
+                    notices.append(event.text)
+
         with nullcontext() if is_here else pytest.raises((SpecError, ModelError)):
             # In a loop of its own, since the loop's client knows the proxy of its first call.
-            asyncio.run(aconverse(talk, model="scripted", store="memory:"))
+            asyncio.run(run())
         requests = list(server.requests)
     assert {request.headers.get("authorization") for request in requests} == set(keys)
     assert not any(REAL in repr(request) for request in requests)
+    if is_here:
+        assert len(notices) == (not filed)
+        assert all("gets no key: one from the environment" in notice for notice in notices)

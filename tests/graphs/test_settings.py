@@ -81,6 +81,11 @@ def test_a_file_in_the_working_folder_is_read_and_the_environment_wins(
     assert settings.model == "set"
 
 
+def test_space_around_an_address_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", " http://localhost:1/v1 ")
+    assert load_settings().base_url == "http://localhost:1/v1"
+
+
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "")
     monkeypatch.setenv("OPENAI_BASE_URL", "")
@@ -111,8 +116,9 @@ def test_a_wrong_value_is_one_error_that_names_the_variable(
         dotenv(f"{name}={value}")
     else:
         monkeypatch.setenv(name, value)
+    field = next(one for one in Settings.model_fields if name.lower().endswith(one))
     with pytest.raises(SpecError) as caught:
-        load_settings()
+        getattr(load_settings(), field)
     sentence = str(caught.value)
     assert name in sentence
     assert value in sentence
