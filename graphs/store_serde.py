@@ -107,12 +107,13 @@ class PlainSerializer(JsonPlusSerializer):
 
 
 def check_storable(value: object) -> None:
-    """Make sure that a value can be stored.
+    """Make sure that a value can be stored and read back.
 
     Raises:
         Exception: It can't; says why.
     """
-    PlainSerializer().dumps_typed(value)
+    serializer = PlainSerializer()
+    serializer.loads_typed(serializer.dumps_typed(value))
 
 
 def _packed(value: object) -> bytes:
@@ -138,9 +139,24 @@ def _written(value: Any) -> Any:  # noqa: ANN401
         return _plain(value)
     code, parts = known
     kind = type(value)
+    if kind in (set, frozenset) and not all(map(_is_hashable_read, value)):
+        return list(value)
     # How a datetime is made is the only method there is.
     method = ("fromisoformat",) if code == EXT_METHOD_SINGLE_ARG else ()
     return ormsgpack.Ext(code, _packed((kind.__module__, kind.__name__, parts(value), *method)))
+
+
+def _is_hashable_read(value: Any) -> bool:  # noqa: ANN401
+    """Whether what can be in a set still can where it is read: tuples and objects can't."""
+    if isinstance(value, tuple | Interrupt | Overwrite):
+        return False
+    if isinstance(value, frozenset):
+        return all(map(_is_hashable_read, value))
+    plain = type(value) in _FORMS or (isinstance(value, _SCALARS) and not isinstance(value, Enum))
+    return plain or isinstance(_plain(value), _SCALARS)
+
+
+_SCALARS: Final = (str, int, float, bytes, type(None))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

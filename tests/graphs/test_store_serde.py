@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import ormsgpack
 import pytest
 from langchain_core.messages import (
     AIMessage,
@@ -25,14 +26,14 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.jsonplus import EXT_CONSTRUCTOR_KW_ARGS, JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite, interrupt
 from pydantic import BaseModel
 
 from duologue.graphs import ToolQuestion, build_graph, converse, get_session, respond, role_play
 from duologue.graphs.role_play import RolePlay
-from duologue.graphs.store_serde import PlainSerializer
+from duologue.graphs.store_serde import PlainSerializer, UnknownTypeError, check_storable
 from duologue.nodes.scripted import ScriptedChatModel
 
 from .people_help import call, calls
@@ -83,6 +84,11 @@ class Row:
     seats: list[Seat]
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    row: int
+
+
 Pair = namedtuple("Pair", "left right")  # as users write them
 
 SEAT = {"number": 1, "colour": "red"}
@@ -95,6 +101,11 @@ SEAT = {"number": 1, "colour": "red"}
         (Row([Seat()]), {"seats": [SEAT]}),
         (Pair(1, Row([])), {"left": 1, "right": {"seats": []}}),
         ({Colour.RED}, {"red"}),
+        # What can't be in a set once it is plain is in a list.
+        ({(1, 2)}, [[1, 2]]),
+        ({"a": frozenset({(1, (2, frozenset({3})))})}, {"a": [[1, [2, frozenset({3})]]]}),
+        ({Place(1)}, [{"row": 1}]),
+        (Interrupt({"options": {(1, 2)}}, id="x"), Interrupt({"options": [[1, 2]]}, id="x")),
         ([re.compile("a+"), ValueError("no")], ["a+", "ValueError('no')"]),
         (Interrupt(Seat(), id="x"), Interrupt(SEAT, id="x")),
         (
@@ -131,6 +142,16 @@ def test_a_question_of_the_users_own_type_is_the_same_for_all_who_read_it(tmp_pa
     assert [one.value for one in asked if isinstance(one, ToolQuestion)] == [SEAT]
     assert get_session("s", store=options["store"]).pending == asked
     assert respond(value=Seat(number=7), model=model, **options).outcome is not None
+
+
+def test_what_could_not_be_read_back_is_not_stored() -> None:
+    class Odd(Enum):
+        PARTS = (1, 2)
+
+    check_storable({frozenset({(1, 2)})})
+    check_storable([{Odd.PARTS}, deque([1])])
+    with pytest.raises(UnknownTypeError):
+        check_storable(ormsgpack.Ext(EXT_CONSTRUCTOR_KW_ARGS, ormsgpack.packb(["os", "x", {}])))
 
 
 async def test_a_graph_on_a_saver_of_langgraphs_may_use_it() -> None:
