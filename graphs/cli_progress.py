@@ -83,7 +83,7 @@ class Progress(BaseCallbackHandler):
         self.hide()
 
     def hide(self) -> None:
-        """Leave the screen to something else, until the next `aside` ends."""
+        """Erase the line and draw none until an `aside` ends."""
         self._is_hidden = True
         if self._is_drawn:
             self._is_drawn = False
@@ -162,8 +162,10 @@ class Progress(BaseCallbackHandler):
         elif now - max(began, self._shown_at) >= _PATIENCE:
             frame = self._spinner.render(now)
             line = one_line(f"{frame} {what}… {now - began:.0f} s", self._console.width - 1)
-            self._erase()
-            self._console.print(Text(line, "dim"), end="", soft_wrap=True)
+            # In one write, or the screen shows the line that is gone in between.
+            with self._console:
+                self._erase()
+                self._console.print(Text(line, "dim"), end="", soft_wrap=True)
             self._is_drawn = True
 
     def _tell(self, what: str, began: float, now: float) -> None:

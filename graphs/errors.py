@@ -9,12 +9,12 @@ class DuologueError(RuntimeError):
     LangGraph's servers pass the text of a RuntimeError on to clients and hide that of others.
 
     Args:
-        text: The sentence. What it quotes may be anything: it is made harmless, and cut where it is
-            too long.
+        text: The sentence. What it quotes may be anything: it is made one harmless line, and
+            cut where it is too long.
     """
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(clean(short(text)))
+        super().__init__(clean(short(text)).replace("\n", " "))
 
 
 class SpecError(DuologueError, ValueError):

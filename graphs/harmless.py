@@ -1,10 +1,14 @@
 """Text of models and users, made harmless to whatever shows it. Pure."""
 
+import re
 import unicodedata
 from typing import Final
 
 # These turn the direction of what follows, so that a line can look like another one.
-_TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+_TURNING = {
+    *("\u061c", "\u200e", "\u200f"),
+    *map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))),
+}
 
 
 LONGEST: Final = 2000
@@ -20,7 +24,7 @@ def clean(text: str) -> str:
     Returns:
         The text with signs of their own in place of control characters; line ends and tabs stay.
     """
-    return "".join(map(_visible, text.replace("\r\n", "\n")))
+    return "".join(map(_visible, re.sub("\r\n|[\u2028\u2029]", "\n", text)))
 
 
 def escaped(text: str) -> str:

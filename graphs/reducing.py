@@ -102,7 +102,8 @@ def _made_of(message: AnyMessage, log: Sequence[AnyMessage]) -> Iterator[int]:
     for place, other in enumerate(log):
         about = _beside(other)
         is_result = isinstance(other, ToolMessage) and other.tool_call_id in calls
-        # What a hook made of it: what else it was made of is heard as it was said.
+        # A hook's version of it. Other messages that this version replaced are heard in their
+        # own words again.
         is_remade = about.get("kind") == Kind.HEARD and message.id in about.get("instead_of", ())
         is_handed_on = (
             is_opening

@@ -1,7 +1,6 @@
 """Where a conversation is, by what still stands in its log. Pure functions.
 
-Messages can be removed while a turn is under way. What rested on a removed message is then done
-once more: a draft is not mended, removed calls are not run.
+Messages may be removed in mid-turn. Then the step that needs them is repeated.
 """
 
 from collections.abc import Mapping, Sequence
