@@ -1,5 +1,6 @@
 """Where sessions live, by address. Each kind of store is in a module of its own, `store_*`."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -22,7 +23,6 @@ from duologue.graphs.store_memory import open_memory
 from duologue.graphs.store_rows import SessionRow, check_session_id
 from duologue.graphs.store_shared import shared
 from duologue.graphs.store_sqlite import open_sqlite
-from duologue.graphs.threads import in_thread
 
 __all__ = [
     "Held",
@@ -68,8 +68,8 @@ async def open_store(
     Raises:
         StoreError: The target is none of these, or can't be used.
     """
-    # Not among the few threads of asyncio, where functions may wait that use a store themselves.
-    place = await in_thread(partial(_place, target, create=create))
+    # In a thread, like all that touches files: the dev server refuses it in a coroutine.
+    place = await asyncio.to_thread(_place, target, create=create)
     async with shared(place.address, place.opened) as store:
         yield store
 

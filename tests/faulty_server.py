@@ -3,8 +3,8 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ class Sent:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     """Headers beside the length, or in its place."""
-    parts: Callable[[], AsyncIterator[bytes]] | None = None
+    parts: Callable[[], AsyncGenerator[bytes]] | None = None
     """Gives the body piece by piece, each as a chunk of its own, in place of `body`."""
     raw: bytes | None = None
     """All that is sent, the head included, before the connection is closed."""
@@ -68,6 +68,10 @@ class FaultyServer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+        # Connections are closed in the loop's next rounds.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -109,9 +113,10 @@ class FaultyServer:
         if sent.parts is None:
             writer.write(sent.body)
         else:
-            async for part in sent.parts():
-                writer.write(b"%x\r\n%b\r\n" % (len(part), part))
-                await writer.drain()
+            async with aclosing(sent.parts()) as parts:
+                async for part in parts:
+                    writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+                    await writer.drain()
             writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True

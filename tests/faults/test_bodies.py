@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -170,13 +170,13 @@ def test_a_long_error_is_cut_and_says_how_long_it_was(
     assert said.isprintable()
 
 
-async def _white_space() -> AsyncIterator[bytes]:
+async def _white_space() -> AsyncGenerator[bytes, None]:
     while True:
         yield b" "
         await asyncio.sleep(0.05)
 
 
-async def _letters() -> AsyncIterator[bytes]:
+async def _letters() -> AsyncGenerator[bytes, None]:
     yield b'data: {"a": "'
     while True:
         yield b"a"
@@ -210,14 +210,14 @@ def _event(delta: Body, **fields: Any) -> bytes:  # noqa: ANN401
 END = _event({}, finish_reason="stop") + b"data: [DONE]\n\n"
 
 
-async def _words() -> AsyncIterator[bytes]:
+async def _words() -> AsyncGenerator[bytes, None]:
     for _ in range(12):
         yield _event({"content": "bean "})
         await asyncio.sleep(0.1)
     yield END
 
 
-async def _comments_first() -> AsyncIterator[bytes]:
+async def _comments_first() -> AsyncGenerator[bytes, None]:
     for _ in range(12):
         yield b": at "
         await asyncio.sleep(0.1)
@@ -227,7 +227,7 @@ async def _comments_first() -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("parts", [_words, _comments_first])
 def test_a_stream_may_take_longer_in_all_as_long_as_it_goes_on(
-    parts: Callable[[], AsyncIterator[bytes]], monkeypatch: pytest.MonkeyPatch
+    parts: Callable[[], AsyncGenerator[bytes, None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DUOLOGUE_TIMEOUT", "1")
     with FaultyServer(lambda *_: Sent(parts=parts, headers=EVENTS)) as server:
@@ -235,18 +235,18 @@ def test_a_stream_may_take_longer_in_all_as_long_as_it_goes_on(
         streamed()
 
 
-async def _comments() -> AsyncIterator[bytes]:
+async def _comments() -> AsyncGenerator[bytes, None]:
     while True:
         yield b": at work\n\n"
         await asyncio.sleep(0.02)
 
 
-async def _silence() -> AsyncIterator[bytes]:
+async def _silence() -> AsyncGenerator[bytes, None]:
     yield _event({"content": "bean "})
     await asyncio.Event().wait()
 
 
-async def _hanging_up() -> AsyncIterator[bytes]:
+async def _hanging_up() -> AsyncGenerator[bytes, None]:
     yield _event({"content": "bean "})
     raise ConnectionError
 
@@ -260,7 +260,7 @@ async def _hanging_up() -> AsyncIterator[bytes]:
     ],
 )
 def test_whoever_follows_is_told_why_a_model_is_asked_once_more(
-    parts: Callable[[], AsyncIterator[bytes]], how: str, monkeypatch: pytest.MonkeyPatch
+    parts: Callable[[], AsyncGenerator[bytes, None]], how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DUOLOGUE_TIMEOUT", "0.3")
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")

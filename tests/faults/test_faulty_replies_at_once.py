@@ -4,6 +4,7 @@ import asyncio
 import gc
 import resource
 import sys
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -24,7 +25,7 @@ TALK = load_conversation(
         "end_chat": {"max_iterations": 2},
     }
 )
-ROUNDS = 3
+ROUNDS = 5
 
 
 class Server:
@@ -82,8 +83,8 @@ def test_only_faulty_replies_make_conversations_fail_and_nothing_is_left(
             del _SPACES["memory:many"]
             gc.collect()
             blocks.append(sys.getallocatedblocks())
-    # The first round imports, and fills caches. A session that is kept takes more.
-    assert blocks[-1] - blocks[1] < 250 * count
+    # A session that is kept would take more in every round; what fills a cache does so in one.
+    assert min(after - before for before, after in pairwise(blocks)) < 250 * count
 
 
 def test_more_conversations_than_connections_wait_for_one(
