@@ -44,6 +44,9 @@ class FaultyServer:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.connections = 0
         self.open = 0
+        # A loop holds its tasks weakly: once a client has left, nothing else would keep one that
+        # waits, and it would be collected.
+        self._serving: set[asyncio.Task[None] | None] = set()
 
     def __enter__(self) -> "FaultyServer":
         self._thread.start()
@@ -76,6 +79,7 @@ class FaultyServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.open += 1
+        self._serving.add(asyncio.current_task())
         try:
             # Cancelled where the server ends.
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -83,6 +87,7 @@ class FaultyServer:
                     pass
         finally:
             self.open -= 1
+            self._serving.discard(asyncio.current_task())
             writer.close()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
