@@ -12,17 +12,19 @@ from langgraph.graph.state import CompiledStateGraph
 from pydantic import Field
 from typing_extensions import TypedDict, get_type_hints
 
-from duologue.graphs.end_chat import Node, decide
-from duologue.graphs.migrations import restored, restored_position
-from duologue.graphs.spec import Form
-from duologue.graphs.state import Input, Kept, Output, State
-from duologue.nodes.agents import speak
-from duologue.nodes.completion_judge import completion_judge
-from duologue.nodes.models import Models
-from duologue.nodes.resources import Resources, StopRequested
-from duologue.nodes.task_specification import task_specification
-from duologue.nodes.tool_executor import tool_executor
-from duologue.tools.registry import Registered, Registry, check_options
+from ..nodes.assistant_agent import assistant_agent
+from ..nodes.completion_judge import completion_judge
+from ..nodes.models.resolve import Models
+from ..nodes.step.resources import Resources, StopRequested
+from ..nodes.task_specification import task_specification
+from ..nodes.tool_executor import tool_executor
+from ..nodes.user_agent import user_agent
+from ..tools.registry.registry import Registered, Registry, check_options
+from .log.state import Input, Kept, Output, State
+from .rules.end_chat import Node, decide
+from .rules.position import restored_position
+from .spec.conversation import Form
+from .spec.versions import restored
 
 Graph = CompiledStateGraph[State, None, Input, Output]
 """A compiled conversation."""
@@ -66,7 +68,7 @@ def build_graph(
         checkpointer: What keeps sessions. None for LangGraph's own servers, which bring theirs.
             Warning: by default LangGraph's savers import and call whatever stands in their
             database, so that whoever can write to it can run code here. Give yours
-            ``serde=PlainSerializer()`` of `duologue.graphs.store_serde`, as our stores do, or start
+            ``serde=PlainSerializer()`` of `graphs.store.serializer`, as our stores do, or start
             the process with ``LANGGRAPH_STRICT_MSGPACK=true``; ``with_allowlist`` alone leaves an
             open saver open.
         model: What speaks where a conversation names no model: a LangChain chat model or a name.
@@ -149,8 +151,8 @@ def _put_together(resources: Resources, form: type[Form] | None) -> Builder:
     # The first node reads the form's fields and the state.
     taken = cast("type[State]", _typed_dict("Taken", _annotations(schema) | _annotations(State)))
     builder.add_node(Node.TASK_SPECIFICATION.value, first, input_schema=taken)
-    builder.add_node(Node.USER_AGENT.value, partial(speak, resources=resources))
-    builder.add_node(Node.ASSISTANT_AGENT.value, partial(speak, resources=resources))
+    builder.add_node(Node.USER_AGENT.value, partial(user_agent, resources=resources))
+    builder.add_node(Node.ASSISTANT_AGENT.value, partial(assistant_agent, resources=resources))
     builder.add_node(Node.TOOL_EXECUTOR.value, partial(tool_executor, resources=resources))
     builder.add_node(Node.COMPLETION_JUDGE.value, partial(completion_judge, resources=resources))
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)

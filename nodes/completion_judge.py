@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from duologue.graphs.end_chat import checked
-from duologue.graphs.judging import SeparateJudge
-from duologue.graphs.state import State
-from duologue.graphs.turns import must_check, must_choose, must_judge
-from duologue.nodes.moderator import choose
-from duologue.nodes.resources import Moment, Resources
-from duologue.nodes.self_judge import judge_yourself
-from duologue.nodes.separate_judge import judge_criteria
+from ..graphs.log.state import State
+from ..graphs.rules.end_chat import checked
+from ..graphs.rules.turns import must_check, must_choose, must_judge
+from ..graphs.spec.judges import SeparateJudge
+from .judge.moderator import choose
+from .judge.self_judge import judge_yourself
+from .judge.separate_judge import judge_criteria
+from .step.resources import Moment, Resources
 
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any, TypeAlias
 
-from duologue.nodes.script import Prompt, as_prompt
-from duologue.nodes.script_wire import error_body
+from .script import Prompt, as_prompt
+from .script_wire import error_body
 
 # The base class knows datagrams too; here it is always a socket.
 _Socket: TypeAlias = socket.socket | tuple[bytes, socket.socket]

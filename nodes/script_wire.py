@@ -7,7 +7,7 @@ choosing the reply is `script.py`'s.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from duologue.nodes.script import Prompt, Reply, ScriptedToolCall, count_words
+from .script import Prompt, Reply, ScriptedToolCall, count_words
 
 if TYPE_CHECKING:
     import openai

@@ -23,7 +23,8 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel, PrivateAttr, SkipValidation, ValidationError
 
-from duologue.nodes.script import (
+from .models.tool_calling.calls import RAW, read_calls
+from .script import (
     Line,
     Prompt,
     Reply,
@@ -33,8 +34,7 @@ from duologue.nodes.script import (
     Tape,
     as_prompt,
 )
-from duologue.nodes.script_wire import call_deltas, client_error, usage
-from duologue.nodes.tool_calls import RAW, read_calls
+from .script_wire import call_deltas, client_error, usage
 
 __all__ = [
     "Call",

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from duologue.nodes.origin import is_status_error
-from duologue.nodes.script import Script, ScriptExhaustedError, Tape
-from duologue.nodes.script_http import Connection, Gone, HttpServer, Request
-from duologue.nodes.script_wire import completion, error_body, events, reply_error
+from .models.client.origin import is_status_error
+from .script import Script, ScriptExhaustedError, Tape
+from .script_http import Connection, Gone, HttpServer, Request
+from .script_wire import completion, error_body, events, reply_error
 
 __all__ = ["Request", "ScriptedServer"]
 

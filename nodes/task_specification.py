@@ -4,24 +4,25 @@ A rewrite over the word limit is asked for once more, then cut at a sentence (CA
 specification has no such check).
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
-from duologue.graphs.data import MARK_LENGTH
-from duologue.graphs.errors import SessionError, SpecError
-from duologue.graphs.formats import Marks
-from duologue.graphs.log import NOBODY, Kind, Line, line, said
-from duologue.graphs.migrations import restored
-from duologue.graphs.position import Position
-from duologue.graphs.spec import TASK_TEMPERATURE, Conversation, Form, TaskSpecification
-from duologue.graphs.state import State
-from duologue.graphs.usage import Usage, dumped, used_so_far
-from duologue.graphs.validation import validated
-from duologue.nodes import prompts
-from duologue.nodes.resources import Moment, Resources
+from ..graphs.common.data import MARK_LENGTH
+from ..graphs.common.errors import SessionError, SpecError
+from ..graphs.common.validation import validated
+from ..graphs.log.messages import NOBODY, Kind, Line, line, said
+from ..graphs.log.state import State
+from ..graphs.rules.position import Position
+from ..graphs.speakers.formats import Marks
+from ..graphs.spec.conversation import Conversation, Form
+from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
+from ..graphs.spec.usage import Usage, dumped, used_so_far
+from ..graphs.spec.versions import restored
+from ..graphs.text.words import cut
+from .prompts import texts as prompts
+from .step.resources import Moment, Resources
 
 
 async def task_specification(
@@ -157,20 +158,3 @@ def unquoted(text: str) -> str:
         if len(text) > 1 and text[0] == opening and text[-1] == closing:
             return text[1:-1].strip()
     return text
-
-
-def cut(text: str, limit: int) -> str:
-    """Cut text to a number of words, at the end of a sentence where there is one.
-
-    Args:
-        text: The text.
-        limit: The most words.
-
-    Returns:
-        The text itself when it is short enough, else its beginning.
-    """
-    if len(text.split()) <= limit:
-        return text
-    kept = " ".join(text.split()[:limit])
-    ends = [found.end() for found in re.finditer(r"[.!?。！？](?=\s|$)", kept)]  # noqa: RUF001
-    return kept[: ends[-1]] if ends else kept

@@ -19,14 +19,14 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 
 from drawn_talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, FIXED, WON
-from duologue.graphs.judging import Judge, Moderator, SeparateJudge
-from duologue.graphs.replies import ModelReply
-from duologue.graphs.speaker import Speaker
-from duologue.graphs.spec import Conversation
-from duologue.nodes import prompts
+from duologue.graphs.speakers.replies import ModelReply
+from duologue.graphs.speakers.speaker import Speaker
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.judges import Judge, Moderator, SeparateJudge
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedToolCall
 from duologue.tools import Hook
-from duologue.tools.hooks import Turn as Given
+from duologue.tools.registry.hooks import Turn as Given
 from onlooker import Came, Rules, Spent, Table, Turn
 
 ALONE = ("plain", "draft", "flip", "done")

@@ -21,9 +21,9 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         "pytest",
-        "duologue.graphs",
-        "duologue.graphs.store_postgres",
-        "duologue.nodes.clients",
+        "duologue.graphs.run.converse",
+        "duologue.graphs.store.sql.postgres",
+        "duologue.nodes.models.client.clients",
         "anyio._backends._asyncio",
         "h2.connection",
         "httpcore2",
@@ -214,7 +214,7 @@ _WRITES = [0]
 
 
 def _die_at(number: int) -> None:
-    from duologue.graphs.store_writer import Lease, Statement, Writer
+    from duologue.graphs.store.writer import Lease, Statement, Writer
 
     write = Writer.write
 

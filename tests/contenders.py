@@ -13,7 +13,7 @@ from duologue.nodes.scripted import ScriptedChatModel
 SESSIONS, ROUNDS = 6, 12
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["duologue.graphs.converse", "duologue.nodes.scripted"])
+CONTEXT.set_forkserver_preload(["duologue.graphs.run.converse", "duologue.nodes.scripted"])
 
 
 def said(number: int, turn: int) -> str:

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log import NOBODY, Kind, Line, result, said
-from duologue.graphs.position import Stage
-from duologue.graphs.speaker import PrivateOpening, Speaker
-from duologue.graphs.spec import Conversation, Opening
+from duologue.graphs.log.messages import NOBODY, Kind, Line, result, said
+from duologue.graphs.log.stage import Stage
+from duologue.graphs.speakers.speaker import PrivateOpening, Speaker
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.fields import Opening
 
 
 @dataclass

@@ -4,7 +4,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from duologue.graphs.ends import (
+from duologue.graphs.spec.context_limits import least_limit
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.ends import (
     DoneToken,
     End,
     EndChatMode,
@@ -14,8 +16,6 @@ from duologue.graphs.ends import (
     Predicate,
     StopRequested,
 )
-from duologue.graphs.spec import Conversation
-from duologue.graphs.tokens import least_limit
 
 DONE = "DONE"
 WON = "WON"

@@ -13,8 +13,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import Conversation, Result, build_graph, group_solve
-from duologue.graphs.end_chat import max_steps
-from duologue.graphs.state import Input
+from duologue.graphs.log.state import Input
+from duologue.graphs.rules.end_chat import max_steps
 from duologue.nodes.scripted import ScriptedChatModel
 from histories import Entry, Plan, Played, played
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from duologue.nodes import prompts
+from duologue.nodes.prompts import texts as prompts
 
 Entry = tuple[Literal["system", "user", "assistant"], str]
 """A role and a text."""

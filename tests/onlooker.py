@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from duologue.graphs.ends import End
-from duologue.graphs.judging import RoundRobin, SeparateJudge
-from duologue.graphs.replies import HumanReply
-from duologue.graphs.spec import Conversation
+from duologue.graphs.speakers.replies import HumanReply
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.ends import End
+from duologue.graphs.spec.judges import RoundRobin, SeparateJudge
 from reckoning import (
     ALL,
     CAP,

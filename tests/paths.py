@@ -11,9 +11,7 @@ from itertools import combinations, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from duologue.graphs.bounds import most_messages
-from duologue.graphs.context import RunningSummary
-from duologue.graphs.end_chat import (
+from duologue.graphs.rules.end_chat import (
     Node,
     asked,
     checked,
@@ -25,7 +23,13 @@ from duologue.graphs.end_chat import (
     paused,
     spoke,
 )
-from duologue.graphs.ends import (
+from duologue.graphs.rules.people import asking, meaning
+from duologue.graphs.rules.position import Event, Facts, Leaving, Position
+from duologue.graphs.rules.reasons import Reason
+from duologue.graphs.rules.turns import NextTurn
+from duologue.graphs.speakers.context import RunningSummary
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.ends import (
     AnyOf,
     DoneToken,
     End,
@@ -39,11 +43,7 @@ from duologue.graphs.ends import (
     Predicate,
     leaves,
 )
-from duologue.graphs.holding import Reason
-from duologue.graphs.people import asking, meaning
-from duologue.graphs.position import Event, Facts, Leaving, Position
-from duologue.graphs.spec import Conversation
-from duologue.graphs.turns import NextTurn
+from duologue.graphs.spec.limits import most_messages
 from onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from reckoning import Tally, reason_of
 

@@ -16,15 +16,15 @@ from langchain_core.tools import tool
 
 from drawn_talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
 from duologue.graphs import DuologueError, Result, aget_session, astream
-from duologue.graphs.events import Event
-from duologue.graphs.judging import Moderator, SeparateJudge
-from duologue.graphs.log import Kind, line
-from duologue.graphs.spec import Conversation
-from duologue.nodes import prompts
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.run.events import Event
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.judges import Moderator, SeparateJudge
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.script_wire import too_long
 from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from duologue.tools.hooks import Turn
+from duologue.tools.registry.hooks import Turn
 
 T = TypeVar("T")
 

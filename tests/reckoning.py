@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from duologue.graphs.ends import (
+from duologue.graphs.spec.ends import (
     AllOf,
     AnyOf,
     DoneToken,

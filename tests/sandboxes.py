@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs.errors import SpecError
-from duologue.graphs.sandbox import Kept, Language, Level, Sandbox
-from duologue.tools.processes import family
-from duologue.tools.sandbox import Ran, check, close, run
+from duologue.graphs.common.errors import SpecError
+from duologue.graphs.spec.sandbox import Kept, Language, Level, Sandbox
+from duologue.tools.sandbox.processes import family
+from duologue.tools.sandbox.sandbox import Ran, check, close, run
 
 
 class Session:
@@ -120,7 +120,7 @@ def wait_until(what: str, holds: "object", seconds: float = 20) -> None:
 
 PROGRAM = """
 import asyncio, json, sys
-from duologue.graphs.sandbox import Kept, Sandbox
+from duologue.graphs.spec.sandbox import Kept, Sandbox
 from duologue.tools.sandbox import run
 
 async def session(level, codes):

@@ -12,7 +12,7 @@ import duologue.nodes
 import duologue.tools
 
 # These need the packages of an extra, and are not for users to import.
-LEFT_OUT = {"duologue.graphs.store_postgres", "duologue.nodes.embedded_server"}
+LEFT_OUT = {"duologue.graphs.store.sql.postgres", "duologue.nodes.models.embedded.server"}
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -42,7 +42,7 @@ def test_the_examples_of_a_module_give_what_they_show(name: str) -> None:
 def test_the_first_functions_a_user_meets_have_examples() -> None:
     assert {
         "duologue.graphs.build",
-        "duologue.graphs.converse",
-        "duologue.graphs.role_play",
+        "duologue.graphs.run.converse",
+        "duologue.graphs.kinds.role_play",
         "duologue.nodes.scripted",
     } <= set(WITH_EXAMPLES)

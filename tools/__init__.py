@@ -1,8 +1,8 @@
-"""What a speaker may call, and where functions of the user's own step in."""
+"""What a speaker may call, and where functions of the user's own step in.
 
-# As in `duologue.nodes`: whichever a program imports first, the graphs begin.
-import duologue.graphs  # noqa: F401
-from duologue.tools.hooks import Hook, Turn
-from duologue.tools.state import RunCode, ToolState
+The names and where they are stand in ``__init__.pyi``.
+"""
 
-__all__ = ["Hook", "RunCode", "ToolState", "Turn"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

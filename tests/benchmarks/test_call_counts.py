@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from duologue.graphs import aconverse, group_solve
-from duologue.nodes import prompts
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Prompt, ScriptedChatModel
 
 ROUNDS = 5

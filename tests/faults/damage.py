@@ -32,8 +32,8 @@ from duologue.graphs import (
     say,
     stop_session,
 )
-from duologue.graphs.cli import app
-from duologue.graphs.cli_exit import ExitCode
+from duologue.graphs.cli.app import app
+from duologue.graphs.cli.exit import ExitCode
 from duologue.nodes.script import Prompt, Reply, ScriptedToolCall
 from duologue.nodes.scripted import Line, ScriptedChatModel
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import ModelError, converse, load_conversation, stream
-from duologue.graphs.events import Ended, Notice
+from duologue.graphs.run.events import Ended, Notice
 from faulty_server import Body, FaultyServer, Sent
 
 TALK = load_conversation(

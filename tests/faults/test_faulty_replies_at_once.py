@@ -13,8 +13,8 @@ from tenacity import Retrying, stop_after_delay, wait_fixed
 from drawn_faults import Faults
 from drawn_replies import reply
 from duologue.graphs import ModelError, aconverse, load_conversation
-from duologue.graphs.store_memory import _SPACES
-from duologue.nodes import http_client
+from duologue.graphs.store.memory import _SPACES
+from duologue.nodes.models.client import http_client
 from faulty_server import Body, FaultyServer, Sent
 
 ANN = {"name": "Ann", "tools": ["calculator"]}

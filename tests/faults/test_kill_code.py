@@ -12,8 +12,8 @@ import pytest
 from drawn_faults import Faults
 from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
-from duologue.tools.processes import family
-from duologue.tools.sandbox import ANEW
+from duologue.tools.sandbox.processes import family
+from duologue.tools.sandbox.sandbox import ANEW
 from sandboxes import need
 
 SPEC = {

@@ -19,10 +19,10 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from drawn_faults import Faults
 from duologue.graphs import SessionError, StoreError, aconverse, aget_session, role_play
-from duologue.graphs.store import Held, Store, open_store
-from duologue.graphs.store_postgres import PostgresStore
-from duologue.graphs.store_sql import SqlStore
-from duologue.graphs.threads import in_thread
+from duologue.graphs.common.threads import in_thread
+from duologue.graphs.store.address import Held, Store, open_store
+from duologue.graphs.store.sql.postgres import PostgresStore
+from duologue.graphs.store.sql.tables import SqlStore
 from duologue.nodes.script import Prompt
 from duologue.nodes.scripted import ScriptedChatModel
 from pgbouncer import pgbouncer
@@ -194,7 +194,7 @@ RUNNER = """
 import asyncio, sys
 from duologue.graphs import aconverse, role_play
 from duologue.nodes.scripted import ScriptedChatModel
-from duologue.graphs.errors import DuologueError
+from duologue.graphs.common.errors import DuologueError
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=200)
 asked = 0
 def play(prompt):

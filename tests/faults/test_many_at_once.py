@@ -12,7 +12,7 @@ import pytest
 from crowd import ended
 from drawn_faults import Faults
 from duologue.graphs import alist_sessions
-from duologue.graphs.background import run
+from duologue.graphs.common.background import run
 
 MOST_FILES = 10
 """Descriptors that one open store may have."""

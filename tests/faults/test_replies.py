@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from drawn_faults import Faults
 from drawn_replies import reply
 from duologue.graphs import ModelError, Result, converse, load_conversation, resume, stream
-from duologue.graphs.events import Ended
+from duologue.graphs.run.events import Ended
 from faulty_server import Body, FaultyServer, Sent
 
 Spec = dict[str, Any]

@@ -13,9 +13,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from drawn_faults import Faults
 from duologue.graphs import SessionError, StoreError
-from duologue.graphs import store_sqlite as sqlite_module
-from duologue.graphs.store import open_store
-from duologue.graphs.threads import in_thread
+from duologue.graphs.common.threads import in_thread
+from duologue.graphs.store.address import open_store
+from duologue.graphs.store.sql import sqlite as sqlite_module
 
 
 async def take(store: str | Path, session: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from duologue.graphs.cli import app
+from duologue.graphs.cli.app import app
 from duologue.nodes.script import Line
 from duologue.nodes.scripted_server import ScriptedServer
 
@@ -21,7 +21,7 @@ FIRST = "Instruction: Dig.\nInput: None"
 ANSWER = "Solution: Dug.\nNext request."
 DONE = "<CAMEL_TASK_DONE>"
 
-COMMAND = [sys.executable, "-c", "from duologue.graphs.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from duologue.graphs.cli.app import main; main()"]
 
 
 def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path, **variables: str) -> None:

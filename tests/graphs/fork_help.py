@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Outcome, Result, converse, resume
-from duologue.graphs.log import Kind, Source, line
-from duologue.graphs.store_saver import GuardedSaver
+from duologue.graphs.log.messages import Kind, Source, line
+from duologue.graphs.store.saver import GuardedSaver
 from duologue.nodes.scripted import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
 

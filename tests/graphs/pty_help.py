@@ -18,7 +18,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 _COMMAND = """
 import fcntl, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from duologue.graphs.cli import main
+from duologue.graphs.cli.app import main
 main()
 """
 # A line that was written over, such as one with a spinner.

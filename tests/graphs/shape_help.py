@@ -7,9 +7,8 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from duologue.graphs import Conversation, Result, converse, load_conversation
-from duologue.graphs.log import Kind, line
-from duologue.nodes.script import Line as Said
-from duologue.nodes.script import Script
+from duologue.graphs.log.messages import Kind, line
+from duologue.nodes.script import Line as Said, Script
 from duologue.nodes.scripted import Call, ScriptedChatModel
 
 

@@ -35,8 +35,8 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.events import Ended, QuestionAsked
-from duologue.graphs.questions import MessageQuestion, Question
+from duologue.graphs.run.events import Ended, QuestionAsked
+from duologue.graphs.spec.questions import MessageQuestion, Question
 from duologue.nodes.scripted import Prompt, ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
 from duologue.tools import Hook

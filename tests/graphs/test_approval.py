@@ -14,16 +14,11 @@ from langchain_core.tools import BaseTool, tool
 from pydantic import ValidationError
 
 from duologue.graphs import InterruptOn, SpecError, load_conversation
-from duologue.graphs.approval import (
-    DECISIONS,
-    Approval,
-    Decisions,
-    approval,
-    misfit,
-    misshapen,
-)
-from duologue.graphs.migrations import restored
-from duologue.graphs.speaker import Speaker
+from duologue.graphs.rules.approval import approval, misfit, misshapen
+from duologue.graphs.speakers.approval import DECISIONS, Approval, Decisions
+from duologue.graphs.speakers.speaker import Speaker
+from duologue.graphs.spec.versions import restored
+from duologue.tools.registry.arguments import parameters_of
 
 
 @tool
@@ -142,7 +137,7 @@ def test_a_rule_that_can_not_be_is_one_clear_error(rules: Any, says: str) -> Non
 def test_the_question_has_langchains_shape() -> None:
     rules = {"send_mail": True, "read_mail": RULES["send_mail"]}
     calls = [made("send_mail", "c1", to="Bob"), made("read_mail", "c2", number=3)]
-    found = approval(speaker(interrupt_on=rules), calls, TOOLS)
+    found = approval(speaker(interrupt_on=rules), calls, lambda name: parameters_of(TOOLS[name]))
     assert found is not None
     assert found.payload() == {
         "action_requests": [
@@ -194,7 +189,7 @@ def test_who_is_asked_about_is_in_the_order_of_the_calls(
         made("send_mail", "c3", to="c3"),
         made("dig", "c4", to="c4"),
     ]
-    found = approval(speaker(**fields), calls, TOOLS)
+    found = approval(speaker(**fields), calls, lambda name: parameters_of(TOOLS[name]))
     requests = () if found is None else found.action_requests
     assert [one.args["to"] for one in requests] == asked
     assert (found is None) is (asked == [])

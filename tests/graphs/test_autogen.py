@@ -7,15 +7,9 @@ import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 
-from duologue.graphs import (
-    Conversation,
-    Result,
-    converse,
-    load_conversation,
-    user_proxy,
-)
-from duologue.graphs.log import Source, line, speeches
-from duologue.graphs.questions import Question
+from duologue.graphs import Conversation, Result, converse, load_conversation, user_proxy
+from duologue.graphs.log.messages import Source, line, speeches
+from duologue.graphs.spec.questions import Question
 from duologue.nodes.script import Line, Reply, ScriptedToolCall
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.tools import Turn

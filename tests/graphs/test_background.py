@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import DuologueError, SessionError, converse, load_conversation, resume, stream
-from duologue.graphs.background import iterate, run
-from duologue.graphs.events import MessageSaid
+from duologue.graphs.common.background import iterate, run
+from duologue.graphs.run.events import MessageSaid
 from duologue.nodes.scripted import ScriptedChatModel
 
 
@@ -126,7 +126,7 @@ async def test_converse_works_inside_a_running_loop() -> None:
 
 CHILD = """
     import asyncio
-    from duologue.graphs.background import run
+    from duologue.graphs.common.background import run
 
     async def work():
         print("working", flush=True)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Blogger, Conversation, Reason, SpecError, blogger, load_conversation
-from duologue.graphs.blogger import graph
-from duologue.nodes import prompts
+from duologue.graphs.kinds.blogger import graph
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted_server import ScriptedServer
 
 from .cli_help import duologue, isolate

@@ -10,8 +10,8 @@ from langchain_core.tools import tool
 from pydantic import SecretStr
 
 from duologue.graphs import Result, chat, converse, get_session, list_sessions, respond, stream
-from duologue.graphs.events import MessageSaid, QuestionAsked, Token, ToolAnswered, ToolCalled
-from duologue.nodes.chat_model import ChatModel
+from duologue.graphs.run.events import MessageSaid, QuestionAsked, Token, ToolAnswered, ToolCalled
+from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.script import Line, Reply
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer

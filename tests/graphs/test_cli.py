@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs.ends import DoneToken
-from duologue.graphs.sessions import get_session
-from duologue.graphs.store import open_store
+from duologue.graphs.sessions.listing import get_session
+from duologue.graphs.spec.ends import DoneToken
+from duologue.graphs.store.address import open_store
 from duologue.nodes.script import Line, Reply
 from duologue.nodes.scripted_server import ScriptedServer
 from installed import install_package, shaped
@@ -490,9 +490,11 @@ def test_models_are_listed_with_the_default(serve: Serve) -> None:
 def test_models_without_a_server_name_the_embedded_one_or_how_to_get_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duologue.nodes.embedded.weights", lambda: Path("SmolLM2.gguf"))
+    monkeypatch.setattr(
+        "duologue.nodes.models.embedded.child.weights", lambda: Path("SmolLM2.gguf")
+    )
     assert duologue("models").stdout.endswith("Speaks where none is named:\n  embedded\n")
-    monkeypatch.setattr("duologue.nodes.embedded.weights", lambda: None)
+    monkeypatch.setattr("duologue.nodes.models.embedded.child.weights", lambda: None)
     ran = duologue("models")
     assert ran.exit_code == 0
     assert "There is no model to speak" in ran.stdout
@@ -559,7 +561,7 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_model_at_all_names_the_ways_to_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("duologue.nodes.embedded.weights", lambda: None)
+    monkeypatch.setattr("duologue.nodes.models.embedded.child.weights", lambda: None)
     ran = duologue(*TASK)
     assert (ran.exit_code, ran.stderr.count("\n")) == (3, 1)
     assert ran.stderr.startswith("Error: There is no model to speak: set OPENAI_API_KEY")

@@ -8,8 +8,9 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from duologue.graphs.cli_progress import Progress
-from duologue.graphs.events import (
+from duologue.graphs.cli.terminal.progress import Progress
+from duologue.graphs.log.messages import Kind
+from duologue.graphs.run.events import (
     CodeStarted,
     Event,
     Notice,
@@ -17,8 +18,7 @@ from duologue.graphs.events import (
     SessionStarted,
     SpeakerChosen,
 )
-from duologue.graphs.log import Kind
-from duologue.graphs.questions import ToolQuestion
+from duologue.graphs.spec.questions import ToolQuestion
 from duologue.nodes.script import Reply
 from duologue.nodes.scripted_server import ScriptedServer
 

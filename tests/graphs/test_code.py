@@ -1,10 +1,9 @@
 """Row A7: which code of a message is run, and in which language."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from duologue.graphs.code import CodeBlock, code_blocks, inferred
+from duologue.graphs.log.code_blocks import CodeBlock, code_blocks, inferred
 
 
 def fenced(code: str, label: str = "", fence: str = "```") -> str:

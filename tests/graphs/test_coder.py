@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
 from duologue.graphs import (
@@ -27,8 +26,8 @@ from duologue.graphs import (
     resume,
     stream,
 )
-from duologue.graphs.events import CodeStarted
-from duologue.graphs.log import Kind, line
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.run.events import CodeStarted
 from duologue.nodes.scripted import Line, ScriptedChatModel, ScriptExhaustedError
 from duologue.tools import Hook, Turn
 from sandboxes import need

@@ -17,9 +17,10 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.bounds import most_calls
-from duologue.graphs.context import Context
-from duologue.graphs.tokens import ROOM, fixed_tokens, least_limit, tokens_of
+from duologue.graphs.speakers.context import Context
+from duologue.graphs.spec.context_limits import ROOM, fixed_tokens, least_limit
+from duologue.graphs.spec.limits import most_calls
+from duologue.graphs.text.tokens import tokens_of
 from duologue.nodes.script import ScriptExhaustedError
 from duologue.nodes.scripted import ScriptedChatModel
 

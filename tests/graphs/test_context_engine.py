@@ -9,18 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from drawn_talks import long_talks
 from duologue.graphs import Result
-from duologue.graphs.context import KeepAll, LastMessages
-from duologue.graphs.events import HistoryShortened, Notice
-from duologue.graphs.log import Kind, is_said, line
-from duologue.graphs.spec import Conversation
-from duologue.graphs.tokens import tokens_of_message
-from duologue.nodes import prompts
+from duologue.graphs.log.messages import Kind, is_said, line
+from duologue.graphs.run.events import HistoryShortened, Notice
+from duologue.graphs.speakers.context import KeepAll, LastMessages
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.text.tokens import tokens_of_message
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Prompt
 from player import MENDED, Narrow, Player, cuts_of, followed
 

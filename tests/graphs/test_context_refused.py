@@ -11,10 +11,10 @@ import pytest
 
 from drawn_talks import PEOPLE
 from duologue.graphs import ContextTooLongError, aget_session, astream
-from duologue.graphs.events import HistoryShortened, Notice
-from duologue.graphs.log import line
-from duologue.graphs.spec import Conversation
-from duologue.nodes import prompts
+from duologue.graphs.log.messages import line
+from duologue.graphs.run.events import HistoryShortened, Notice
+from duologue.graphs.spec.conversation import Conversation
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Prompt, Reply
 from duologue.nodes.scripted_server import ScriptedServer
 from player import Broken, Narrow, cuts_of, followed

@@ -13,23 +13,18 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
 
 from duologue.graphs.build import build_graph
-from duologue.graphs.end_chat import max_steps
-from duologue.graphs.ends import EndChatMode
-from duologue.graphs.holding import Reason
-from duologue.graphs.judging import Verdict
-from duologue.graphs.log import Kind, line, speeches
-from duologue.graphs.outcome import Outcome
-from duologue.graphs.role_play import role_play
-from duologue.graphs.spec import Conversation
-from duologue.graphs.state import Input
-from duologue.graphs.viewpoint import viewpoint
-from duologue.nodes import prompts
-from duologue.nodes.scripted import (
-    Line,
-    Reply,
-    ScriptedChatModel,
-    ScriptedToolCall,
-)
+from duologue.graphs.kinds.role_play import role_play
+from duologue.graphs.log.messages import Kind, line, speeches
+from duologue.graphs.log.state import Input
+from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.rules.end_chat import max_steps
+from duologue.graphs.rules.outcome import Outcome
+from duologue.graphs.rules.reasons import Reason
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.ends import EndChatMode
+from duologue.graphs.spec.judges import Verdict
+from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
 
 MODES = list(EndChatMode)

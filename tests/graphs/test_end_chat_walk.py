@@ -11,10 +11,19 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs.bounds import most_messages
-from duologue.graphs.context import Context, KeepAll, RunningSummary
-from duologue.graphs.end_chat import max_steps
-from duologue.graphs.ends import (
+from duologue.graphs.rules.end_chat import max_steps
+from duologue.graphs.rules.reasons import Reason
+from duologue.graphs.speakers.context import Context, KeepAll, RunningSummary
+from duologue.graphs.speakers.replies import (
+    CodeReply,
+    HumanInputMode,
+    HumanReply,
+    ModelReply,
+    TextReply,
+)
+from duologue.graphs.speakers.speaker import PrivateOpening, Speaker
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.ends import (
     DoneToken,
     End,
     EndChat,
@@ -31,18 +40,10 @@ from duologue.graphs.ends import (
     StopRequested,
     leaves,
 )
-from duologue.graphs.holding import Reason
-from duologue.graphs.judging import ByFunction, Moderator, SeparateJudge
-from duologue.graphs.replies import (
-    CodeReply,
-    HumanInputMode,
-    HumanReply,
-    ModelReply,
-    TextReply,
-)
-from duologue.graphs.speaker import PrivateOpening, Speaker
-from duologue.graphs.spec import Conversation, Opening
-from duologue.graphs.usage import Price
+from duologue.graphs.spec.fields import Opening
+from duologue.graphs.spec.judges import ByFunction, Moderator, SeparateJudge
+from duologue.graphs.spec.limits import most_messages
+from duologue.graphs.spec.usage import Price
 from onlooker import Came
 from paths import Choices, Walk, reachable_messages
 from reckoning import TEXTS

@@ -32,7 +32,7 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.ends import End
+from duologue.graphs.spec.ends import End
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}

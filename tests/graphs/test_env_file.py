@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import ModelError, SpecError, astream, converse, list_sessions, role_play
-from duologue.graphs.addresses import address, is_loopback, shown
-from duologue.graphs.events import Notice
-from duologue.graphs.settings import Settings, load_settings
-from duologue.nodes.failing import address_of
+from duologue.graphs.common.addresses import address, is_loopback, shown
+from duologue.graphs.common.settings import Settings, load_settings
+from duologue.graphs.run.events import Notice
+from duologue.nodes.models.client.failures import address_of
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
 

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import ToolCall
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from duologue.graphs import Conversation, Result, SpecError, export_session, get_session
-from duologue.graphs.export import as_json_lines, as_markdown
-from duologue.graphs.log import Failure, Kind, Line, said
-from duologue.graphs.log import result as answered
+from duologue.graphs.log.messages import Failure, Kind, Line, result as answered, said
+from duologue.graphs.sessions.export import as_json_lines, as_markdown
 
 from .fork_help import plain, run
 from .test_fork import TALKS

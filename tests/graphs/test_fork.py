@@ -28,10 +28,10 @@ from duologue.graphs import (
     resume,
 )
 from duologue.graphs.build import build_graph
-from duologue.graphs.ends import EndChatMode
-from duologue.graphs.log import Kind, line, message_id
-from duologue.graphs.store import open_store
-from duologue.nodes import prompts
+from duologue.graphs.log.messages import Kind, line, message_id
+from duologue.graphs.spec.ends import EndChatMode
+from duologue.graphs.store.address import open_store
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import (

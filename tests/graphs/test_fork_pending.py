@@ -5,19 +5,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 
 from drawn_talks import talks
 from duologue.graphs import Conversation, Reason, Result, converse, fork, get_session, resume
-from duologue.graphs.ends import MaxCalls
-from duologue.graphs.log import Kind, line
-from duologue.nodes import prompts
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.spec.ends import MaxCalls
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from duologue.tools.hooks import Turn
+from duologue.tools.registry.hooks import Turn
 from player import Player
 
 from .fork_help import timeless

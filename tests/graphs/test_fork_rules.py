@@ -22,13 +22,13 @@ from duologue.graphs import (
     list_sessions,
     resume,
 )
-from duologue.graphs.carrying import carried
-from duologue.graphs.ends import DoneToken, EndChat, EndChatMode, Guards, MaxMessages
-from duologue.graphs.judging import Moderator, SeparateJudge
-from duologue.graphs.log import Kind, line, said
-from duologue.graphs.log import Line as About
-from duologue.graphs.position import Event, Facts, Stage
-from duologue.graphs.store import open_store
+from duologue.graphs.log.messages import Kind, Line as About, line, said
+from duologue.graphs.log.stage import Stage
+from duologue.graphs.rules.position import Event, Facts
+from duologue.graphs.sessions.fork_state import carried
+from duologue.graphs.spec.ends import DoneToken, EndChat, EndChatMode, Guards, MaxMessages
+from duologue.graphs.spec.judges import Moderator, SeparateJudge
+from duologue.graphs.store.address import open_store
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import NO, YES, go_on, plain, run, timeless, told

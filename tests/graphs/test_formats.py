@@ -15,7 +15,7 @@ from duologue.graphs import (
     SpecError,
     load_conversation,
 )
-from duologue.graphs.formats import Format
+from duologue.graphs.speakers.formats import Format
 
 LAGENT = {"begin": "```python\n", "end": "\n```\n", "tool_type": "code interpreter"}
 FORMATS: TypeAdapter[Format] = TypeAdapter(Format)

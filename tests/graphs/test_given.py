@@ -5,8 +5,8 @@ from typing import Any
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, converse
-from duologue.graphs.bounds import most_messages
-from duologue.graphs.log import Kind, line
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.spec.limits import most_messages
 from duologue.nodes.scripted import Reply, ScriptedChatModel, ScriptedToolCall
 
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from duologue.nodes import prompts
+from duologue.nodes.prompts import texts as prompts
 from group_play import QuickModel, Troupe, entries, spec_of
 from histories import CASTS, Mode, Plan, played
 

@@ -17,8 +17,8 @@ from duologue.graphs import (
     converse,
     group_solve,
     load_conversation,
-    validation,
 )
+from duologue.graphs.common import validation
 from duologue.nodes.scripted import ScriptedChatModel
 
 TWO: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, Marks, MaxMessages, Result, converse
-from duologue.graphs.role_play import INSTRUCTION, SOLUTION
+from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.nodes.scripted import Prompt, ScriptedChatModel
 from transcripts import ORDINARY, PATHOLOGICAL
 

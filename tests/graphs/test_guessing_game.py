@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
-from duologue.graphs.log import Kind, line
-from duologue.nodes import prompts
+from duologue.graphs.log.messages import Kind, line
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Prompt, ScriptedChatModel
 
 SECRET = "The secret number is 2."  # noqa: S105

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from duologue.graphs import DuologueError, ModelError, SpecError, chat, converse, load_conversation
-from duologue.graphs.dump import read_dump
-from duologue.graphs.errors import AnswerError, ContextTooLongError, SessionError, StoreError
-from duologue.graphs.harmless import LONGEST, escaped
+from duologue.graphs.common.errors import AnswerError, ContextTooLongError, SessionError, StoreError
+from duologue.graphs.common.sanitize import LONGEST, escaped
+from duologue.graphs.sessions.dumps.dump import read_dump
 from duologue.nodes.scripted import ScriptedChatModel
 
 from .cli_help import duologue, isolate

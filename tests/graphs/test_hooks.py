@@ -27,7 +27,8 @@ from duologue.graphs import (
     stop_session,
     stream,
 )
-from duologue.graphs.events import (
+from duologue.graphs.log.messages import Flaw, Kind, Source, line
+from duologue.graphs.run.events import (
     Event,
     MessageSaid,
     ReplyRejected,
@@ -35,15 +36,12 @@ from duologue.graphs.events import (
     ToolAnswered,
     ToolCalled,
 )
-from duologue.graphs.log import Flaw, Kind, Source, line
-from duologue.nodes import prompts
-from duologue.nodes.script import Line as Said
-from duologue.nodes.script import Reply
+from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.script import Line as Said, Reply
 from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
-from .shape_help import kinds, never, of_kind, shown, talk, texts
-from .shape_help import play as played
+from .shape_help import kinds, never, of_kind, play as played, shown, talk, texts
 
 POINTS = ("before_speaker", "after_speaker", "before_tool", "after_tool")
 

@@ -20,11 +20,10 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.events import MessageSaid
-from duologue.graphs.log import Kind, line
-from duologue.graphs.parsing import parse
-from duologue.nodes.script import Line as Said
-from duologue.nodes.script import Reply
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.parsing import parse
+from duologue.graphs.run.events import MessageSaid
+from duologue.nodes.script import Line as Said, Reply
 from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 

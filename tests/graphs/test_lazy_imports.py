@@ -21,7 +21,7 @@ def loaded(after):
     found[after] = [name for name in clients if name in sys.modules]
 
 def command(*arguments):
-    from duologue.graphs.cli import main
+    from duologue.graphs.cli.app import main
 
     sys.argv = ["duologue", *arguments]
     with redirect_stdout(TextIOWrapper(BytesIO())) as said:
@@ -53,7 +53,7 @@ assert duologue.get_session("s", store="kept.db").messages
 loaded("get_session")
 print(json.dumps(found))
 
-from duologue.nodes.clients import client
+from duologue.nodes.models.client.clients import client
 loaded("clients")
 print(json.dumps(found["clients"]))
 """

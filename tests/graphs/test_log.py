@@ -2,7 +2,7 @@
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
-from duologue.graphs.log import (
+from duologue.graphs.log.messages import (
     KEY,
     NOBODY,
     Failure,
@@ -14,7 +14,7 @@ from duologue.graphs.log import (
     said,
     speeches,
 )
-from duologue.graphs.reducing import append
+from duologue.graphs.log.reducer import append
 
 
 def test_what_stands_beside_a_message_survives_the_way_through_plain_values() -> None:

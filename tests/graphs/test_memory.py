@@ -31,10 +31,10 @@ from duologue.graphs import (
     load_session,
     reset_session,
 )
-from duologue.graphs.facts import observed
-from duologue.graphs.log import Kind, line, message_id
-from duologue.graphs.store import open_store
-from duologue.nodes import prompts
+from duologue.graphs.log.messages import Kind, line, message_id
+from duologue.graphs.rules.facts import observed
+from duologue.graphs.store.address import open_store
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import (

@@ -22,7 +22,7 @@ from duologue.graphs import (
     resume,
     user_proxy,
 )
-from duologue.graphs.memory import Dump
+from duologue.graphs.sessions.memory.memory import Dump
 from duologue.nodes.scripted import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
 

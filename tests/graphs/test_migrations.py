@@ -18,16 +18,21 @@ from duologue.graphs import (
     resume,
 )
 from duologue.graphs.build import build_graph
-from duologue.graphs.cli_exit import Again
-from duologue.graphs.cli_show import show_session
-from duologue.graphs.ends import DoneToken
-from duologue.graphs.judging import Verdict
-from duologue.graphs.log import Kind, Line, result, said
-from duologue.graphs.spec import SPEC_VERSION
-from duologue.graphs.store import open_store
-from duologue.nodes import prompts
-from duologue.nodes.scripted import Line as Spoken
-from duologue.nodes.scripted import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.graphs.cli.show import show_session
+from duologue.graphs.cli.terminal.again import Again
+from duologue.graphs.log.messages import Kind, Line, result, said
+from duologue.graphs.spec.ends import DoneToken
+from duologue.graphs.spec.fields import SPEC_VERSION
+from duologue.graphs.spec.judges import Verdict
+from duologue.graphs.store.address import open_store
+from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.scripted import (
+    Line as Spoken,
+    Prompt,
+    Reply,
+    ScriptedChatModel,
+    ScriptedToolCall,
+)
 
 from .fork_help import FUNCTIONS
 

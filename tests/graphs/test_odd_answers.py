@@ -31,10 +31,10 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.events import QuestionAsked
+from duologue.graphs.run.events import QuestionAsked
 from duologue.nodes.script import Line, Reply, ScriptedToolCall
 from duologue.nodes.scripted import ScriptedChatModel
-from duologue.tools.hooks import Hook, Turn
+from duologue.tools.registry.hooks import Hook, Turn
 
 
 class Yes(BaseModel):

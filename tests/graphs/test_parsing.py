@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from pydantic import BaseModel, Field, RootModel
 
 from duologue.graphs import Block, Blocks, Code, Marks, Schema, Status
-from duologue.graphs.fences import unfenced
-from duologue.graphs.formats import Format
-from duologue.graphs.parsing import parse
-from duologue.graphs.role_play import INSTRUCTION, SOLUTION
+from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
+from duologue.graphs.log.parsing import parse
+from duologue.graphs.speakers.formats import Format
+from duologue.graphs.text.fences import unfenced
 
 LAGENT = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
 TAGS = Blocks(begin="<do>", end="</do>")

@@ -6,17 +6,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from duologue.graphs import (
-    Conversation,
-    SpecError,
-    chat,
-    converse,
-    load_conversation,
-    user_proxy,
-)
+from duologue.graphs import Conversation, SpecError, chat, converse, load_conversation, user_proxy
 from duologue.nodes.scripted import ScriptedChatModel
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=9).filter(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import SpecError, converse
-from duologue.nodes import prompts
+from duologue.nodes.prompts import texts as prompts
 
 from .shape_help import never, play, talk, texts
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, PrivateOpening, Result, Speaker, SpecError, group_solve
-from duologue.graphs.log import Kind, line
-from duologue.nodes import prompts
+from duologue.graphs.log.messages import Kind, line
+from duologue.nodes.prompts import texts as prompts
 from group_play import Troupe, entries
 from histories import CASTS, Plan
 

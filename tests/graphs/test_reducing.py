@@ -4,8 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import ormsgpack
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -19,10 +18,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from duologue.graphs.log import KEY, NOBODY, Kind, Line, line, result, said
-from duologue.graphs.position import Stage
-from duologue.graphs.reducing import append
-from duologue.graphs.state import State
+from duologue.graphs.log.messages import KEY, NOBODY, Kind, Line, line, result, said
+from duologue.graphs.log.reducer import append
+from duologue.graphs.log.stage import Stage
+from duologue.graphs.log.state import State
 
 IDS = st.sampled_from([None, "m1", "m2", "m3", "m4"])
 CALL_IDS = st.sampled_from(["c1", "c2"])

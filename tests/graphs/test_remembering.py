@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from duologue.graphs.log import NOBODY, Kind, Line, message_id, result, said
-from duologue.graphs.remembering import memory, remembered
-from duologue.graphs.speaker import Speaker
-from duologue.graphs.spec import Conversation
-from duologue.graphs.viewpoint import newly_heard, viewpoint
+from duologue.graphs.log.messages import NOBODY, Kind, Line, message_id, result, said
+from duologue.graphs.log.remembered import memory, remembered
+from duologue.graphs.log.viewpoint import newly_heard, viewpoint
+from duologue.graphs.speakers.speaker import Speaker
+from duologue.graphs.spec.conversation import Conversation
 
 NAMES = ("Ann", "Ben")
 

@@ -8,8 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
@@ -27,19 +26,19 @@ from duologue.graphs import (
     resume,
     say,
 )
-from duologue.graphs.background import run as run_in_background
 from duologue.graphs.build import build_graph, reading
-from duologue.graphs.end_chat import max_steps
-from duologue.graphs.events import replayed
-from duologue.graphs.export import as_json_lines, as_markdown
-from duologue.graphs.facts import observed
-from duologue.graphs.log import Kind, line
-from duologue.graphs.remembering import memory
-from duologue.graphs.sessions import known_store
-from duologue.graphs.spec import Conversation
-from duologue.graphs.state import Input, State
-from duologue.graphs.viewpoint import heard_since, overheard, viewpoint
-from duologue.nodes import prompts
+from duologue.graphs.common.background import run as run_in_background
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.remembered import memory
+from duologue.graphs.log.state import Input, State
+from duologue.graphs.log.viewpoint import heard_since, overheard, viewpoint
+from duologue.graphs.rules.end_chat import max_steps
+from duologue.graphs.rules.facts import observed
+from duologue.graphs.run.events import replayed
+from duologue.graphs.sessions.export import as_json_lines, as_markdown
+from duologue.graphs.sessions.listing import known_store
+from duologue.graphs.spec.conversation import Conversation
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from player import Player
 

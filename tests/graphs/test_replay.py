@@ -6,21 +6,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from duologue.graphs import (
-    Conversation,
-    SessionError,
-    SpecError,
-    converse,
-    fork,
-    replay,
-    resume,
-)
-from duologue.graphs.errors import ContextTooLongError
+from duologue.graphs import Conversation, SessionError, SpecError, converse, fork, replay, resume
+from duologue.graphs.common.errors import ContextTooLongError
 from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
-from .fork_help import FUNCTIONS as FORKED
-from .fork_help import run
+from .fork_help import FUNCTIONS as FORKED, run
 from .test_fork import TALKS
 
 

@@ -24,11 +24,10 @@ from duologue.graphs import (
     resume,
     stream,
 )
-from duologue.graphs.events import MessageSaid
-from duologue.graphs.log import Flaw, Kind, Source, line
-from duologue.nodes import prompts
-from duologue.nodes.script import Line as Said
-from duologue.nodes.script import Reply
+from duologue.graphs.log.messages import Flaw, Kind, Source, line
+from duologue.graphs.run.events import MessageSaid
+from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.script import Line as Said, Reply
 from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 

@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import ToolException, tool
@@ -19,17 +18,17 @@ from langgraph.graph import START
 
 from cast import Cast, Said
 from drawn_talks import talks
-from duologue.graphs.bounds import most_messages
 from duologue.graphs.build import build_graph, route
-from duologue.graphs.end_chat import Node, decide, max_steps
-from duologue.graphs.ends import EndChatMode, Predicate
-from duologue.graphs.errors import SpecError
-from duologue.graphs.log import Kind, line, speeches
-from duologue.graphs.position import Position
-from duologue.graphs.spec import Conversation
-from duologue.graphs.state import Input, State
-from duologue.graphs.viewpoint import SILENCE
-from duologue.nodes import prompts
+from duologue.graphs.common.errors import SpecError
+from duologue.graphs.log.messages import Kind, line, speeches
+from duologue.graphs.log.state import Input, State
+from duologue.graphs.log.viewpoint import SILENCE
+from duologue.graphs.rules.end_chat import Node, decide, max_steps
+from duologue.graphs.rules.position import Position
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.ends import EndChatMode, Predicate
+from duologue.graphs.spec.limits import most_messages
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from player import Broken, Player

@@ -27,7 +27,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.script import Reply, ScriptedToolCall
 from duologue.nodes.scripted import ScriptedChatModel
-from duologue.tools.hooks import Hook, Turn
+from duologue.tools.registry.hooks import Hook, Turn
 
 from .cli_help import duologue, isolate
 

@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from duologue.graphs import Conversation, Schema, SpecError, converse
-from duologue.graphs.parsing import parse
-from duologue.graphs.schemas import is_object, is_strict, schema_of
+from duologue.graphs.log.parsing import parse
+from duologue.graphs.speakers.schemas import is_object, is_strict, schema_of
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
 

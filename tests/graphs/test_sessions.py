@@ -33,10 +33,10 @@ from duologue.graphs import (
     role_play,
     stop_session,
 )
-from duologue.graphs.events import MessageSaid
-from duologue.graphs.store import Held, open_store
-from duologue.graphs.store_memory import MemoryHeld, MemoryStore
-from duologue.graphs.store_sqlite import SqliteStore
+from duologue.graphs.run.events import MessageSaid
+from duologue.graphs.store.address import Held, open_store
+from duologue.graphs.store.memory import MemoryHeld, MemoryStore
+from duologue.graphs.store.sql.sqlite import SqliteStore
 from duologue.nodes.script import Prompt
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer

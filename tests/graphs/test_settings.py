@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import SpecError, converse, role_play
-from duologue.graphs.settings import Settings, load_settings
+from duologue.graphs.common.settings import Settings, load_settings
 from duologue.nodes.scripted import ScriptedChatModel
 
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -31,12 +30,11 @@ from duologue.graphs import (
     aresume,
     load_conversation,
 )
-from duologue.graphs.log import Kind, line
-from duologue.graphs.position import ALOUD
-from duologue.graphs.tokens import tokens_of, tokens_of_message
-from duologue.nodes import prompts
-from duologue.nodes.script import Line as Said
-from duologue.nodes.script import Prompt, Reply
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.stage import ALOUD
+from duologue.graphs.text.tokens import tokens_of, tokens_of_message
+from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.script import Line as Said, Prompt, Reply
 from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 

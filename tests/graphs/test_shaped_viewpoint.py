@@ -13,8 +13,7 @@ from itertools import count, pairwise
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -28,12 +27,11 @@ from langchain_core.tools import tool
 from pydantic import PrivateAttr
 
 from duologue.graphs import Conversation, Result, build_graph, load_conversation
-from duologue.graphs.end_chat import max_steps
-from duologue.graphs.log import Kind, line
-from duologue.graphs.viewpoint import SILENCE, provider_names
-from duologue.nodes import prompts
-from duologue.nodes.script import Line as Said
-from duologue.nodes.script import Prompt, Reply
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.viewpoint import SILENCE, provider_names
+from duologue.graphs.rules.end_chat import max_steps
+from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.script import Line as Said, Prompt, Reply
 from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -292,7 +290,7 @@ def test_every_prompt_is_one_that_providers_take_and_begins_the_next(
 def prompts_of(result: Result, name: str) -> BaseMessage:
     conversation = result.conversation
     return SystemMessage(
-        prompts.system_prompt(conversation, conversation.speaker(name), result.specified_task)
+        conversation.system_prompt(conversation.speaker(name), result.specified_task)
     )
 
 

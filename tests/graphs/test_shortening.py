@@ -6,16 +6,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
 from drawn_logs import Run, runs
-from duologue.graphs.context import Context, KeepAll, LastMessages, RunningSummary, TokenBudget
-from duologue.graphs.log import NOBODY, Kind, Line, line, result, said
-from duologue.graphs.position import Stage
-from duologue.graphs.shortening import (
+from duologue.graphs.log.messages import NOBODY, Kind, Line, line, result, said
+from duologue.graphs.log.stage import Stage
+from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.rules.shortening import (
     Around,
     Shortened,
     halved,
@@ -23,10 +22,17 @@ from duologue.graphs.shortening import (
     shortened,
     to_summarise,
 )
-from duologue.graphs.spec import Conversation
-from duologue.graphs.tokens import least_limit, tokens_of, tokens_of_message
-from duologue.graphs.viewpoint import viewpoint
-from duologue.nodes import prompts
+from duologue.graphs.speakers.context import (
+    Context,
+    KeepAll,
+    LastMessages,
+    RunningSummary,
+    TokenBudget,
+)
+from duologue.graphs.spec.context_limits import least_limit
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.text.tokens import tokens_of, tokens_of_message
+from duologue.nodes.prompts import texts as prompts
 
 FIXED = Around(30)
 """The tokens of a system prompt, in these tests."""

@@ -7,8 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError, create_model
 
 from duologue.graphs import (
@@ -27,10 +26,10 @@ from duologue.graphs import (
     converse,
     get_session,
     load_conversation,
-    migrations,
     role_play,
 )
-from duologue.graphs.ends import (
+from duologue.graphs.spec import versions as migrations
+from duologue.graphs.spec.ends import (
     End,
     Guards,
     MaxCalls,
@@ -40,7 +39,7 @@ from duologue.graphs.ends import (
     Predicate,
     StopRequested,
 )
-from duologue.graphs.spec import SPEC_VERSION
+from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.nodes.scripted import Prompt, ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
 

@@ -23,8 +23,8 @@ from duologue.graphs import (
     resume,
     stop_session,
 )
-from duologue.graphs.ends import EndChat, EndingTool, MaxMessages, StopRequested
-from duologue.graphs.log import Kind, line
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.spec.ends import EndChat, EndingTool, MaxMessages, StopRequested
 from duologue.nodes.script import Line, Reply, ScriptedToolCall
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer

@@ -20,16 +20,11 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
-from duologue.graphs.errors import SessionError, StoreError
-from duologue.graphs.store import (
-    Held,
-    SessionRow,
-    Store,
-    check_session_id,
-    open_store,
-    store_errors,
-)
-from duologue.graphs.store_sql import SqlStore
+from duologue.graphs.common.errors import SessionError, StoreError
+from duologue.graphs.store.address import Held, Store, open_store
+from duologue.graphs.store.errors import store_errors
+from duologue.graphs.store.rows import SessionRow, check_session_id
+from duologue.graphs.store.sql.tables import SqlStore
 
 KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 SHARED = KINDS[1:]

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from duologue.graphs.errors import StoreError
-from duologue.graphs.store import Held, Store, default_store_url, open_store, store_errors
-from duologue.graphs.store_sqlite import SqliteStore
+from duologue.graphs.common.errors import StoreError
+from duologue.graphs.store.address import Held, Store, default_store_url, open_store
+from duologue.graphs.store.errors import store_errors
+from duologue.graphs.store.sql.sqlite import SqliteStore
 from postgres import server
 
 
@@ -191,7 +192,7 @@ async def test_a_full_disk_is_named_and_leaves_the_file_usable(tmp_path: Path) -
 async def test_a_limit_on_file_sizes_is_named(tmp_path: Path) -> None:
     script = """
 import asyncio, resource, sys
-from duologue.graphs.errors import StoreError
+from duologue.graphs.common.errors import StoreError
 from duologue.graphs.store import open_store
 async def main():
     async with open_store(sys.argv[1]) as store, store.lock("s") as held:
@@ -211,7 +212,7 @@ asyncio.run(main())
 
 async def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "duologue.graphs.store_postgres", raising=False)
+    monkeypatch.delitem(sys.modules, "duologue.graphs.store.sql.postgres", raising=False)
     assert "install duologue[postgres]" in str(await refused("postgresql://me:s3cret@host/db"))
 
 

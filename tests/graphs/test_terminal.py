@@ -3,14 +3,16 @@
 import io
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from duologue.graphs.cli_exit import Again
-from duologue.graphs.cli_text import Flow, one_line
-from duologue.graphs.events import (
+from duologue.graphs.cli.terminal.again import Again
+from duologue.graphs.cli.terminal.events import Transcript
+from duologue.graphs.cli.terminal.text import Flow, one_line
+from duologue.graphs.common.sanitize import clean
+from duologue.graphs.rules.reasons import Reason
+from duologue.graphs.run.events import (
     Ended,
     Event,
     MessageSaid,
@@ -22,11 +24,8 @@ from duologue.graphs.events import (
     ToolCalled,
     VerdictGiven,
 )
-from duologue.graphs.harmless import clean
-from duologue.graphs.holding import Reason
-from duologue.graphs.judging import Finding, Verdict
-from duologue.graphs.terminal import Transcript
-from duologue.graphs.usage import Usage
+from duologue.graphs.spec.judges import Finding, Verdict
+from duologue.graphs.spec.usage import Usage
 
 
 class Screen(io.StringIO):

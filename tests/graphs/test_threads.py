@@ -6,8 +6,8 @@ from threading import Barrier, Event
 
 import pytest
 
-from duologue.graphs.threads import in_thread
-from duologue.tools.functions import call
+from duologue.graphs.common.threads import in_thread
+from duologue.tools.registry.functions import call
 
 # More than asyncio's own threads, of which there are 32 at most.
 MANY = 40

@@ -12,7 +12,7 @@ import pytest
 
 from autogen_rules import Mode, Played, by_the_rules
 from duologue.graphs import converse, user_proxy
-from duologue.graphs.questions import MessageQuestion, Question
+from duologue.graphs.spec.questions import MessageQuestion, Question
 from duologue.nodes.scripted import ScriptedChatModel
 
 TASK = "What is 6 times 7?"

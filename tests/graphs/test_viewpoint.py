@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -20,10 +19,10 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log import NOBODY, Failure, Kind, Line, line, result, said
-from duologue.graphs.speaker import Speaker
-from duologue.graphs.spec import Conversation
-from duologue.graphs.viewpoint import provider_names, viewpoint
+from duologue.graphs.log.messages import NOBODY, Failure, Kind, Line, line, result, said
+from duologue.graphs.log.viewpoint import provider_names, viewpoint
+from duologue.graphs.speakers.speaker import Speaker
+from duologue.graphs.spec.conversation import Conversation
 
 from .shape_help import well_formed
 

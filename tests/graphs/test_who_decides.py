@@ -6,8 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
@@ -23,12 +22,12 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.events import Notice, SpeakerChosen, VerdictGiven
-from duologue.graphs.log import Kind, line
-from duologue.nodes import prompts
-from duologue.nodes.moderator import read_name
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
+from duologue.nodes.judge.moderator import read_name
+from duologue.nodes.judge.separate_judge import read_lines
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.nodes.separate_judge import read_lines
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION

@@ -20,7 +20,7 @@ from duologue.graphs import (
     fork,
     get_session,
 )
-from duologue.graphs.log import Kind, line
+from duologue.graphs.log.messages import Kind, line
 from duologue.nodes.scripted import (
     Line,
     Reply,

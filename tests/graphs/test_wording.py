@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from duologue.graphs.wording import (
+from duologue.graphs.text.farewells import is_farewell
+from duologue.graphs.text.wording import (
     is_blank,
     is_equal,
-    is_farewell,
     is_same,
     is_same_move,
     is_short,

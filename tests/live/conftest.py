@@ -17,7 +17,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_fixed
 
-from duologue.nodes import prompts
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
 from installed import install_package

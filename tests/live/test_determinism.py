@@ -14,16 +14,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from duologue.graphs import (
-    Conversation,
-    SpecError,
-    converse,
-    export_session,
-    get_session,
-    resume,
-)
-from duologue.graphs.log import Kind, Source
-from duologue.nodes import prompts
+from duologue.graphs import Conversation, SpecError, converse, export_session, get_session, resume
+from duologue.graphs.log.messages import Kind, Source
+from duologue.nodes.prompts import texts as prompts
 from duologue.tools import Turn
 
 pytestmark = pytest.mark.live

@@ -17,13 +17,18 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from duologue.graphs.errors import ModelError
-from duologue.graphs.log import Kind
-from duologue.graphs.settings import Settings
-from duologue.nodes import embedded
-from duologue.nodes.embedded import MAX_TOKENS, SAMPLING, EmbeddedServer, embedded_server
-from duologue.nodes.grammar import grammar
-from duologue.nodes.models import Models
+from duologue.graphs.common.errors import ModelError
+from duologue.graphs.common.settings import Settings
+from duologue.graphs.log.messages import Kind
+from duologue.nodes.models.embedded import child as embedded
+from duologue.nodes.models.embedded.child import (
+    MAX_TOKENS,
+    SAMPLING,
+    EmbeddedServer,
+    embedded_server,
+)
+from duologue.nodes.models.embedded.grammar import grammar
+from duologue.nodes.models.resolve import Models
 
 pytestmark = pytest.mark.live
 
@@ -133,7 +138,7 @@ def test_a_copy_of_the_weights_gets_its_own_child(server: EmbeddedServer, tmp_pa
 
 PARENT = """
 import sys, threading
-from duologue.nodes.embedded import embedded_server
+from duologue.nodes.models.embedded.child import embedded_server
 import openai
 server = embedded_server()
 print(server.pid, flush=True)
@@ -194,7 +199,9 @@ def test_the_child_dies_while_it_loads() -> None:
 
 
 def test_a_program_that_ends_leaves_nothing_behind() -> None:
-    program = "from duologue.nodes.embedded import embedded_server as s; print(s().pid)"
+    program = (
+        "from duologue.nodes.models.embedded.child import embedded_server as s; print(s().pid)"
+    )
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, check=True
     )

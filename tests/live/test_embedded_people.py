@@ -3,10 +3,10 @@
 import pytest
 
 from duologue.graphs import Conversation, chat, converse, user_proxy
-from duologue.graphs.speaker import Generation
-from duologue.graphs.wording import ends_with
-from duologue.nodes.people_prompts import AUTO_REPLY
-from duologue.nodes.prompts import filled
+from duologue.graphs.speakers.speaker import Generation
+from duologue.graphs.text.wording import ends_with
+from duologue.nodes.prompts.people import AUTO_REPLY
+from duologue.nodes.prompts.texts import filled
 
 pytestmark = pytest.mark.live
 

@@ -15,10 +15,10 @@ from langchain_core.tools import tool
 
 import children
 from duologue.graphs import Result, SessionError, aconverse, aresume, get_session, list_sessions
-from duologue.nodes import prompts
+from duologue.nodes.judge.self_judge import Judgement
+from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
-from duologue.nodes.self_judge import Judgement
 
 pytestmark = pytest.mark.live
 

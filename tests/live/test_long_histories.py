@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Reason, astream, get_session
-from duologue.graphs.log import Kind, line
+from duologue.graphs.log.messages import Kind, line
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.tools import Turn
 

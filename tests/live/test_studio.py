@@ -9,7 +9,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from duologue.graphs import role_play
-from duologue.graphs.kinds import KINDS
+from duologue.graphs.kinds.forms import KINDS
 from duologue.nodes.scripted_server import ScriptedServer
 from installed import shaped
 

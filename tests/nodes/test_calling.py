@@ -18,16 +18,16 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
 from duologue.graphs import ModelError, SpecError, load_conversation, stream
-from duologue.graphs.events import MessageSaid, Token
-from duologue.graphs.formats import Marks
-from duologue.graphs.log import Kind
-from duologue.nodes.chat_model import ChatModel
-from duologue.nodes.model import Model
+from duologue.graphs.log.messages import Kind
+from duologue.graphs.run.events import MessageSaid, Token
+from duologue.graphs.speakers.formats import Marks
+from duologue.nodes.models.client.chat_model import ChatModel
+from duologue.nodes.models.model import Model
+from duologue.nodes.models.tool_calling.native import ToolCalling, offering
 from duologue.nodes.script import Line, Reply, ScriptedToolCall
 from duologue.nodes.script_http import Connection, Request
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
-from duologue.nodes.tool_offer import ToolCalling, offering
 
 LONG = "long " * 20
 

@@ -4,15 +4,15 @@ import pytest
 from langchain_core.messages import AnyMessage
 from pydantic import BaseModel
 
-from duologue.graphs.ends import DoneToken, EndChat
-from duologue.graphs.formats import Blocks, Code, Format, Marks, Schema
-from duologue.graphs.log import NOBODY, Kind, Line, said
-from duologue.graphs.marks import read_marks
-from duologue.graphs.role_play import INSTRUCTION, SOLUTION, role_play
-from duologue.graphs.speaker import Speaker
-from duologue.graphs.spec import Conversation
-from duologue.nodes.checks import find_problem, plays, says_done
-from duologue.nodes.self_judge import yes_or_no
+from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
+from duologue.graphs.log.marks import read_marks
+from duologue.graphs.log.messages import NOBODY, Kind, Line, said
+from duologue.graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
+from duologue.graphs.speakers.speaker import Speaker
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.ends import DoneToken, EndChat
+from duologue.nodes.judge.self_judge import yes_or_no
+from duologue.nodes.turn.checks import find_problem, plays, says_done
 
 DONE = "<CAMEL_TASK_DONE>"
 ROLE_PLAY = role_play("Build a bot", "Stock Trader", "Python Programmer")

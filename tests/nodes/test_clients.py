@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
 from duologue.graphs import ModelError, aconverse, astream, converse, role_play
-from duologue.graphs.settings import Settings
-from duologue.nodes.clients import client, listed
+from duologue.graphs.common.settings import Settings
+from duologue.nodes.models.client.clients import client, listed
 from duologue.nodes.script import Prompt, Reply
 from duologue.nodes.scripted_server import ScriptedServer
 from faulty_server import FaultyServer, Sent

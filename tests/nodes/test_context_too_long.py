@@ -15,16 +15,16 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
 from duologue.graphs import ContextTooLongError, ModelError
-from duologue.graphs.log import Kind
-from duologue.graphs.settings import Settings
-from duologue.graphs.usage import ESTIMATED
-from duologue.nodes.model import Model
-from duologue.nodes.models import Models
+from duologue.graphs.common.settings import Settings
+from duologue.graphs.log.messages import Kind
+from duologue.graphs.spec.usage import ESTIMATED
+from duologue.nodes.models.client.too_long import as_too_long, ran_out_of_room
+from duologue.nodes.models.model import Model
+from duologue.nodes.models.resolve import Models
 from duologue.nodes.script import Reply
 from duologue.nodes.script_wire import too_long
 from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.scripted_server import ScriptedServer
-from duologue.nodes.too_long import as_too_long, ran_out_of_room
 
 Asked = Callable[[Model], Any]
 

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from duologue.graphs.errors import ModelError
-from duologue.nodes import embedded
+from duologue.graphs.common.errors import ModelError
+from duologue.nodes.models.embedded import child as embedded
 
 PIP = ModuleType("pip")
 PIP.__spec__ = ModuleSpec("pip", None)

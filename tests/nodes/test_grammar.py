@@ -3,10 +3,9 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from duologue.nodes.grammar import grammar
+from duologue.nodes.models.embedded.grammar import grammar
 
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:\\.|[^"\\])*")|(?P<set>\[(?:\\.|[^\]\\])*\])|(?P<name>[a-z]+)"""

@@ -36,13 +36,20 @@ from duologue.graphs import (
     resume,
     stream,
 )
-from duologue.graphs.events import Ended, MessageSaid, Notice, ReplyRejected, Token, VerdictGiven
-from duologue.graphs.log import Kind
-from duologue.graphs.settings import Settings
-from duologue.nodes import embedded
-from duologue.nodes.chat_model import ChatModel
-from duologue.nodes.model import Model
-from duologue.nodes.models import Models
+from duologue.graphs.common.settings import Settings
+from duologue.graphs.log.messages import Kind
+from duologue.graphs.run.events import (
+    Ended,
+    MessageSaid,
+    Notice,
+    ReplyRejected,
+    Token,
+    VerdictGiven,
+)
+from duologue.nodes.models.client.chat_model import ChatModel
+from duologue.nodes.models.embedded import child as embedded
+from duologue.nodes.models.model import Model
+from duologue.nodes.models.resolve import Models
 from duologue.nodes.script_http import Connection, Gone, Request
 from duologue.nodes.scripted import Reply, Script, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer

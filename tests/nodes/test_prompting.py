@@ -7,15 +7,16 @@ import pytest
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
 from duologue.graphs import Conversation
-from duologue.graphs.log import NOBODY, Kind, Line, said
-from duologue.graphs.position import Event, Position
-from duologue.graphs.shortening import Around
-from duologue.graphs.tokens import tokens_of_message
-from duologue.nodes import prompting, prompts
-from duologue.nodes.models import Models
-from duologue.nodes.prompting import around, prompt_of, view_of
-from duologue.nodes.resources import Moment, Resources
-from duologue.tools.registry import Registry
+from duologue.graphs.log.messages import NOBODY, Kind, Line, said
+from duologue.graphs.rules.position import Event, Position
+from duologue.graphs.rules.shortening import Around
+from duologue.graphs.text.tokens import tokens_of_message
+from duologue.nodes.models.resolve import Models
+from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.step.resources import Moment, Resources
+from duologue.nodes.turn import prompt as prompting
+from duologue.nodes.turn.prompt import around, prompt_of, view_of
+from duologue.tools.registry.registry import Registry
 
 LIMIT = 600
 BRIEF = {"role_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}

@@ -1,13 +1,13 @@
 """Templates and the system prompts made of them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from duologue.graphs import Blocks, Code, Conversation, Marks, Schema, load_conversation
-from duologue.graphs.formats import Format
-from duologue.nodes.prompts import filled, form_of, system_prompt, task_request
+from duologue.graphs.speakers.formats import Format
+from duologue.nodes.prompts.formats import form_of
+from duologue.nodes.prompts.texts import filled, task_request
 
 
 def test_only_the_given_names_are_replaced() -> None:
@@ -30,7 +30,7 @@ def talk(**ann: object) -> Conversation:
 
 
 def prompt(conversation: Conversation, task: str | None = "Plan it well.") -> str:
-    return system_prompt(conversation, conversation.speakers[0], task)
+    return conversation.system_prompt(conversation.speakers[0], task)
 
 
 def test_without_a_role_prompt_the_participants_are_named() -> None:
@@ -49,7 +49,7 @@ def test_the_task_stands_where_the_prompt_wants_it_or_behind() -> None:
 def test_a_speakers_own_task_is_told_to_it_alone() -> None:
     conversation = talk(task="Win.")
     assert prompt(conversation).endswith("Your own task: Win.")
-    assert "Win." not in system_prompt(conversation, conversation.speakers[1], "Plan.")
+    assert "Win." not in conversation.system_prompt(conversation.speakers[1], "Plan.")
 
 
 def test_a_task_that_was_asked_in_the_opening_is_not_told_again() -> None:
@@ -92,9 +92,9 @@ def test_the_form_of_a_reply_is_told_in_a_sentence_with_every_mark(
     assert "\n" not in sentence
     assert "\\n" not in sentence
     conversation = talk(format=form)
-    text = system_prompt(conversation, conversation.speakers[0], "Plan.", Plan)
+    text = conversation.system_prompt(conversation.speakers[0], "Plan.", Plan)
     assert text.endswith(f"\n\n{sentence}")
-    assert sentence not in system_prompt(conversation, conversation.speakers[1], "Plan.", Plan)
+    assert sentence not in conversation.system_prompt(conversation.speakers[1], "Plan.", Plan)
 
 
 def test_a_schema_whose_class_is_not_at_hand_is_told_by_its_name() -> None:
@@ -114,4 +114,4 @@ def test_a_form_that_the_prompt_tells_or_the_model_is_held_to_is_not_told_again(
     form: Format, role_prompt: str
 ) -> None:
     conversation = talk(format=form, role_prompt=role_prompt)
-    assert system_prompt(conversation, conversation.speakers[0], None, Plan) == role_prompt
+    assert conversation.system_prompt(conversation.speakers[0], None, Plan) == role_prompt

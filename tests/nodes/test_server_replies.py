@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs.usage import token_count
-from duologue.nodes.server_replies import (
+from duologue.graphs.spec.usage import token_count
+from duologue.nodes.models.client.server_replies import (
     UnreadableReplyError,
     failure_in,
     piece_of_reply,

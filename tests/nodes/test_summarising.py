@@ -7,15 +7,15 @@ from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, Position, RunningSummary, Speaker
-from duologue.graphs.log import NOBODY, Kind, Line, line, result, said
-from duologue.nodes import summarising
-from duologue.nodes.models import Models
-from duologue.nodes.resources import Moment, Resources
+from duologue.graphs.log.messages import NOBODY, Kind, Line, line, result, said
+from duologue.nodes.models.resolve import Models
 from duologue.nodes.script import Script
 from duologue.nodes.script_wire import too_long
 from duologue.nodes.scripted import ScriptedChatModel
-from duologue.nodes.summarising import summarise
-from duologue.tools.registry import Registry
+from duologue.nodes.step.resources import Moment, Resources
+from duologue.nodes.turn import summary as summarising
+from duologue.nodes.turn.summary import summarise
+from duologue.tools.registry.registry import Registry
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
@@ -29,9 +28,10 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.beside import TO_USER, apart, together
 from duologue.graphs.build import build_graph
-from duologue.graphs.events import (
+from duologue.graphs.log.call_text import TO_USER, apart, together
+from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.run.events import (
     MessageSaid,
     ReplyRejected,
     SpeechStarted,
@@ -39,14 +39,13 @@ from duologue.graphs.events import (
     ToolAnswered,
     ToolCalled,
 )
-from duologue.graphs.log import Kind, line
-from duologue.graphs.telling import Telling
-from duologue.nodes.argument import Argument
-from duologue.nodes.chat_model import ChatModel
+from duologue.graphs.run.token_stream import Telling
+from duologue.nodes.models.client.chat_model import ChatModel
+from duologue.nodes.models.tool_calling.argument_reader import Argument
+from duologue.nodes.models.tool_calling.by_schema import answer_schema
+from duologue.nodes.models.tool_calling.to_user import Speaking, with_to_user
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
-from duologue.nodes.to_user import Speaking, with_to_user
-from duologue.nodes.tool_schema import answer_schema
 from duologue.tools import Hook
 
 LONG = 30

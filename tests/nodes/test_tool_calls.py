@@ -5,15 +5,21 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage, InvalidToolCall
 from langchain_core.messages.tool import ToolCall
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import ValidationError
 
-from duologue.nodes.tool_calls import RAW, normalised, raw_calls, read_call, read_calls, unread
-from duologue.nodes.tool_names import wire_names
+from duologue.nodes.models.tool_calling.calls import (
+    RAW,
+    normalised,
+    raw_calls,
+    read_call,
+    read_calls,
+    unread,
+)
+from duologue.nodes.models.tool_calling.names import wire_names
 
 JSON = st.recursive(
     st.none()

@@ -3,11 +3,10 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from duologue.nodes.tool_names import registered, renamed, wire_names, with_called
+from duologue.nodes.models.tool_calling.names import registered, renamed, wire_names, with_called
 
 ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

@@ -4,8 +4,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -16,7 +15,7 @@ from langchain_core.messages import (
 from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, Field
 
-from duologue.nodes.tool_schema import (
+from duologue.nodes.models.tool_calling.by_schema import (
     NO_CALL,
     answer_schema,
     described,

@@ -25,10 +25,9 @@ from pydantic import BaseModel
 
 from duologue.graphs import AnswerError, DuologueError, Reason, SpecError, build_graph
 from duologue.graphs.build import Graph
-from duologue.graphs.events import ToolAnswered, events_of
-from duologue.graphs.log import Failure, Line, line
-from duologue.nodes.scripted import Line as Scripted
-from duologue.nodes.scripted import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.graphs.log.messages import Failure, Line, line
+from duologue.graphs.run.events import ToolAnswered, events_of
+from duologue.nodes.scripted import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 
 Saver = BaseCheckpointSaver[Any]

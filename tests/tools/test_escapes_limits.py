@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from duologue.graphs.sandbox import Level
+from duologue.graphs.spec.sandbox import Level
 from sandboxes import (
     Session,
     are_gone,

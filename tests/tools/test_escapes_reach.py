@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs.sandbox import Level, Sandbox
-from duologue.tools import bubblewrap
+from duologue.graphs.spec.sandbox import Level, Sandbox
+from duologue.tools.sandbox import bubblewrap
 from sandboxes import Session, answerer, bystander, listener, need
 
 SECRET = "s3cret-" + os.urandom(4).hex()

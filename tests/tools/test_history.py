@@ -3,14 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from duologue.graphs import Conversation, Result, converse, get_session, load_conversation
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
-from duologue.tools.history import NO_HISTORY
+from duologue.tools.builtin.history import NO_HISTORY
 
 SECRET = "The vault opens with 4711."  # noqa: S105
 FACT = "Otters hold hands."

@@ -29,15 +29,15 @@ from duologue.graphs import (
     load_conversation,
     resume,
 )
-from duologue.graphs.cli import app
-from duologue.graphs.log import Failure, line
+from duologue.graphs.cli.app import app
+from duologue.graphs.log.messages import Failure, line
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.scripted_server import ScriptedServer
-from duologue.tools.arguments import check_arguments
-from duologue.tools.mcp import asked, text_of, tools_of
-from duologue.tools.registry import Registry
-from duologue.tools.servers import CommandServer, configured_servers, given_servers
-from duologue.tools.state import ArgumentsError, languages_of, timeout_of
+from duologue.tools.mcp.servers import CommandServer, configured_servers, given_servers
+from duologue.tools.mcp.tools import asked, text_of, tools_of
+from duologue.tools.registry.arguments import check_arguments
+from duologue.tools.registry.registry import Registry
+from duologue.tools.registry.state import ArgumentsError, languages_of, timeout_of
 
 SERVED = str(Path(__file__).with_name("served.py"))
 
@@ -436,7 +436,7 @@ def test_a_tool_that_no_server_has_is_one_error(tool: str, words: str, web: Web)
 def test_without_the_extra_it_is_said_what_to_install(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "duologue.tools.mcp", None)
+    monkeypatch.setitem(sys.modules, "duologue.tools.mcp.tools", None)
     said = refused(talk("web.note"), {"web": web.server})
     assert said.startswith(
         "speakers.0.tools: 'web.note' is a tool of an MCP server, which needs more packages: "

@@ -22,8 +22,8 @@ from duologue.graphs import (
 from duologue.nodes.script import Reply
 from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from duologue.tools.kinds import KINDS
-from duologue.tools.registry import Registered, Registry
+from duologue.tools.registry.registrable import KINDS
+from duologue.tools.registry.registry import Registered, Registry
 
 NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
     "tools": lambda name: {"speakers": [{"name": "Ann", "tools": [name]}, {"name": "Bob"}]},

@@ -26,8 +26,8 @@ from duologue.graphs import (
     aresume,
     load_conversation,
 )
-from duologue.graphs.log import Failure, line
-from duologue.nodes.calling import Answer
+from duologue.graphs.log.messages import Failure, line
+from duologue.nodes.execute.call import Answer
 from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
 

@@ -18,9 +18,9 @@ from duologue.graphs import (
     list_sessions,
     load_conversation,
 )
-from duologue.graphs.log import Kind, line
+from duologue.graphs.log.messages import Kind, line
 from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools.registry import Registry
+from duologue.tools.registry.registry import Registry
 
 
 @tool

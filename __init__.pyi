@@ -1,0 +1,5 @@
+"""The public names."""
+
+from .graphs import *
+
+__version__: str

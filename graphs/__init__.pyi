@@ -1,0 +1,130 @@
+"""The public names, and where each is."""
+
+from .build import build_graph as build_graph
+from .common.errors import (
+    AnswerError as AnswerError,
+    ContextTooLongError as ContextTooLongError,
+    DuologueError as DuologueError,
+    ModelError as ModelError,
+    SessionError as SessionError,
+    SpecError as SpecError,
+    StoreError as StoreError,
+)
+from .kinds.blogger import Blogger as Blogger, blogger as blogger
+from .kinds.chat import Chat as Chat, chat as chat
+from .kinds.coder import Coder as Coder, coder as coder
+from .kinds.group_solve import GroupSolve as GroupSolve, group_solve as group_solve
+from .kinds.load import load_conversation as load_conversation
+from .kinds.role_play import RolePlay as RolePlay, role_play as role_play
+from .kinds.user_proxy import UserProxy as UserProxy, user_proxy as user_proxy
+from .log.viewpoint import viewpoint as viewpoint
+from .rules.end_chat import decide as decide
+from .rules.outcome import Outcome as Outcome
+from .rules.position import Position as Position
+from .rules.reasons import Reason as Reason
+from .rules.result import Result as Result
+from .rules.why import Cause as Cause, CauseKind as CauseKind
+from .run.converse import (
+    aconverse as aconverse,
+    arespond as arespond,
+    aresume as aresume,
+    astream as astream,
+    converse as converse,
+    respond as respond,
+    resume as resume,
+    stream as stream,
+)
+from .run.events import Event as Event
+from .sessions.fork import afork as afork, fork as fork
+from .sessions.listing import (
+    adelete_session as adelete_session,
+    aget_session as aget_session,
+    alist_sessions as alist_sessions,
+    astop_session as astop_session,
+    delete_session as delete_session,
+    get_session as get_session,
+    list_sessions as list_sessions,
+    stop_session as stop_session,
+)
+from .sessions.memory.memory import (
+    acopy_session as acopy_session,
+    adump_session as adump_session,
+    aexport_session as aexport_session,
+    aload_session as aload_session,
+    areset_session as areset_session,
+    copy_session as copy_session,
+    dump_session as dump_session,
+    export_session as export_session,
+    load_session as load_session,
+    reset_session as reset_session,
+)
+from .sessions.replay import areplay as areplay, replay as replay
+from .sessions.say import asay as asay, say as say
+from .speakers.approval import InterruptOn as InterruptOn
+from .speakers.context import (
+    KeepAll as KeepAll,
+    LastMessages as LastMessages,
+    RunningSummary as RunningSummary,
+    TokenBudget as TokenBudget,
+)
+from .speakers.few_shot import Example as Example
+from .speakers.formats import (
+    Block as Block,
+    Blocks as Blocks,
+    Code as Code,
+    Marks as Marks,
+    Schema as Schema,
+    Status as Status,
+)
+from .speakers.replies import (
+    CodeReply as CodeReply,
+    FunctionReply as FunctionReply,
+    HumanInputMode as HumanInputMode,
+    HumanReply as HumanReply,
+    ModelReply as ModelReply,
+    TextReply as TextReply,
+)
+from .speakers.speaker import (
+    Brief as Brief,
+    Generation as Generation,
+    PrivateOpening as PrivateOpening,
+    Speaker as Speaker,
+)
+from .spec.conversation import Conversation as Conversation
+from .spec.ends import (
+    AllOf as AllOf,
+    AnyOf as AnyOf,
+    DoneToken as DoneToken,
+    EndChat as EndChat,
+    EndChatMode as EndChatMode,
+    EndingTool as EndingTool,
+    Guards as Guards,
+    MaxCalls as MaxCalls,
+    MaxCost as MaxCost,
+    MaxMessages as MaxMessages,
+    MaxSeconds as MaxSeconds,
+    MaxTokens as MaxTokens,
+    NoCode as NoCode,
+    Predicate as Predicate,
+    StopRequested as StopRequested,
+)
+from .spec.fields import Opening as Opening, TaskSpecification as TaskSpecification
+from .spec.judges import (
+    ByFunction as ByFunction,
+    Finding as Finding,
+    Judge as Judge,
+    Moderator as Moderator,
+    RoundRobin as RoundRobin,
+    SeparateJudge as SeparateJudge,
+    Verdict as Verdict,
+)
+from .spec.questions import (
+    Answer as Answer,
+    ApprovalQuestion as ApprovalQuestion,
+    MessageQuestion as MessageQuestion,
+    Question as Question,
+    ToolQuestion as ToolQuestion,
+)
+from .spec.sandbox import Sandbox as Sandbox
+from .spec.usage import Price as Price, Usage as Usage
+from .store.address import SessionRow as SessionRow

@@ -1,0 +1,250 @@
+"""The command line: its commands and their arguments.
+
+What they do is in `graphs.cli.run`, `graphs.cli.show` and
+`graphs.cli.sessions`, how the command ends in `graphs.cli.exit`. Those are
+imported inside the commands: help and a mistyped option need nothing of what runs a conversation.
+The commands that fork a session or are about memory are in `graphs.cli.memory`, those in
+which a person takes part in `graphs.cli.people`.
+"""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .memory import copy, dump, export, fork, load, reset
+from .options import EXIT_CODES, HELP, Cap, Commands, Json, Mode, Model, Reset, Seed, Session, Store
+from .people import answer, chat, say
+
+app = typer.Typer(
+    cls=Commands,
+    help=HELP,
+    epilog=EXIT_CODES,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:  # typer calls it so
+    if wanted:
+        typer.echo(f"duologue {version('duologue')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    traceback: Annotated[
+        bool,
+        typer.Option(
+            "--traceback", envvar="DUOLOGUE_TRACEBACK", help="Show where an error comes from."
+        ),
+    ] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Take the options of all commands; `Commands` uses them."""
+
+
+@app.command()
+def run(
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK|FILE",
+            help="What the two work on; or a .toml or .json file that holds a conversation and all "
+            "that the options say but --session, --store, --model, --reset and --json.",
+        ),
+    ],
+    user_role: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who instructs, such as 'Stock Trader'.")
+    ] = None,
+    assistant_role: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who solves, such as 'Python Programmer'.")
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The session's id. [default: made from the task] One that is known "
+            "goes on where it was.",
+        ),
+    ] = None,
+    store: Store = None,
+    model: Model = None,
+    max_iterations: Cap = None,
+    mode: Mode = None,
+    word_limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The longest rewritten task, in words. [default: 50]"),
+    ] = None,
+    no_specify_task: Annotated[
+        bool, typer.Option("--no-specify-task", help="Use the task as it is given.")
+    ] = False,
+    seed: Seed = None,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="T", help="Of both speakers, 0 to 2. [default: 0.2]")
+    ] = None,
+    person: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A role that you speak for yourself; repeatable."),
+    ] = None,
+    reset: Reset = False,
+    as_json: Json = False,
+) -> None:
+    """Run a conversation to its outcome.
+
+    A role-play of two takes the task and two roles; any conversation is run from a file.
+    """
+    given = {
+        "user_role": user_role,
+        "assistant_role": assistant_role,
+        "max_iterations": max_iterations,
+        "mode": mode,
+        "word_limit": word_limit,
+        "specify_task": False if no_specify_task else None,
+        "seed": seed,
+        "temperature": temperature,
+        "people": person,
+    }
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    # With roles it is a task, even one that ends in a file's name, unless there is such a file.
+    has_roles = user_role is not None and assistant_role is not None
+    named = task.lower().endswith((".toml", ".json"))
+    is_file = named and (not has_roles or Path(task).is_file())
+    _check(options, is_file=is_file)
+
+    from ..kinds.role_play import role_play
+    from .run import follow
+    from .terminal.again import Again
+
+    source = task if is_file else role_play(task, **options)
+    follow(source, session, Again(store, model), reset=reset, as_json=as_json)
+
+
+def _check(options: dict[str, Any], *, is_file: bool) -> None:
+    """Refuse what does not go together, before anything else is loaded."""
+    from ..common.errors import SpecError
+
+    if is_file:
+        for name in options:
+            option = _OPTIONS.get(name, _option(name))
+            raise SpecError(f"a file says that itself: leave out {option}")
+        return
+    for name, who in (("user_role", "who instructs"), ("assistant_role", "who solves")):
+        if name not in options:
+            raise SpecError(f"a task needs two roles: {_option(name)} is missing ({who})")
+
+
+_OPTIONS = {"specify_task": "--no-specify-task", "people": "--person"}
+"""The options that are not called like their fields."""
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+@app.command()
+def resume(
+    session: Session, store: Store = None, model: Model = None, as_json: Json = False
+) -> None:
+    """Go on with a session where it stopped. No finished model call is made again."""
+    from .run import follow
+    from .terminal.again import Again
+
+    follow(None, session, Again(store, model), reset=False, as_json=as_json)
+
+
+app.command()(chat)
+app.command()(answer)
+
+
+@app.command()
+def sessions(store: Store = None, as_json: Json = False) -> None:
+    """List the sessions, the newest first."""
+    from .show import show_sessions
+
+    show_sessions(store, as_json=as_json)
+
+
+@app.command()
+def show(
+    session: Session,
+    speaker: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SPEAKER",
+            help="Show what this speaker sees, in the roles it sees: its own lines are the "
+            "assistant's, the others' the user's.",
+        ),
+    ] = None,
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why",
+            help="Show what led to its end, or leads to it so far: verdicts, rejected replies, "
+            "what guards counted, done tokens and the like.",
+        ),
+    ] = False,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Show what was said in a session, and how it ended.
+
+    Beside each message stands its id, for `duologue fork --at`.
+    """
+    if why and speaker is not None:
+        from ..common.errors import SpecError
+
+        raise SpecError("--why is the same for all speakers: leave out --as")
+    from .show import show_session
+    from .terminal.again import Again
+
+    show_session(session, Again(store), speaker=speaker, why=why, as_json=as_json)
+
+
+for command in (say, fork, dump, load, reset, copy, export):
+    app.command()(command)
+
+
+@app.command()
+def stop(session: Session, store: Store = None) -> None:
+    """Ask a running session to stop after its turn."""
+    from .sessions import stop as ask
+
+    ask(session, store)
+
+
+@app.command()
+def delete(session: Session, store: Store = None) -> None:
+    """Delete a session and everything it holds."""
+    from ..sessions.listing import delete_session
+
+    delete_session(session, store=store)
+    typer.echo(f"Deleted {session}.")
+
+
+@app.command()
+def models() -> None:
+    """List the models there are, and say which one speaks by default."""
+    from .show import show_models
+
+    show_models()
+
+
+def main() -> None:
+    """Run the command `duologue`."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # What a terminal's encoding lacks must not end a conversation.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        app(prog_name="duologue")
+    except KeyboardInterrupt:
+        # While the libraries are still being loaded there is nothing to put in order.
+        sys.exit(130)

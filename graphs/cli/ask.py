@@ -1,0 +1,226 @@
+"""Asks a person at the terminal what a conversation waits for.
+
+How lines are read is in `graphs.cli.terminal.input`; what is told where nobody answers is in
+`graphs.cli.waiting`.
+"""
+
+import json
+from typing import Any
+
+from rich.text import Text
+
+from ..common.data import listing
+from ..common.sanitize import clean
+from ..rules.approval import call_shown
+from ..rules.people import leaves
+from ..spec.questions import EXIT, ApprovalQuestion, MessageQuestion, Question, ToolQuestion
+from .terminal.events import Transcript, on_screen, plain, prose
+from .terminal.input import Lines
+from .terminal.text import Flow, one_line
+from .waiting import allowed, value_of
+
+_KEYS = {"a": "approve", "e": "edit", "r": "reject", "s": "respond"}
+_ALL = ("v", "view")
+_LONGEST = 200  # characters of an argument that are shown at first
+_NAME = 30  # columns of a speaker's name in a prompt
+
+
+class Asker:
+    """Asks at the terminal, or reads the answers out of a pipe.
+
+    Args:
+        transcript: Shows the conversation.
+        lines: Reads what is answered.
+    """
+
+    def __init__(self, transcript: Transcript, lines: Lines) -> None:
+        self._transcript = transcript
+        self._lines = lines
+        self._explained = ""
+        self._reminded: set[str] = set()
+
+    async def answer(self, question: Question) -> Any:  # noqa: ANN401  # what the question wants
+        """Ask, and wait for the answer.
+
+        It blocks the event loop on purpose: nothing else runs while a person thinks, and only the
+        main thread can be interrupted as it reads.
+
+        Args:
+            question: The question.
+
+        Returns:
+            The answer; None at the end of the input, which leaves the session waiting.
+        """
+        if question.problem is not None:
+            self._complain(question.problem)
+        try:
+            match question:
+                case MessageQuestion():
+                    return self._message(question)
+                case ApprovalQuestion():
+                    return self._decisions(question)
+                case ToolQuestion():
+                    return self._tools_own(question)
+        except EOFError:
+            return None
+
+    def _message(self, question: MessageQuestion) -> str:
+        self._gap()
+        self._remind(question)
+        self._explain(question.prompt)
+        colour = f"bold {self._transcript.colour(question.speaker)}"
+        prompt = Text(f"{one_line(question.speaker, _NAME)}> ", colour)
+        while True:
+            text = self._lines.read(prompt)
+            if text.strip() or question.empty is not None:
+                break
+            self._complain("Something must be said here; exit leaves.")
+        if self._lines.echoed:
+            self._transcript.typed(text)
+        return text
+
+    def _remind(self, question: MessageQuestion) -> None:
+        """Tell what the speaker works on and has heard, where this screen has not shown it."""
+        is_new = question.speaker not in self._reminded
+        self._reminded.add(question.speaker)
+        heard = self._transcript.unseen(question.heard)
+        parts = [
+            ("'s task:", question.task if is_new and question.task not in heard else ""),
+            (" has heard:", heard),
+        ]
+        for words, text in parts:
+            if text:
+                self._tell(f"{question.speaker}{words}")
+                self._body(text)
+        for call in question.calls if is_new else ():
+            self._tell(f"A call waits: {call_shown(call.name, call.args)}")
+        if any(text for _, text in parts) or (question.calls and is_new):
+            self._gap()
+
+    def _decisions(self, question: ApprovalQuestion) -> dict[str, Any] | str:
+        decisions = []
+        for call in question.action_requests:
+            decision = self._decision(question, call)
+            if decision is None:
+                return EXIT
+            decisions.append(decision)
+        return {"decisions": decisions}
+
+    def _decision(self, question: ApprovalQuestion, call: dict[str, Any]) -> dict[str, Any] | None:
+        """Ask about a call; None where the person leaves."""
+        keys = {key: word for key, word in _KEYS.items() if word in allowed(question, call)}
+        self._gap()
+        cut = self._call(call, _LONGEST)
+        self._explain(f"Ctrl-D leaves it for later. {EXIT}: leave.")
+        shown = [f"{word} ({key})" for key, word in keys.items()] + ["view all (v)"] * cut
+        prompt = Text(f"{', '.join(shown)}> ", "bold")
+        while True:
+            given = self._lines.read(prompt).strip().casefold()
+            if given in _ALL:
+                self._call(call, None)
+                continue
+            if leaves(given):
+                return None
+            word = keys.get(given, given)
+            if word not in keys.values():
+                choices = listing([*keys.values()])
+                self._complain(f"{given!r} is no decision: answer with {choices}")
+                continue
+            decision = self._filled(word, call)
+            if decision is not None:
+                return decision
+
+    def _filled(self, word: str, call: dict[str, Any]) -> dict[str, Any] | None:
+        """Ask for what belongs to a decision; None where it is taken back."""
+        if word == "edit":
+            arguments = self._arguments(call)
+            action = {"name": call["name"], "args": arguments}
+            return None if arguments is None else {"type": word, "edited_action": action}
+        if word == "reject":
+            text = self._lines.read(Text("why (or nothing)> ", "bold"))
+            return {"type": word, "message": text} if text.strip() else {"type": word}
+        if word == "respond":
+            text = self._lines.read(Text("its result (nothing: back)> ", "bold"))
+            return {"type": word, "message": text} if text.strip() else None
+        return {"type": word}
+
+    def _arguments(self, call: dict[str, Any]) -> dict[str, Any] | None:
+        text = json.dumps(call["args"], ensure_ascii=False)
+        if clean(text) != text:
+            # It goes to the terminal as it is.
+            text = json.dumps(call["args"])
+        prompt = Text("arguments as JSON (nothing: back)> ", "bold")
+        while True:
+            text = self._lines.read(prompt, prefilled=text)
+            if not text.strip():
+                return None
+            try:
+                found = json.loads(text)
+            except ValueError as error:
+                self._complain(f"That is not JSON: {error}")
+                continue
+            if isinstance(found, dict):
+                return found
+            self._complain('Arguments are a JSON object, such as {"name": "value"}')
+
+    def _call(self, call: dict[str, Any], longest: int | None) -> bool:
+        """Show a call that waits; say whether something of it was cut."""
+        described = str(call.get("description") or "")
+        # What is described by its arguments is shown by them below.
+        quoting = described.partition(call_shown(call["name"], call["args"]))
+        self._say(f"{quoting[0]}{call['name']}:" if quoting[1] else described or call["name"])
+        was_cut = False
+        for name, value in call["args"].items():
+            text = json.dumps(value, ensure_ascii=False)
+            if longest is not None and len(text) > longest:
+                text = f"{text[:longest]}… ({len(text):,} characters)"
+                was_cut = True
+            self._body(f"  {one_line(name)}: {text}")
+        return was_cut
+
+    def _tools_own(self, question: ToolQuestion) -> Any:  # noqa: ANN401  # whatever is answered
+        self._gap()
+        self._say("A tool asks:")
+        value = question.value
+        self._body(
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        )
+        self._explain("JSON, or any text. Ctrl-D leaves it for later.")
+        while True:
+            text = self._lines.read(Text("answer> ", "bold"))
+            if text.strip():
+                return value_of(question, text)
+            self._complain('Something must be answered; "" is an empty text.')
+
+    def _explain(self, text: str) -> None:
+        """Say what an answer does, once and not each time."""
+        if text != self._explained:
+            self._tell(text)
+            self._explained = text
+
+    def _gap(self) -> None:
+        if self._lines.typed:
+            self._lines.console.print()
+
+    def _tell(self, text: str) -> None:
+        """Say something to a person who types; lines out of a pipe need no help."""
+        if self._lines.typed:
+            prose(self._lines.console, text, "dim")
+
+    def _say(self, text: str) -> None:
+        if self._lines.typed:
+            prose(self._lines.console, text, "bold")
+
+    def _complain(self, text: str) -> None:
+        prose(self._lines.console, text, "yellow")
+
+    def _body(self, text: str) -> None:
+        if not self._lines.typed:
+            return
+        console = self._lines.console
+        if not on_screen(console):
+            plain(console, clean(text))
+            return
+        flow = Flow(console)
+        flow.write(text)
+        flow.end()

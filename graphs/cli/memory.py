@@ -1,0 +1,191 @@
+"""The commands that fork a session or are about memory: dump, load, reset, copy and export.
+
+What they need is imported inside them, as in `graphs.cli.app`.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from ..common.errors import SpecError
+from .options import Cap, Mode, Output, Session, Speaker, Store
+
+if TYPE_CHECKING:
+    from ..sessions.memory.memory import Format
+
+
+def fork(
+    session: Session,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MESSAGE",
+            help="The id of the last message to keep, such as m0007. [default: the newest]",
+        ),
+    ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
+    ] = None,
+    mode: Mode = None,
+    max_iterations: Cap = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The task from there on, as it is given.")
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's system prompt from there on."),
+    ] = None,
+    speaker_task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's own task from there on."),
+    ] = None,
+    speaker_model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=NAME", help="What speaks for a speaker from there on."),
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Make a new session that goes on from any message of another one.
+
+    The other one stays as it is. Without options the new one goes on by the same rules.
+    """
+    from .sessions import changes_of, fork_session
+    from .terminal.again import Again
+
+    speakers = {
+        "--prompt": ("role_prompt", prompt or []),
+        "--speaker-task": ("task", speaker_task or []),
+        "--speaker-model": ("model", speaker_model or []),
+    }
+    changes = changes_of(mode=mode, max_iterations=max_iterations, task=task, speakers=speakers)
+    fork_session(session, Again(store), at=at, into=into, changes=changes)
+
+
+def dump(
+    session: Session, speaker: Speaker = None, output: Output = None, store: Store = None
+) -> None:
+    """Write a session, or one speaker's memory of it, as JSON."""
+    from ..common.sanitize import escaped
+    from ..sessions.memory.memory import dump_session
+
+    found = dump_session(session, speaker=speaker, store=store)
+    _put(escaped(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
+
+
+def load(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .json file that `duologue dump` wrote.")
+    ],
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The new session's id. [default: the one it had] Of a speaker's memory: the "
+            "session whose speaker is to remember it.",
+        ),
+    ] = None,
+    speaker: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SPEAKER",
+            help="Who is to remember a speaker's memory. [default: the one of the same name]",
+        ),
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Load what `duologue dump` wrote, here or elsewhere.
+
+    A whole session becomes a new one, which goes on where it was. A speaker's memory takes the
+    place of a speaker's in another session, and changes what that one alone sees.
+    """
+    from ..sessions.memory.memory import load_session
+
+    _say_how_to_go_on(load_session(file, into=into, speaker=speaker, store=store), store)
+
+
+def reset(session: Session, speaker: Speaker = None, store: Store = None) -> None:
+    """Have a session begin anew, or one speaker forget what was said.
+
+    A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
+    """
+    from ..sessions.memory.memory import reset_session
+
+    reset_session(session, speaker=speaker, store=store)
+    _say_how_to_go_on(session, store)
+
+
+def copy(
+    session: Session,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The copy's id. [default: the same in another store, else made from SESSION] Of "
+            "a speaker's memory: the session whose speaker is to remember it.",
+        ),
+    ] = None,
+    speaker: Speaker = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The store that the copy goes into. [default: the same]"),
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Copy a session, or one speaker's memory, within a store or into another one."""
+    from ..sessions.memory.memory import copy_session
+
+    new = copy_session(session, into=into, speaker=speaker, store=store, to=to)
+    _say_how_to_go_on(new, to or store)
+
+
+def export(
+    session: Session,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="markdown to read, or jsonl, one JSON object a message, for programs.",
+        ),
+    ] = "markdown",
+    speaker: Speaker = None,
+    output: Output = None,
+    store: Store = None,
+) -> None:
+    """Write a session down, as a page or as JSON Lines."""
+    from ..sessions.memory.memory import export_session
+
+    text = export_session(session, format=cast("Format", form), speaker=speaker, store=store)
+    _put(text, output)
+
+
+def _say_how_to_go_on(session: str, store: str | None) -> None:
+    from ..sessions.listing import get_session
+    from .terminal.again import Again
+    from .terminal.events import plain, stderr, stdout
+
+    plain(stdout(), session)
+    if get_session(session, store=store).outcome is None:
+        plain(stderr(), f"Go on with: {Again(store).command('resume', session)}")
+    else:
+        plain(stderr(), f"It has ended; go on with: {Again(store).command('fork', session)}")
+
+
+def _put(text: str, output: Path | None) -> None:
+    from ..common.sanitize import clean
+    from .terminal.events import on_screen, stdout
+
+    if output is not None:
+        try:
+            output.write_bytes(text.encode())
+        except OSError as error:
+            raise SpecError(f"{output}: can't be written: {error.strerror or error}") from error
+    elif on_screen(stdout()):
+        typer.echo(clean(text), nl=False)
+    else:
+        # In UTF-8 like a file, whatever the terminal's encoding is.
+        typer.echo(text.encode(), nl=False)

@@ -1,0 +1,106 @@
+"""What the commands of the command line share: their help, their options, their errors."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+HELP = """Two AI agents work on a task by talking, and stop at the right moment.
+
+\b
+  duologue run "Develop a trading bot for the stock market" \\
+      --user-role "Stock Trader" --assistant-role "Python Programmer"
+
+Without a key a tiny model on this machine speaks. For a better one set OPENAI_API_KEY, or
+OPENAI_BASE_URL to any server that speaks OpenAI's API. A conversation that was interrupted goes on
+with `duologue resume`.
+"""
+
+EXIT_CODES = """\b
+Exit codes:
+  0    ended by its rules
+  1    something unforeseen
+  2    bad input: arguments, a conversation, its file, a setting
+  3    a model can't be had or did not answer
+  4    a session, or the place where sessions are kept, can't be used
+  5    the session waits for a person's answer
+  130  interrupted (Ctrl-C); the session can be resumed
+  141  whoever read the output went away; the session can be resumed
+  143  terminated (SIGTERM); the session can be resumed
+"""
+
+
+class Commands(TyperGroup):
+    """The commands, whose errors are told in one line."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # typer does not export its context's class
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            from ..common.errors import DuologueError
+
+            if ctx.params["traceback"] or not isinstance(error, DuologueError | OSError):
+                raise
+            from .exit import explain
+
+            raise typer.Exit(explain(error)) from None
+
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where sessions are kept: a path, sqlite:///…, postgresql://… or memory:. "
+        "[default: DUOLOGUE_STORE, else one file in your data folder]",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="What speaks where the conversation names no model: a name, embedded, or the path "
+        "of a .gguf file. [default: DUOLOGUE_MODEL]",
+    ),
+]
+Cap = Annotated[
+    int | None,
+    typer.Option(
+        "--max-iterations",
+        metavar="N",
+        help="The cap, in rounds. [default: 5; of a fork: as it was]",
+    ),
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        metavar="MODE",
+        help="How completed tasks end it: max_iterations_only, "
+        "end_chat_after_first_completion, one_last_chat_after_first_completion, "
+        "one_last_group_chat_after_first_completion or all_task_must_complete. "
+        "[default: max_iterations_only; of a fork: as it was]",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="Ask for the same again, of models that can."),
+]
+Reset = Annotated[
+    bool, typer.Option("--reset", help="Delete what is stored of that session first.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
+Speaker = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="SPEAKER", help="This speaker's memory only. [default: the whole session]"
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", metavar="FILE", help="The file to write. [default: stdout]"),
+]
+Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]

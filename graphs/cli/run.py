@@ -1,0 +1,226 @@
+"""Runs a conversation for the command line: shows its events, and stops at a signal.
+
+What the events look like is in `graphs.cli.terminal.events`.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import typer
+
+from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
+from ..common.settings import load_settings
+from ..rules.result import Result
+from ..run.engine import Source, run_session
+from ..run.events import Event, SessionStarted
+from ..run.options import Options
+from ..run.steps import AtHand
+from ..spec.questions import Question
+from ..store.address import open_store
+from .ask import Asker
+from .exit import ExitCode
+from .terminal.again import Again
+from .terminal.events import JsonLines, Transcript, View, plain, prose, stderr, stdout
+from .terminal.input import Lines
+from .terminal.progress import Progress
+from .waiting import told, ways_on
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_PATIENCE = 3  # signals: the first asks to stop, and `uv run` and the like may send it twice
+
+
+def follow(
+    source: Source | None,
+    session: str | None,
+    again: Again,
+    *,
+    reset: bool,
+    as_json: bool,
+    reply: AtHand | None = None,
+) -> None:
+    """Run a session to its outcome and show what happens.
+
+    A person is asked at the terminal, save with JSON, where the session is left waiting.
+
+    Args:
+        source: The conversation. None: go on with the session.
+        session: The session's id.
+        again: Where the session is kept, and its model.
+        reset: Whether to delete what is stored of that session first.
+        as_json: Whether to show events as JSON.
+        reply: The answer to the question that the session waits with.
+
+    Raises:
+        typer.Exit: A signal ended it, after which it can be resumed; or it waits for a person.
+        DuologueError: As in `converse`.
+    """
+    view = JsonLines() if as_json else Transcript(again, stdout(), stderr())
+    code = asyncio.run(_Run(view, again).play(source, session, reset=reset, reply=reply))
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        # All is said and stored: the same signal once more changes nothing.
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+    if code is not ExitCode.DONE:
+        raise typer.Exit(code)
+
+
+@dataclass
+class _Run:
+    view: View
+    again: Again
+    session: str | None = None
+    signals: list[int] = field(default_factory=list)
+    has_left: bool = False
+    progress: Progress | None = None
+    """Shows what is waited for, where a person reads."""
+
+    async def play(
+        self, source: Source | None, session: str | None, *, reset: bool, reply: AtHand | None
+    ) -> ExitCode:
+        self._listen()
+        options: Options = {"store": self.again.store, "model": self.again.model}
+        if isinstance(self.view, Transcript):
+            asker = Asker(self.view, Lines(stdout(), stderr(), self._reading))
+            self.progress = progress = Progress(stderr(), "Starting")
+
+            async def answer(question: Question) -> Any:  # noqa: ANN401  # what it wants
+                with progress.aside():
+                    return await asker.answer(question)
+
+            options["answer"] = answer
+            options["callbacks"] = [progress]
+        run = run_session(source, session, reset=reset, tokens=True, reply=reply, **options)
+        try:
+            async with aclosing(run) as events:
+                with self.progress or nullcontext():
+                    questions = await self._show(events, hold=reply is not None)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            # On Windows the loop itself turns Ctrl-C into this.
+            code = ExitCode(128 + (self.signals or [signal.SIGINT])[0])
+            self._pause()
+            plain(stderr(), f"\n{'Interrupted' if code is ExitCode.INTERRUPTED else 'Terminated'}.")
+            await self._say_how_to_go_on()
+            return code
+        except (AnswerError, ModelError, SpecError, StoreError):
+            self._pause()
+            await self._say_how_to_go_on()
+            raise
+        if not questions:
+            return ExitCode.DONE
+        await self._say_what_it_waits_for(questions)
+        return ExitCode.WAITING
+
+    async def _show(
+        self, events: AsyncGenerator[Event | Result, None], *, hold: bool
+    ) -> tuple[Question, ...]:
+        """Show what happens.
+
+        Args:
+            events: What happens.
+            hold: Whether to keep back that the session goes on until it does.
+
+        Returns:
+            What people are asked at its end.
+        """
+        held: list[Event] = []
+        questions: tuple[Question, ...] = ()
+        async for event in events:
+            if isinstance(event, Result):
+                questions = event.pending
+                continue
+            held.append(event)
+            if isinstance(event, SessionStarted):
+                self.session = event.session
+                if hold:
+                    continue
+            for one in held:
+                self._show_one(one)
+            held.clear()
+        return questions
+
+    def _show_one(self, event: Event) -> None:
+        if self.progress is None or not isinstance(self.view, Transcript):
+            self.view.show(event)
+            return
+        transcript = self.view
+        with self.progress.aside(goes_on=lambda: transcript.is_streaming):
+            transcript.show(event)
+        self.progress.saw(event)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Let a signal end at once what blocks the loop, which can't see it."""
+
+        def leave(number: int, _: FrameType | None) -> None:
+            if not self.has_left:
+                self.has_left = True
+                self.signals.append(number)
+                raise KeyboardInterrupt
+
+        # In the place of the loop's own, without a moment in which a signal would end it all.
+        before = {number: signal.signal(number, leave) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        run = asyncio.current_task()
+        assert run is not None  # noqa: S101  # a coroutine runs in a task
+
+        def stop(number: int) -> None:
+            if self.has_left:
+                # The loop hears of it late.
+                self.has_left = False
+                return
+            self.signals.append(number)
+            if len(self.signals) == 1:
+                run.cancel()
+            elif len(self.signals) >= _PATIENCE:
+                # What is answered is stored already: nothing is lost by not waiting.
+                if self.progress is not None:
+                    self.progress.hide()
+                os._exit(128 + number)
+
+        for number in _SIGNALS:
+            with suppress(NotImplementedError):  # Windows
+                loop.add_signal_handler(number, stop, number)
+
+    def _pause(self) -> None:
+        if isinstance(self.view, Transcript):
+            self.view.pause()
+
+    async def _say_what_it_waits_for(self, questions: tuple[Question, ...]) -> None:
+        self._pause()
+        assert self.session is not None  # noqa: S101  # it has begun
+        for question in questions:
+            prose(stderr(), f"Session {self.session} waits for an answer. {told(question)}")
+        if await _waits(self.session, self.again.store):
+            for way in ways_on(self.session, questions, self.again):
+                plain(stderr(), way)
+
+    async def _say_how_to_go_on(self) -> None:
+        if self.session is not None and await _waits(self.session, self.again.store):
+            plain(stderr(), f"Go on with: {self.again.command('resume', self.session)}")
+
+
+async def _waits(session: str, store: str | None) -> bool:
+    """Whether another process will find this session unfinished."""
+    target = store or load_settings().store
+    if target is not None and target.startswith("memory:"):
+        return False
+    try:
+        async with open_store(target) as opened:
+            row = await opened.get(session)
+    except DuologueError:
+        return False
+    return row is not None and row.status != "finished"

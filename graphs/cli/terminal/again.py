@@ -1,0 +1,48 @@
+"""The command by which a session goes on, as a person can copy it."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...common.sanitize import clean
+from ...store.errors import redacted
+
+
+@dataclass(frozen=True)
+class Again:
+    """The options that a session must be given again, since it does not hold them."""
+
+    store: str | None = None
+    """Where it is kept, if that was said."""
+    model: str | None = None
+    """What speaks where it names no model, if that was said."""
+
+    def command(
+        self,
+        verb: str,
+        session: str,
+        *,
+        options: Sequence[str] = (),
+        arguments: Sequence[str] = (),
+    ) -> str:
+        """Write the command that does something with a session.
+
+        Args:
+            verb: The subcommand.
+            session: The session's id.
+            options: Further options.
+            arguments: What stands behind the id.
+
+        Returns:
+            One line for a shell. A password in the store's address is left out.
+        """
+        words = ["duologue", verb]
+        if self.store is not None:
+            words += ["--store", redacted(self.store)]
+        if self.model is not None and verb in ("resume", "answer"):
+            words += ["--model", self.model]
+        words += options
+        # An id may begin with a dash, which would make it an option.
+        words += ["--", session] if session.startswith("-") else [session]
+        words += arguments
+        return " ".join(shlex.quote(clean(word)) for word in words)

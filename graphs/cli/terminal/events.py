@@ -1,0 +1,280 @@
+"""Events as a person reads them: live on a terminal, whole messages where stdout is none.
+
+The text itself is handled in `graphs.cli.terminal.text`, what happens beside what is said put into
+words in `graphs.run.remarks`; what runs the conversation is in
+`graphs.cli.run`.
+"""
+
+import sys
+from typing import NoReturn, Protocol
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.style import StyleType
+from rich.text import Text
+
+from ...common.sanitize import clean, escaped
+from ...run.events import (
+    Ended,
+    Event,
+    MessageSaid,
+    Notice,
+    QuestionAsked,
+    ReplyRejected,
+    SessionStarted,
+    SpeechStarted,
+    TaskSpecified,
+    Token,
+    VerdictGiven,
+)
+from ...run.remarks import money, remark
+from ...spec.judges import Finding, Verdict
+from .again import Again
+from .text import Flow, one_line
+
+# Legible on light and on dark; red is for errors.
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
+
+_TASK = "Task"
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        # The run has to be cancelled, not the process ended on the spot.
+        raise BrokenPipeError
+
+
+def stdout() -> Console:
+    """Give the console for what was asked for; it takes no text for markup."""
+    return _Console(markup=False, highlight=False, emoji=False)
+
+
+def stderr() -> Console:
+    """Give the console for everything else."""
+    return _Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+def on_screen(console: Console) -> bool:
+    """Whether a person looks at it, so that the cursor can be moved and lines are cut to fit."""
+    # Colours can be forced into a pipe or a log, where moving the cursor makes no sense.
+    return console.is_terminal and not console.is_dumb_terminal and console.file.isatty()
+
+
+def plain(console: Console, text: str, style: StyleType = "") -> None:
+    """Print text as it is, wrapped by the terminal alone."""
+    console.print(Text(text, style), soft_wrap=True)
+
+
+def json_line(text: str) -> None:
+    """Print JSON on one line, at once."""
+    sys.stdout.write(escaped(text) + "\n")
+    sys.stdout.flush()
+
+
+def prose(console: Console, text: str, style: StyleType = "") -> None:
+    """Print a sentence, wrapped between words where a person looks at it."""
+    console.print(Text(one_line(text), style), soft_wrap=not on_screen(console))
+
+
+class View(Protocol):
+    """Shows events."""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+
+
+class JsonLines:
+    """Shows each event as one line of JSON, at once."""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        json_line(event.model_dump_json())
+
+
+class Transcript:
+    """Shows events as a conversation.
+
+    Args:
+        again: How a session is found again.
+        out: Where the conversation goes.
+        err: Where notices go.
+        ids: Whether messages are shown with their ids, by which a session is forked.
+    """
+
+    def __init__(self, again: Again, out: Console, err: Console, *, ids: bool = False) -> None:
+        self._again = again
+        self._ids = ids
+        self._out = out
+        self._err = err
+        self._live = on_screen(out)
+        self._colours: dict[str, str] = {}
+        self._flow: Flow | None = None
+        self._streamed = ""
+        self._typed: str | None = None
+        self._shown: list[tuple[str, str]] = []
+        self._people: tuple[str, ...] = ()
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        match event:
+            case SessionStarted():
+                self._start(event)
+            case Notice():
+                self.pause()
+                prose(self._err, event.text, "dim")
+            case TaskSpecified():
+                self.head(_TASK)
+                self.body(event.text)
+            case SpeechStarted() | QuestionAsked():
+                # Where a message begins anew, what was shown of it is no part of it; who is there
+                # to answer is asked by what reads the answer.
+                self.pause()
+            case Token():
+                self._stream(event)
+            case MessageSaid():
+                self._said(event)
+            case ReplyRejected():
+                self._rejected(event)
+            case VerdictGiven() if event.verdict.findings:
+                self._found(event.verdict)
+            case Ended():
+                self._end(event)
+            case _:
+                self._aside(remark(event))
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the cursor stands behind half a message."""
+        return self._flow is not None
+
+    def pause(self) -> None:
+        """End a message that is being streamed, since something else comes in between."""
+        if self._flow is not None:
+            self._flow.end()
+            self._flow = None
+
+    def head(self, name: str, message: str = "") -> None:
+        """Announce who speaks, and which message it is where ids are shown."""
+        self.pause()
+        colour = "bold" if name == _TASK else self.colour(name)
+        mark = message if self._ids else ""
+        if not self._live:
+            beside = f" ({mark})" if mark else ""
+            plain(self._out, f"\n{one_line(name)}{beside}:", f"bold {colour}")
+            return
+        behind = f" {mark}" if mark else ""
+        title = Text(one_line(name, self._out.width - 8 - len(behind)), f"bold {colour}")
+        line = Text.assemble(("── ", f"dim {colour}"), title, " ")
+        room = self._out.width - line.cell_len - len(behind)
+        line.append("─" * max(0, room), f"dim {colour}")
+        line.append(behind, "dim")
+        self._out.print()
+        self._out.print(line, no_wrap=True)
+
+    def body(self, text: str, style: StyleType = "") -> None:
+        """Show a whole text."""
+        if not self._live:
+            plain(self._out, clean(text).strip("\n"), style)
+            return
+        flow = Flow(self._out, style)
+        flow.write(text)
+        flow.end()
+
+    def typed(self, text: str) -> None:
+        """Note what a person has just typed, so that it is not shown a second time."""
+        self._typed = text
+
+    def rule(self) -> None:
+        """End the conversation that was shown; what stands below is about it."""
+        self.pause()
+        self._out.print()
+        if self._live:
+            self._out.print(Rule(style="dim"))
+
+    def _start(self, event: SessionStarted) -> None:
+        width = self._out.width if self._live else None
+        plain(self._out, one_line(event.title, width), "bold")
+        self._people = event.people
+        kind = "goes on" if event.resumed else "begins"
+        hint = " Ctrl-C stops it for later." if self._live else ""
+        plain(self._out, f"Session {event.session} {kind}.{hint}", "dim")
+
+    def _stream(self, event: Token) -> None:
+        if not self._live:
+            return
+        if self._flow is None:
+            self.head(event.speaker)
+            self._flow = Flow(self._out)
+            self._streamed = ""
+        self._streamed += event.text
+        self._flow.write(event.text)
+
+    def unseen(self, heard: str) -> str:
+        """Give what of something heard was not shown here since this was asked."""
+        for speaker, text in self._shown:
+            # Among several it stands behind the name.
+            said = f"{speaker}: {text}"
+            heard = heard.replace(said if said in heard else text, "", 1) if text else heard
+        self._shown.clear()
+        return "\n\n".join(part for part in heard.split("\n\n") if part.strip())
+
+    def _said(self, event: MessageSaid) -> None:
+        if event.alone and self._people and event.speaker not in self._people:
+            # Whoever plays here must not see it.
+            self._aside(f"{event.speaker} keeps something to itself")
+            return
+        typed, self._typed = self._typed, None
+        self._shown.append((event.speaker, event.text.strip()))
+        is_typed = event.human and event.text == typed
+        if not is_typed and (self._flow is None or self._streamed != event.text):
+            self.head(event.speaker, event.id)
+            self.body(event.text)
+        self.pause()
+        if event.alone:
+            self.body("(Nobody else hears this.)", "dim")
+        if event.problem is not None:
+            self.body(f"(Kept, though asked for again: {one_line(event.problem)})", "dim")
+
+    def _rejected(self, event: ReplyRejected) -> None:
+        flow = self._flow
+        if flow is None:
+            self.head(event.speaker or _TASK, event.id)
+        self.pause()
+        # Its tokens are on the screen already, as if they counted.
+        if flow is None or flow.erase():
+            self.body(event.text, "dim strike" if self._live else "dim")
+        self.body(f"(Rejected and asked again: {one_line(event.problem)})", "dim")
+
+    def _aside(self, text: str) -> None:
+        if not text:
+            return
+        self.pause()
+        plain(self._out, f"({one_line(text, self._out.width - 2 if self._live else None)})", "dim")
+
+    def _found(self, verdict: Verdict) -> None:
+        """Show what a separate judge found, a line for each criterion."""
+        self.pause()
+        met = sum(finding is Finding.MET for finding in verdict.findings.values())
+        plain(self._out, f"(The judge finds {met} of {len(verdict.findings)} criteria met.)", "dim")
+        for text, finding in verdict.findings.items():
+            row = f"  {finding.in_words:12}  "
+            room = self._out.width - len(row) if self._live else None
+            plain(self._out, row + one_line(text, room), "dim")
+
+    def _end(self, event: Ended) -> None:
+        used = event.total
+        self.rule()
+        prose(self._out, event.sentence(), "bold")
+        for warning in event.warnings:
+            prose(self._out, warning, "yellow")
+        if event.because[1:]:
+            prose(self._out, f"Also: {'; '.join(event.because[1:])}.")
+        calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
+        tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+        spent = f", {money(used.cost)} spent" if used.cost else ""
+        plain(self._out, f"{calls}, {tokens}{spent}.", "dim")
+        plain(self._out, f"Read it again: {self._again.command('show', event.session)}", "dim")
+
+    def colour(self, name: str) -> str:
+        """Give the colour of a speaker's name."""
+        return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])

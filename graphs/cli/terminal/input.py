@@ -1,0 +1,108 @@
+"""Reads a person's lines: typed at a terminal, or out of a pipe or a file.
+
+What is asked, and what the lines mean, is in `graphs.cli.ask`.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache
+from types import ModuleType
+
+from rich.console import Console
+from rich.text import Text
+
+_ESCAPES = re.compile(r"(?:\x1b\[[0-9;]*m)+")
+
+
+class Lines:
+    """Reads lines, and writes prompts where somebody sees them.
+
+    Args:
+        out: Where the conversation is shown.
+        err: Where everything else is.
+        listening: Makes the block in which a signal ends the reading at once.
+    """
+
+    def __init__(
+        self, out: Console, err: Console, listening: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._out = out
+        self._err = err
+        self._listening = listening
+        self._ended = False
+
+    @property
+    def typed(self) -> bool:
+        """Whether a person types them, and not a pipe or a file gives them."""
+        return sys.stdin is not None and sys.stdin.isatty()
+
+    @property
+    def echoed(self) -> bool:
+        """Whether what is typed stands in the midst of the conversation."""
+        return self.typed and sys.stdout is not None and sys.stdout.isatty()
+
+    @property
+    def console(self) -> Console:
+        """Where a person is told what there is to answer; output into a pipe stays clean."""
+        return self._out if self.echoed else self._err
+
+    def read(self, prompt: Text, prefilled: str = "") -> str:
+        """Read a line. It blocks.
+
+        Args:
+            prompt: What stands in front of it; shown only where a person types.
+            prefilled: What stands in it at first, where lines can be edited.
+
+        Returns:
+            The line without its end. A paste of several lines is one, where the terminal marks it
+            as a paste; else each line is one of its own.
+
+        Raises:
+            EOFError: There is no further line; from then on each time.
+        """
+        if self._ended or sys.stdin is None:
+            raise EOFError
+        with self._listening():
+            try:
+                return self._typed(prompt, prefilled) if self.echoed else self._given(prompt)
+            except EOFError:
+                self._ended = True
+                if self.typed:
+                    # The cursor stands behind the prompt.
+                    self.console.print()
+                raise
+
+    def _typed(self, prompt: Text, prefilled: str) -> str:
+        editing = _line_editing()
+        with self._out.capture() as captured:
+            self._out.print(prompt, end="", soft_wrap=True)
+        shown = captured.get()
+        if editing is None:
+            return input(shown)
+        if prefilled:
+            editing.set_startup_hook(lambda: editing.insert_text(prefilled))
+        try:
+            # Signs that take no room are marked, or the cursor goes astray in long lines.
+            return input(_ESCAPES.sub("\x01\\g<0>\x02", shown))
+        finally:
+            editing.set_startup_hook(None)
+
+    def _given(self, prompt: Text) -> str:
+        if self.typed:
+            self._err.print(prompt, end="", soft_wrap=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.removesuffix("\n")
+
+
+@cache
+def _line_editing() -> ModuleType | None:
+    """The editing of lines, and their history, where there is any."""
+    try:
+        import readline
+    except ImportError:  # as on Windows, whose console does it
+        return None
+    return readline

@@ -1,0 +1,125 @@
+"""Text on its way to a terminal: cut to one line, wrapped as it streams in.
+
+What is shown of a conversation is in `graphs.cli.terminal.events`. Nothing here reads rich's
+markup, so that no text of a model or a user is ever taken for it.
+"""
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.style import StyleType
+from rich.text import Text
+
+from ...common.sanitize import clean
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """Put text on one line.
+
+    Args:
+        text: Anything.
+        width: How many columns it may take. None: as many as it needs.
+
+    Returns:
+        The harmless text with single spaces, cut with an ellipsis where it is too long.
+    """
+    line = " ".join(clean(text).split())
+    if width is None or cell_len(line) <= width:
+        return line
+    return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
+
+
+class Flow:
+    """Writes a text to a terminal as it comes, wrapped between words.
+
+    White space is held back until a word follows, so that none ends a line or the text.
+
+    Args:
+        console: Where it goes.
+        style: How it looks.
+    """
+
+    def __init__(self, console: Console, style: StyleType = "") -> None:
+        self.lines = 0
+        """How many lines are behind the one that is being written."""
+        self._console = console
+        self._style = style
+        self._word = ""
+        self._gap = ""
+        self._column = 0
+        self._begun = False
+
+    def write(self, text: str) -> None:
+        """Write a piece of the text.
+
+        Args:
+            text: The piece; it may end within a word.
+        """
+        for character in clean(text):
+            if character.isspace():
+                self._flush()
+                self._gap += character
+            elif cell_len(character) > 1:
+                # Wide scripts have no spaces: each sign can begin a line.
+                self._flush()
+                self._word = character
+                self._flush()
+            else:
+                self._word += character
+
+    def end(self) -> None:
+        """Write what is held back and end the line."""
+        self._flush()
+        if self._begun:
+            self._print("\n")
+            self.lines += 1
+
+    def erase(self) -> bool:
+        """Take back what was written, once the text has ended.
+
+        Returns:
+            Whether that was possible: what has left the screen stays.
+        """
+        if self.lines >= self._console.height:
+            return False
+        up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * self.lines
+        self._console.control(Control(*up))
+        return True
+
+    def _flush(self) -> None:
+        word, gap = self._word, self._gap.expandtabs(4)
+        if not word:
+            return
+        self._word = self._gap = ""
+        indent = gap.rpartition("\n")[2]
+        ends = gap.count("\n") if self._begun else 0
+        if ends or not self._begun:
+            self._column = 0
+        elif self._column + cell_len(indent + word) > self._console.width:
+            ends, indent, self._column = 1, "", 0
+        self._begun = True
+        self.lines += ends
+        self._put("\n" * ends, indent + word)
+
+    def _put(self, ends: str, text: str) -> None:
+        width = self._console.width
+        # A word that is longer than a line is cut, as a terminal would.
+        while self._column + cell_len(text) > width:
+            room = _fitting(text, width - self._column)
+            ends, text = ends + text[:room] + "\n", text[room:]
+            self._column = 0
+            self.lines += 1
+        self._column += cell_len(text)
+        self._print(ends + text)
+
+    def _print(self, text: str) -> None:
+        self._console.print(Text(text, self._style), end="", soft_wrap=True)
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters of a text fit, at least one."""
+    room = 1
+    while room < len(text) and cell_len(text[: room + 1]) <= width:
+        room += 1
+    return room

@@ -1,0 +1,1 @@
+"""What everything else uses: errors, data, settings, threads, files."""

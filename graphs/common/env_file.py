@@ -1,0 +1,154 @@
+"""What a ``.env`` file of the working folder may set: the folder may be anybody's.
+
+It gives keys, model names, an address and numbers. A key of the environment is never sent to an
+address that stands in the file, and nothing in it names files or commands.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+from dotenv.parser import parse_stream
+
+from .addresses import OPENAI, address, is_loopback, shown
+
+NAME = ".env"
+
+_PLACES = {"store": "--store", "mcp_servers": None}
+"""The settings that name files or commands, and the option that gives them."""
+
+_SENT = ("OPENAI_CUSTOM_HEADERS", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+"""What OpenAI's client sends to whatever address it is given."""
+
+
+class Found(NamedTuple):
+    """What the file sets where the environment does not."""
+
+    values: dict[str, str | None]
+    """The values by setting. None: not set, whatever the environment says."""
+    faults: dict[str, str]
+    """Why a setting of the file can't be used, by setting: names its variable, says what to do."""
+    notice: str | None = None
+    """What a user of the file's address should know."""
+
+
+class _Filed(NamedTuple):
+    """A setting as it stands in the file."""
+
+    variable: str
+    """The variable that sets it."""
+    value: str
+
+
+def is_weights(model: str) -> bool:
+    """Whether the name of a model is the path of a file with its weights."""
+    return model.strip().lower().endswith(".gguf")
+
+
+def found(variables: Mapping[str, Collection[str]]) -> Found:
+    """Read what the file sets. What the environment sets wins.
+
+    Args:
+        variables: The variables that each setting is read from; the first that is there counts.
+            An empty one counts as not set.
+
+    Returns:
+        The settings. An address comes with the key of the file, or with none on this machine,
+        whatever key the environment gives.
+    """
+    environment = {name.upper() for name, value in os.environ.items() if value}
+    given = {name for name, names in variables.items() if not environment.isdisjoint(names)}
+    try:
+        filed = _read(variables)
+    except (OSError, ValueError) as error:
+        # It names no files or commands, whatever stands in it.
+        lost = variables.keys() - given - _PLACES.keys()
+        return Found({}, dict.fromkeys(lost, f"{NAME}: can't be read: {error}"))
+    url = None if "base_url" in given else filed.get("base_url")
+    if url and "api_key" in given and url.value.strip().rstrip("/") == OPENAI:
+        # The key is meant for no other address.
+        with_key = False
+    else:
+        with_key = url is not None
+    left = {
+        setting: one
+        for setting, one in filed.items()
+        if setting not in given or (with_key and setting == "api_key")
+    }
+    values: dict[str, str | None] = {setting: one.value for setting, one in left.items()}
+    faults = {setting: wrong for setting, one in left.items() if (wrong := _fault(setting, one))}
+    if url is None or not with_key:
+        return Found(values, faults)
+    has_key = "api_key" in left
+    values.setdefault("api_key", None)
+    try:
+        where = address(url.value)
+    except ValueError:
+        # Whoever checks the values says so.
+        return Found(values, faults)
+    if wrong := _fault_of_address(url.variable, where, has_key=has_key):
+        faults.setdefault("base_url", wrong)
+    if has_key or "api_key" not in given:
+        return Found(values, faults)
+    notice = (
+        f"The server at {shown(where)} gets no key: one from the environment is not sent to an "
+        f"address in {NAME}. If it wants one, put it in {NAME}, or set {url.variable} in the "
+        "environment."
+    )
+    return Found(values, faults, notice)
+
+
+def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
+    try:
+        written = Path(NAME).read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        return {}
+    if b"\0" in written:
+        raise ValueError("it is no text in UTF-8")
+    # One line that is in no encoding spoils no other.
+    text = written.decode("utf-8-sig", errors="replace")
+    # Without interpolation: `http://x/${SECRET}` would send any variable of the environment.
+    lines = [(one.key, one.value) for one in parse_stream(StringIO(text))]
+    named = {name.upper(): _Filed(name, value) for name, value in lines if name and value}
+    return {
+        setting: next(named[name] for name in names if name in named)
+        for setting, names in variables.items()
+        if any(name in named for name in names)
+    }
+
+
+def _fault(setting: str, one: _Filed) -> str | None:
+    is_file = setting == "model" and is_weights(one.value)
+    if setting in _PLACES or is_file:
+        option = "--model" if is_file else _PLACES[setting]
+        instead = f" or give {option}" if option else ""
+        return (
+            f"{one.variable}: {NAME} can't set what names files or commands: take it out of there, "
+            f"and set it in the environment{instead}"
+        )
+    if "${" in one.value:
+        return (
+            f"{one.variable}: {NAME} is read as it stands, so ${{…}} is not filled in: write the "
+            "value itself, or set the variable in the environment"
+        )
+    if "\N{REPLACEMENT CHARACTER}" in one.value:
+        return f"{one.variable}: {NAME} holds it in another encoding than UTF-8: save it as UTF-8"
+    return None
+
+
+def _fault_of_address(variable: str, url: str, *, has_key: bool) -> str | None:
+    if not has_key and not is_loopback(url):
+        return (
+            f"{variable}: the address in {NAME}, {shown(url)}, is used only with a key from the "
+            "same file: put OPENAI_API_KEY there, too (any text, if the server wants none), or set "
+            f"{variable} in the environment"
+        )
+    sent = next((name for name in _SENT if os.environ.get(name)), None)
+    if sent is not None:
+        return (
+            f"{variable}: the address in {NAME} is not used while {sent} is set, which would be "
+            f"sent there: set {variable} in the environment"
+        )
+    return None

@@ -1,0 +1,33 @@
+"""Reading files that hold data, with one clear error for what is wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .errors import SpecError
+
+
+def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
+    """Read a file in UTF-8 whose ending names its format.
+
+    Args:
+        path: The file.
+        parse: What makes data of its text, and raises ``ValueError`` where it can't.
+
+    Returns:
+        The data.
+
+    Raises:
+        SpecError: It can't be read; names the file.
+    """
+    try:
+        # Windows' own tools begin such a file with a mark, which is no part of the text.
+        return parse(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SpecError(f"{path}: can't be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: is not text in UTF-8") from error
+    except RecursionError as error:
+        raise SpecError(f"{path}: is nested too deep to be read") from error
+    except ValueError as error:
+        raise SpecError(f"{path}: is not valid {path.suffix[1:].upper()}: {error}") from error

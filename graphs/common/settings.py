@@ -1,0 +1,147 @@
+"""Settings from the environment and a ``.env`` file. What a conversation says itself wins.
+
+What the file may set is in `graphs.common.env_file`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+)
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from . import env_file
+from .addresses import address
+from .errors import SpecError
+from .validation import explained
+
+EMBEDDED_CONTEXT = 8192
+"""The context of a model on this machine, in tokens, unless set otherwise."""
+
+
+def _key(key: SecretStr) -> SecretStr:
+    text = key.get_secret_value().strip()
+    if not text.isascii() or not text.isprintable():
+        raise ValueError("must be printable ASCII")
+    return SecretStr(text)
+
+
+class Settings(BaseSettings):
+    """Where models, sessions and MCP servers are found.
+
+    Each field is read from ``DUOLOGUE_`` and its name in capitals in the environment; the key and
+    the address also from OpenAI's own names. `load_settings` reads the ``.env`` file, too.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="DUOLOGUE_",
+        env_ignore_empty=True,
+        populate_by_name=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    api_key: Annotated[SecretStr, AfterValidator(_key)] | None = Field(
+        default=None, validation_alias=AliasChoices("DUOLOGUE_API_KEY", "OPENAI_API_KEY")
+    )
+    """The key of the model server."""
+    base_url: Annotated[str, AfterValidator(address)] | None = Field(
+        default=None,
+        validation_alias=AliasChoices("DUOLOGUE_BASE_URL", "OPENAI_BASE_URL"),
+    )
+    """The address of a server that speaks OpenAI's API. None: OpenAI."""
+    model: str | None = None
+    """The model for all that name none: a name, ``embedded`` or the path of a ``.gguf`` file."""
+    store: str | None = None
+    """Where sessions are kept: a path or an URL. None: one file in the user's data folder."""
+    mcp_servers: Path | None = None
+    """A JSON file with MCP servers: ``{"mcpServers": {name: {"command": …}}}``."""
+    timeout: PositiveFloat = 120.0
+    """How long a try of a model call waits for the server to go on, in seconds."""
+    max_retries: NonNegativeInt = 4
+    """How often a call is tried again when the server is busy, fails or can't be reached."""
+    embedded_context: int = Field(default=EMBEDDED_CONTEXT, ge=512)
+    """The context of the embedded model, or of a ``.gguf`` file, in tokens: prompt and answer."""
+
+    _faults: dict[str, str] = PrivateAttr(default_factory=dict)
+    _notice: str | None = PrivateAttr(default=None)
+
+    @property
+    def notice(self) -> str | None:
+        """What a user of the address should know; None: nothing."""
+        return self._notice
+
+    def _refuse(self, faults: Mapping[str, str]) -> None:
+        """Raise an error where one of these settings is read."""
+        self._faults.update(faults)
+        for name in faults:
+            del self.__dict__[name]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Raise the error of a setting that has no value for it."""
+            if name in type(self).model_fields:
+                raise SpecError(self._faults[name])
+            return super().__getattr__(name)
+
+
+def load_settings() -> Settings:
+    """Read the settings from the environment, and from a ``.env`` file of the working folder.
+
+    The environment wins. The file gives keys, model names, an address and numbers; its address is
+    used with its own key, or without one on this machine, never with a key of the environment.
+
+    Returns:
+        The settings. One that is wrong in the file, which may be another project's, is refused
+        when it is read.
+
+    Raises:
+        SpecError: A variable of the environment is wrong; names it.
+    """
+    values, faults, notice = env_file.found({name: _variables(name) for name in _FIELDS})
+    while True:
+        try:
+            settings = Settings(**dict[str, Any](values))
+            break
+        except ValidationError as error:
+            field, wrong = _wrong(error)
+            if field not in values:
+                raise SpecError(wrong) from error
+            del values[field]
+            faults.setdefault(field, wrong)
+    settings._refuse(faults)
+    settings._notice = notice
+    return settings
+
+
+_FIELDS: Final = Settings.model_fields
+
+
+def _wrong(error: ValidationError) -> tuple[str, str]:
+    """Which setting is wrong, and a sentence that says so."""
+    name, _, wrong = explained(error, Settings).partition(": ")
+    # Pydantic names a field, or the first of its variables.
+    field = next(one for one in _FIELDS if name in (one, *_variables(one)))
+    if field == "api_key":
+        # What was given may be most of a key.
+        wrong = wrong.partition(", not ")[0]
+    return field, f"{' or '.join(_variables(field))}: {wrong}"
+
+
+def _variables(field: str) -> list[str]:
+    """The variables that a setting is read from."""
+    alias = _FIELDS[field].validation_alias
+    if isinstance(alias, AliasChoices):
+        return [str(name) for name in alias.choices]
+    return [f"DUOLOGUE_{field.upper()}"]

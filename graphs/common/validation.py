@@ -1,0 +1,217 @@
+"""Making models out of data, with one clear sentence for what is wrong."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from .data import listing
+from .errors import SpecError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+DEEPEST: Final = 200
+"""How many levels deep data may be nested: more can't be written down again, or stored."""
+
+
+def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
+    """Make sure that data is not nested too deep to be read, written and stored.
+
+    Args:
+        data: The data: dicts and lists of anything.
+        where: What to put in front of an error, such as a file's name.
+        deepest: How many levels it may have.
+
+    Raises:
+        SpecError: It has more.
+    """
+    level: list[object] = [data]
+    for _ in range(deepest + 1):
+        # A text holds no other values, though it is a sequence.
+        level = [
+            inner
+            for one in level
+            if isinstance(one, Mapping | list | tuple)
+            for inner in (one.values() if isinstance(one, Mapping) else one)
+        ]
+        if not level:
+            return
+    subject = where or "what was given "
+    raise SpecError(f"{subject}is nested too deep: it may have {deepest} levels")
+
+
+def validated(
+    model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST
+) -> M:
+    """Make a model out of data, with one clear error.
+
+    Args:
+        model: The pydantic model.
+        data: Its fields.
+        where: What to put in front of an error, such as a file's name.
+        deepest: How many levels deep the data may be nested.
+
+    Returns:
+        The model's instance.
+
+    Raises:
+        SpecError: The data does not fit; names the first field at fault.
+    """
+    check_depth(data, where, deepest)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(where + explained(error, model)) from error
+
+
+def explained(error: ValidationError, model: type[BaseModel]) -> str:
+    """Say in one sentence what is wrong with a model's data.
+
+    Args:
+        error: What pydantic found.
+        model: The model that was asked for.
+
+    Returns:
+        The field at fault, what is wrong, and the near names where the field is unknown.
+    """
+    first = first_fault(error)
+    path, near_models = _path(model, first["loc"])
+    field = ".".join(path)
+    match first["type"]:
+        case "extra_forbidden":
+            unknown = str(first["loc"][-1])
+            known = [name for found in near_models for name in _given_names(found)]
+            hint = did_you_mean(unknown, known)
+            return f"{field}: there is no such field{hint}"
+        case "union_tag_invalid":
+            context = first.get("ctx") or {}
+            kinds, tag = str(context["expected_tags"]), str(context["tag"])
+            hint = did_you_mean(tag, [kind.strip(" '") for kind in kinds.split(",")])
+            return f"{field}.kind: {tag!r} is unknown{hint or f'; there are {kinds}'}"
+        case "union_tag_not_found":
+            return f"{field}.kind: is missing"
+        case "missing":
+            return f"{field}: is missing"
+        case "string_too_short" | "string_pattern_mismatch" if not str(first["input"]).strip():
+            return f"{field}: must not be empty"
+        case "string_pattern_mismatch":
+            return f"{field}: must be on one line, not {first['input']!r}"
+        case "too_short":
+            needed = (first.get("ctx") or {}).get("min_length")
+            return f"{field}: needs at least {needed}"
+        case _:
+            message = first["msg"].removeprefix("Value error, ")
+            given = first["input"]
+            # Errors of our own may quote it already.
+            told = isinstance(given, str) and repr(given) in message
+            shown = "" if told else f", not {_short(given)}" if _is_shown(first) else ""
+            text = message[:1].lower() + message[1:].replace("valid tuple", "list")
+            text = text.removesuffix(" or object to extract fields from")
+            return f"{field}: {text}{shown}" if field else text
+
+
+def _given_names(model: type[BaseModel]) -> list[str]:
+    """The names by which a model's fields are given: where one has an alias, that."""
+    return [
+        field.validation_alias if isinstance(field.validation_alias, str) else name
+        for name, field in model.model_fields.items()
+    ]
+
+
+def _is_shown(fault: ErrorDetails) -> bool:
+    """Whether an error says what was given: it is short, or of another type altogether."""
+    return isinstance(fault["input"], str | int | float) or fault["type"].endswith("_type")
+
+
+def _short(given: object) -> str:
+    if given is None or isinstance(given, str | int | float):
+        return repr(given)
+    return type(given).__name__
+
+
+def kind_of(given: object) -> str:
+    """Name what was given in the place of something else, for the end of an error.
+
+    Args:
+        given: Anything.
+
+    Returns:
+        Its type's name, such as ``int``; of a class that it is that class.
+    """
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+
+
+def did_you_mean(unknown: str, known: Sequence[str]) -> str:
+    """Ask whether a near name was meant, for the end of an error.
+
+    Args:
+        unknown: The name that is not known.
+        known: Those that are.
+
+    Returns:
+        The question with a semicolon in front; empty where no name is near.
+    """
+    near = get_close_matches(unknown, known, n=3)
+    return f"; did you mean {listing(near)}?" if near else ""
+
+
+def near_or_all(unknown: str, known: Sequence[str]) -> str:
+    """Name what may have been meant, else all that there are.
+
+    Args:
+        unknown: The name that is not known.
+        known: Those that are.
+
+    Returns:
+        What stands at the end of an error, with a semicolon in front.
+    """
+    return did_you_mean(unknown, known) or f"; there are {listing(known)}"
+
+
+def first_fault(error: ValidationError) -> ErrorDetails:
+    """Give the fault that is told of what pydantic found."""
+    found = error.errors(include_url=False)
+    # A mistyped field is the reason why another one is missing.
+    return next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+
+
+def _path(
+    model: type[BaseModel], found: tuple[int | str, ...]
+) -> tuple[list[str], list[type[BaseModel]]]:
+    """Write down where an error is, as a file has it: without the kinds that pydantic puts in.
+
+    Returns:
+        The fields and places, and the models that the last of them may belong to.
+    """
+    path: list[str] = []
+    at: list[type[BaseModel]] = [model]
+    inside = at
+    chosen = False
+    for part in found:
+        kinds = [one for one in inside if one.model_fields.get("kind", _NONE).default == part]
+        # A field may be called like its kind.
+        if kinds and not chosen:
+            inside, chosen = kinds, True
+            continue
+        chosen = False
+        path.append(str(part))
+        if isinstance(part, int):
+            continue
+        at = inside
+        fields = (one.model_fields.get(part) for one in at)
+        inside = [inner for one in fields if one for inner in _models_in(one.annotation)]
+    return path, at
+
+
+_NONE = FieldInfo(default=None)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    arguments = getattr(annotation, "__args__", ())
+    return [found for argument in arguments for found in _models_in(argument)]

@@ -1,0 +1,1 @@
+"""The kinds of conversation that have a short form, a module each."""

@@ -1,0 +1,118 @@
+"""Blogger: a writer and a critic make a text better in rounds, after Lagent's example.
+
+The writer writes, the critic says what to mend, and the writer revises it; the writer has the last
+word, or the critic is satisfied before.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ...nodes.prompts import texts as prompts
+from ..build import build_graph
+from ..common.data import MOST, Mark, Name, Temperature, Text
+from ..common.validation import validated
+from ..rules.people import with_people
+from ..spec.conversation import Conversation, Form
+from ..spec.ends import DoneToken, MaxMessages
+from ..spec.fields import Opening
+
+
+class Blogger(Form):
+    """The short form of a writer and a critic; only the task is needed."""
+
+    task: Text
+    """What is to be written."""
+    writer: Name = "Writer"
+    """What the writer is called."""
+    critic: Name = "Critic"
+    """What the critic is called."""
+    writer_prompt: Text = prompts.WRITER
+    """The writer's system prompt; ``{task}`` in it stands for the task."""
+    critic_prompt: Text = prompts.CRITIC
+    """The critic's system prompt; ``{task}`` in it stands for the task."""
+    critic_prefix: Text | None = prompts.CRITIC_PREFIX
+    """What stands in front of each text that the critic reads. None: nothing."""
+    rounds: Annotated[int, Field(strict=True, gt=0, le=MOST // 2 - 1)] = 3
+    """How often the critic is heard, at most; then the writer writes the final version."""
+    satisfied: Mark = prompts.SATISFIED
+    """The word with which the critic ends it: the text is good as it is."""
+    temperature: Temperature = None
+    """The temperature of both. None: 0.2."""
+    people: tuple[Name, ...] = ()
+    """Those of the two whom people speak for, by their names."""
+    seed: int | None = None
+    """Asks a model that can for the same conversation again."""
+    model: Text | None = None
+    """The model of both: a name, ``embedded`` or the path of a ``.gguf`` file."""
+
+    def conversation(self) -> Conversation:
+        """Give the conversation that this form stands for.
+
+        Raises:
+            SpecError: Both have the same name, or ``people`` names neither.
+        """
+        names = {"writer": self.writer, "critic": self.critic, "satisfied": self.satisfied}
+        generation = {"temperature": self.temperature}
+        writer = {
+            "name": self.writer,
+            "role_prompt": prompts.filled(self.writer_prompt, **names),
+            "brief": {"role_prompt": prompts.WRITER_BRIEF, "reminder": prompts.WRITER_REMINDER},
+            "generation": generation,
+        }
+        critic = {
+            "name": self.critic,
+            "role_prompt": prompts.filled(self.critic_prompt, **names),
+            "brief": {"role_prompt": prompts.CRITIC_BRIEF, "reminder": prompts.CRITIC_REMINDER},
+            "prefixes": {} if self.critic_prefix is None else {self.writer: self.critic_prefix},
+            "generation": generation,
+        }
+        final = MaxMessages(limit=2 * self.rounds + 1)
+        return validated(
+            Conversation,
+            {
+                "task": self.task,
+                "speakers": with_people([writer, critic], self.people),
+                "opening": Opening(first_line=prompts.BEGIN_WRITING),
+                "end_chat": {
+                    # The last round is the writer's alone.
+                    "max_iterations": self.rounds + 1,
+                    "when": DoneToken(token=self.satisfied, by=self.critic) | final,
+                },
+                "model": self.model,
+                "seed": self.seed,
+            },
+        )
+
+
+def blogger(task: str, **options: Any) -> Conversation:  # noqa: ANN401
+    """Make a conversation of a writer and a critic.
+
+    After Lagent's blogging agents: writer and critic speak in turn for ``rounds`` rounds, and the
+    writer writes a final version, which makes ``2 * rounds + 1`` model calls. Here the critic may
+    also be satisfied before; then what it has read is the final version.
+
+    Args:
+        task: What is to be written.
+        **options: Other fields of `Blogger`, such as ``rounds``, ``writer_prompt`` or
+            ``critic_prefix``.
+
+    Returns:
+        The conversation, ready for `converse`.
+
+    Raises:
+        SpecError: A field is empty, unknown or wrong; names it.
+
+    Example:
+        >>> from duologue.graphs import blogger, converse
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> model = ScriptedChatModel(script=["Bees dance.", "Say why.", "They map.", "SATISFIED"])
+        >>> result = converse(blogger("A post on bees"), model=model, store="memory:docs")
+        >>> result.latest("Writer")
+        'They map.'
+    """
+    return validated(Blogger, {"task": task, **options}).conversation()
+
+
+graph = build_graph(form=Blogger)
+"""The blogger for LangGraph's servers and Studio, which bring their own checkpointer."""

@@ -1,0 +1,112 @@
+"""Chat: a person and an agent with tools, for as many rounds as the person likes.
+
+After Agere's chat with tools.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from ...nodes.prompts import people as people_prompts
+from ...nodes.prompts.texts import filled
+from ..build import build_graph
+from ..common.data import Cap, Name, Temperature, Text
+from ..common.validation import validated
+from ..speakers.approval import Rule
+from ..spec.conversation import Conversation, Form
+
+
+class Chat(Form):
+    """The short form of a chat between a person and an agent; no field is needed."""
+
+    message: Text | None = None
+    """What the person says first. None: the person is asked."""
+    user: Name = "User"
+    """What the person is called."""
+    assistant: Name = "Assistant"
+    """What the agent is called."""
+    assistant_prompt: Text = people_prompts.CHAT
+    """The agent's system prompt; ``{me}`` and ``{user}`` in it stand for the two names."""
+    tools: tuple[Name, ...] = ()
+    """The tools that the agent may call, by their registered names."""
+    to_user: bool = True
+    """Whether the agent may say something while it calls tools, as for a `Speaker`."""
+    interrupt_on: dict[Name, Rule] = Field(default_factory=dict)
+    """The tools that the person must approve of before they run, as for a `Speaker`."""
+    max_iterations: Cap | None = None
+    """The cap, in rounds. None: it goes on until the person leaves."""
+    temperature: Temperature = None
+    """The agent's temperature. None: 0.2."""
+    seed: int | None = None
+    """Asks a model that can for the same conversation again."""
+    model: Text | None = None
+    """The agent's model: a name, ``embedded`` or the path of a ``.gguf`` file."""
+
+    def conversation(self) -> Conversation:
+        """Give the conversation that this form stands for.
+
+        Raises:
+            SpecError: Both have the same name, or a tool to approve of is none of the agent's.
+        """
+        speaks = self.to_user and bool(self.tools)
+        prompts = [self.assistant_prompt, *([people_prompts.CHAT_TOOLS] if speaks else [])]
+        said = [{"kind": "text", "text": self.message, "once": True}] if self.message else []
+        agent = {
+            "name": self.assistant,
+            "role_prompt": filled("\n".join(prompts), me=self.assistant, user=self.user),
+            "brief": {
+                "role_prompt": people_prompts.CHAT_BRIEF,
+                "reminder": people_prompts.CHAT_REMINDER,
+            },
+            "tools": self.tools,
+            "to_user": speaks,
+            "interrupt_on": self.interrupt_on,
+            "generation": {"temperature": self.temperature},
+        }
+        return validated(
+            Conversation,
+            {
+                "title": None if self.message else f"Chat with {self.assistant}",
+                "speakers": ({"name": self.user, "replies": (*said, "human")}, agent),
+                "end_chat": {"max_iterations": self.max_iterations},
+                "model": self.model,
+                "seed": self.seed,
+            },
+        )
+
+
+def chat(message: str | None = None, **options: Any) -> Conversation:  # noqa: ANN401
+    """Make a conversation of a person and an agent with tools, for many rounds.
+
+    After Agere's chat: the person is asked in each round, once everything of the round before has
+    ended; the agent may speak to the person while it calls tools; ``exit`` leaves. Nothing but the
+    person ends it, save guards against an agent that goes wrong.
+
+    Args:
+        message: What the person says first. None: the person is asked.
+        **options: Other fields of `Chat`, such as ``tools`` or ``assistant_prompt``.
+
+    Returns:
+        The conversation, ready for `converse`.
+
+    Raises:
+        SpecError: A field is empty, unknown or wrong; names it.
+
+    Example:
+        >>> from duologue.graphs import chat, converse
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> answers = iter(["What is 6 times 7?", "exit"])
+        >>> model = ScriptedChatModel(script=["42."])
+        >>> result = converse(
+        ...     chat(), model=model, store="memory:docs", answer=lambda question: next(answers)
+        ... )
+        >>> result.speeches
+        [('User', 'What is 6 times 7?'), ('Assistant', '42.')]
+        >>> result.outcome.reason.value
+        'quit'
+    """
+    return validated(Chat, {"message": message, **options}).conversation()
+
+
+graph = build_graph(form=Chat)
+"""The chat for LangGraph's servers and Studio, which bring their own checkpointer."""

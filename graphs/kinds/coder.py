@@ -1,0 +1,111 @@
+"""Coder: an agent writes code, the code is run, and the agent goes on from what came of it.
+
+After Lagent's coder. The conversation ends with the first message that holds no code, or when the
+runs are used up; either way the agent has the last word.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ...nodes.prompts import code as code_prompts
+from ...nodes.prompts.texts import filled
+from ..build import build_graph
+from ..common.data import MOST, Name, Temperature, Text
+from ..common.validation import validated
+from ..spec.conversation import Conversation, Form
+from ..spec.ends import MaxMessages, NoCode
+from ..spec.fields import Opening
+from ..spec.sandbox import Sandbox
+
+
+class Coder(Form):
+    """The short form of an agent whose code is run; only the task is needed."""
+
+    task: Text
+    """What is to be solved."""
+    coder: Name = "Coder"
+    """What the agent is called."""
+    executor: Name = "Executor"
+    """What runs the code is called."""
+    coder_prompt: Text = code_prompts.CODER
+    """The agent's system prompt; ``{task}`` in it stands for the task."""
+    executions: Annotated[int, Field(strict=True, gt=0, le=MOST // 2 - 1)] = 3
+    """How often code is run, at most; then the agent has the last word."""
+    sandbox: Sandbox = Sandbox()
+    """Where the code runs, and within which limits."""
+    temperature: Temperature = None
+    """The agent's temperature. None: 0.2."""
+    seed: int | None = None
+    """Asks a model that can for the same conversation again."""
+    model: Text | None = None
+    """The agent's model: a name, ``embedded`` or the path of a ``.gguf`` file."""
+
+    def conversation(self) -> Conversation:
+        """Give the conversation that this form stands for.
+
+        Raises:
+            SpecError: Both have the same name.
+        """
+        names = {"coder": self.coder, "executor": self.executor, "executions": self.executions}
+        agent = {
+            "name": self.coder,
+            "role_prompt": filled(self.coder_prompt, **names),
+            "brief": {
+                "role_prompt": code_prompts.CODER_BRIEF,
+                "reminder": code_prompts.CODER_REMINDER,
+            },
+            "generation": {"temperature": self.temperature},
+        }
+        return validated(
+            Conversation,
+            {
+                "task": self.task,
+                "speakers": ({"name": self.executor, "replies": ("code",)}, agent),
+                "opening": Opening(first_speaker=self.coder, first_line=code_prompts.BEGIN_CODING),
+                "end_chat": {
+                    # The last round is the agent's alone.
+                    "max_iterations": self.executions + 1,
+                    "when": NoCode(by=self.coder) | MaxMessages(limit=2 * self.executions + 1),
+                },
+                "sandbox": self.sandbox,
+                "model": self.model,
+                "seed": self.seed,
+            },
+        )
+
+
+def coder(task: str, **options: Any) -> Conversation:  # noqa: ANN401
+    r"""Make a conversation of an agent that writes code and of what runs it.
+
+    After Lagent's coder: the fenced code of each message is run in the sandbox, its variables are
+    kept, and what came of it goes back to the agent, up to ``executions`` times. Lagent's gives the
+    last output where these are used up; here the agent is asked once more, and what it says then
+    is the last word, whose code is not run.
+
+    Args:
+        task: What is to be solved.
+        **options: Other fields of `Coder`, such as ``executions``, ``sandbox`` or ``coder_prompt``.
+
+    Returns:
+        The conversation, ready for `converse`.
+
+    Raises:
+        SpecError: A field is empty, unknown or wrong; names it.
+
+    Example:
+        >>> from duologue.graphs import coder, converse
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> code = "```python\nprint(sum(range(5)))\n```"
+        >>> model = ScriptedChatModel(script=[code, "The sum is 10."])
+        >>> result = converse(coder("Sum 0 to 4"), model=model, store="memory:docs")
+        >>> result.speeches[1]
+        ('Executor', 'Exit code: 0 (it succeeded)\nOutput:\n10')
+        >>> result.outcome.reason.value
+        'no_code'
+    """
+    return validated(Coder, {"task": task, **options}).conversation()
+
+
+graph = build_graph(form=Coder)
+"""The coder for LangGraph's servers and Studio, which bring their own checkpointer."""

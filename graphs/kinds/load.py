@@ -1,0 +1,62 @@
+"""Reading conversations from dicts and files, with one clear error for what is wrong.
+
+A dict holds either a whole `Conversation`, or the short form of a kind: ``kind = "role_play"``
+and that kind's fields. Specs of older versions are migrated first.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..common.data import listing
+from ..common.errors import SpecError
+from ..common.files import read_file
+from ..common.validation import check_depth, validated
+from ..spec.conversation import Conversation
+from ..spec.versions import restored
+from .forms import KINDS
+
+
+def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
+    """Read a conversation.
+
+    Args:
+        source: A dict, or the path of a ``.toml`` or ``.json`` file.
+
+    Returns:
+        The conversation.
+
+    Raises:
+        SpecError: The file can't be read or does not hold a valid conversation; names the file
+            and the field.
+    """
+    if isinstance(source, Mapping):
+        return _from_dict(dict(source), where="")
+    path = Path(source)
+    return _from_dict(_read(path), where=f"{path}: ")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
+    if path.suffix.lower() not in readers:
+        raise SpecError(f"{path}: a conversation is read from a .toml or .json file")
+    data = read_file(path, readers[path.suffix.lower()])
+    if not isinstance(data, dict):
+        raise SpecError(f"{path}: must hold one object with the conversation's fields")
+    return data
+
+
+def _from_dict(data: dict[str, Any], where: str) -> Conversation:
+    check_depth(data, where)
+    kind = data.pop("kind", None)
+    if kind is None:
+        return restored(data, where)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise SpecError(f"{where}kind: {kind!r} is unknown; there are {listing(KINDS)}")
+    form = validated(KINDS[kind], data, where)
+    try:
+        return form.conversation()
+    except SpecError as error:
+        raise SpecError(f"{where}{error}") from error

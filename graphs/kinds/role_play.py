@@ -1,0 +1,144 @@
+"""Role-play: a user who instructs and an assistant who solves, after CAMEL and LazyLLM.
+
+The user gives one instruction at a time, the assistant answers each with a solution, and the user
+ends the conversation by the done token, or the round cap does.
+"""
+
+from typing import Any
+
+from pydantic import PositiveInt
+
+from ...nodes.prompts import texts as prompts
+from ..build import build_graph
+from ..common.data import Mark, Name, Temperature, Text
+from ..common.validation import validated
+from ..rules.people import with_people
+from ..speakers.formats import Marks
+from ..spec.conversation import Conversation, Form
+from ..spec.ends import DoneToken, EndChatMode
+from ..spec.fields import Opening
+
+INSTRUCTION = Marks(lines=("Instruction:", "Input:"))
+"""How the user's messages look."""
+
+SOLUTION = Marks(lines=("Solution:",), end="Next request.")
+"""How the assistant's messages look."""
+
+
+class RolePlay(Form):
+    """The short form of a role-play; only the task and the two roles are needed."""
+
+    task: Text
+    """What the two work on."""
+    user_role: Name
+    """Who instructs, such as ``Stock Trader``."""
+    assistant_role: Name
+    """Who solves, such as ``Python Programmer``."""
+    specify_task: bool = True
+    """Whether a model first makes the task more specific."""
+    word_limit: PositiveInt = 50
+    """The longest specified task, in words."""
+    mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
+    """How completed tasks end it. In the other modes the user is asked, after each of its turns,
+    whether the task is complete."""
+    max_iterations: PositiveInt = 5
+    """The cap, in rounds."""
+    done_token: Mark = prompts.DONE_TOKEN
+    """The word with which the user ends it."""
+    task_temperature: Temperature = None
+    """The temperature of the task's rewriting. None: 1.0."""
+    temperature: Temperature = None
+    """The temperature of both speakers. None: 0.2."""
+    people: tuple[Name, ...] = ()
+    """Those of the two whom people speak for, by their names."""
+    seed: int | None = None
+    """Asks a model that can for the same conversation again."""
+    model: Text | None = None
+    """The model of all: a name, ``embedded`` or the path of a ``.gguf`` file."""
+
+    def conversation(self) -> Conversation:
+        """Give the conversation that this form stands for.
+
+        Raises:
+            SpecError: Both have the same role, or ``people`` names neither.
+        """
+        names_for_user = {"me": self.user_role, "other": self.assistant_role}
+        names_for_assistant = {"me": self.assistant_role, "other": self.user_role}
+        generation = {"temperature": self.temperature}
+        user = {
+            "name": self.user_role,
+            "role_prompt": prompts.filled(
+                prompts.INSTRUCTOR, done=self.done_token, **names_for_user
+            ),
+            "brief": {
+                "role_prompt": prompts.filled(prompts.INSTRUCTOR_BRIEF, **names_for_user),
+                "reminder": prompts.INSTRUCTOR_REMINDER,
+            },
+            "format": INSTRUCTION,
+            # In max_iterations_only nobody is asked; a fork may have another mode.
+            "stops_chat": True,
+            "generation": generation,
+        }
+        assistant = {
+            "name": self.assistant_role,
+            "role_prompt": prompts.filled(prompts.SOLVER, **names_for_assistant),
+            "brief": {
+                "role_prompt": prompts.filled(prompts.SOLVER_BRIEF, **names_for_assistant),
+                "reminder": prompts.SOLVER_REMINDER,
+            },
+            "format": SOLUTION,
+            "generation": generation,
+        }
+        return validated(
+            Conversation,
+            {
+                "task": self.task,
+                "speakers": with_people([user, assistant], self.people),
+                "task_specification": {
+                    "word_limit": self.word_limit,
+                    "generation": {"temperature": self.task_temperature},
+                }
+                if self.specify_task
+                else None,
+                "opening": Opening(first_line=prompts.BEGIN_INSTRUCTING),
+                "end_chat": {
+                    "mode": self.mode,
+                    "max_iterations": self.max_iterations,
+                    "when": DoneToken(token=self.done_token, by=self.user_role),
+                },
+                "model": self.model,
+                "seed": self.seed,
+            },
+        )
+
+
+def role_play(task: str, user_role: str, assistant_role: str, **options: Any) -> Conversation:  # noqa: ANN401
+    """Make a role-play of two experts.
+
+    After CAMEL's role-playing and LazyLLM's multi-turn dialogue: the task is made more specific,
+    then ``user_role`` gives one ``Instruction:`` with its ``Input:`` at a time and
+    ``assistant_role`` answers with a ``Solution:``, until the user says the done token alone.
+
+    Args:
+        task: What the two work on.
+        user_role: Who instructs.
+        assistant_role: Who solves.
+        **options: Other fields of `RolePlay`, such as ``max_iterations`` or ``mode``.
+
+    Returns:
+        The conversation, ready for `converse`.
+
+    Raises:
+        SpecError: A field is empty, unknown or wrong; names it.
+
+    Example:
+        >>> conversation = role_play("Plan a garden", "Owner", "Gardener", max_iterations=2)
+        >>> conversation.names
+        ('Owner', 'Gardener')
+    """
+    data = {"task": task, "user_role": user_role, "assistant_role": assistant_role, **options}
+    return validated(RolePlay, data).conversation()
+
+
+graph = build_graph(form=RolePlay)
+"""The role-play for LangGraph's servers and Studio, which bring their own checkpointer."""

@@ -1,0 +1,199 @@
+"""User proxy: an assistant, and what speaks for a person: the person, code, tools or a default.
+
+After AutoGen's assistant and user proxy.
+"""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ...nodes.prompts import people as people_prompts
+from ...nodes.prompts.texts import filled
+from ..build import build_graph
+from ..common.data import MOST, Cap, Mark, Name, Temperature, Text
+from ..common.validation import validated
+from ..speakers.approval import Rule
+from ..speakers.replies import TERMINATE, HumanInputMode
+from ..spec.conversation import Conversation, Form
+from ..spec.sandbox import Sandbox
+
+
+class UserProxy(Form):
+    """The short form of an assistant and a user proxy; only the first message is needed."""
+
+    message: Text
+    """What the user says first: what is to be solved."""
+    human_input_mode: HumanInputMode = HumanInputMode.ALWAYS
+    """When a person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
+    max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
+    """How many replies in a row may be automatic; a person's text begins the count anew."""
+    default_auto_reply: Text | None = people_prompts.AUTO_REPLY
+    """What is said where nothing else replies; ``{termination}`` in it stands for that word. None,
+    or an empty text: a blank, where code or a function may reply; else the person must."""
+    is_termination: Name | None = None
+    """A registered predicate that finds termination messages. None: ``termination`` ends them."""
+    termination: Mark = TERMINATE
+    """The word that ends a termination message."""
+    user: Name = "User"
+    """What the user is called."""
+    assistant: Name = "Assistant"
+    """What the assistant is called."""
+    assistant_prompt: Text | None = None
+    """The assistant's system prompt; ``{me}``, ``{user}`` and ``{termination}`` in it stand for the
+    names and the word. None: one that says how to get code run or tools called."""
+    user_prompt: Text | None = None
+    """The system prompt of a model that replies for the user in the place of the default; None: no
+    model does."""
+    code: bool = True
+    """Whether code in the assistant's messages is run, where no person says something."""
+    sandbox: Sandbox = Sandbox()
+    """Where the code runs, and within which limits."""
+    functions: tuple[Name, ...] = ()
+    """Registered functions that may reply for the user, tried before code."""
+    tools: tuple[Name, ...] = ()
+    """The tools that the assistant may call. Their calls pass through the user."""
+    interrupt_on: dict[Name, Rule] = Field(default_factory=dict)
+    """The tools that a person must approve of before they run, as for a `Speaker`."""
+    max_iterations: Cap | None = None
+    """The cap, in rounds. None: there is none but that on automatic replies."""
+    temperature: Temperature = None
+    """The temperature of both. None: 0.2."""
+    seed: int | None = None
+    """Asks a model that can for the same conversation again."""
+    model: Text | None = None
+    """The model of both: a name, ``embedded`` or the path of a ``.gguf`` file."""
+
+    @field_validator("default_auto_reply", mode="before")
+    @classmethod
+    def _may_be_empty(cls, given: object) -> object:
+        """AutoGen's own default is the empty text."""
+        return None if given == "" else given
+
+    @field_validator("is_termination", mode="before")
+    @classmethod
+    def _is_named(cls, given: object) -> object:
+        if callable(given):
+            raise ValueError(
+                "must be the name of a predicate: give the function to converse as "
+                'predicates={"its name": function}'
+            )
+        return given
+
+    def conversation(self) -> Conversation:
+        """Give the conversation that this form stands for.
+
+        Raises:
+            SpecError: Both have the same name, or nothing replies in a person's place.
+        """
+        names = {"user": self.user, "termination": self.termination}
+        human = {
+            "kind": "human",
+            "human_input_mode": self.human_input_mode,
+            "max_consecutive_auto_reply": self.max_consecutive_auto_reply,
+            "termination": self.termination,
+            "is_termination": self.is_termination,
+            "sees_calls": bool(self.tools),
+        }
+        generation = {"temperature": self.temperature}
+        user = {
+            "name": self.user,
+            "replies": (
+                {"kind": "text", "text": self.message, "once": True},
+                human,
+                *({"kind": "function", "name": name} for name in self.functions),
+                *(["code"] if self.code else []),
+                *self._last_reply(),
+            ),
+            "role_prompt": self.user_prompt and filled(self.user_prompt, me=self.user, **names),
+            "generation": generation,
+        }
+        assistant = {
+            "name": self.assistant,
+            "role_prompt": filled(self._assistant_prompt(), me=self.assistant, **names),
+            "tools": self.tools,
+            "interrupt_on": self.interrupt_on,
+            "generation": generation,
+        }
+        return validated(
+            Conversation,
+            {
+                "speakers": (user, assistant),
+                "end_chat": {"max_iterations": self.max_iterations},
+                "sandbox": self.sandbox,
+                "model": self.model,
+                "seed": self.seed,
+            },
+        )
+
+    @model_validator(mode="after")
+    def _something_replies(self) -> Self:
+        behind = self.functions or self.code or self.user_prompt or self.default_auto_reply
+        if not behind and self.human_input_mode is not HumanInputMode.ALWAYS:
+            raise ValueError(
+                "default_auto_reply: nothing replies where no person is asked: give a text, code, "
+                "functions or user_prompt"
+            )
+        return self
+
+    def _last_reply(self) -> list[object]:
+        if self.user_prompt is not None:
+            return ["model"]
+        if self.default_auto_reply is None:
+            return []
+        said = filled(self.default_auto_reply, termination=self.termination)
+        return [{"kind": "text", "text": said}]
+
+    def _assistant_prompt(self) -> str:
+        if self.assistant_prompt is not None:
+            return self.assistant_prompt
+        means = [
+            *([people_prompts.MEANS_TOOLS] if self.tools else []),
+            *([people_prompts.MEANS_CODE] if self.code else []),
+        ]
+        said = " Or ".join(means) or people_prompts.MEANS_WORDS
+        return people_prompts.ASSISTANT.replace("{means}", said)
+
+
+def user_proxy(message: str, **options: Any) -> Conversation:  # noqa: ANN401
+    r"""Make a conversation of an assistant and what speaks for its user.
+
+    After AutoGen's assistant and user proxy. The user says ``message``; to each answer of the
+    assistant a person replies, a registered function, the code of that answer as it ran in the
+    sandbox, a model if it is given a prompt, or a default text, tried in this order.
+    ``human_input_mode`` says when the person is asked:
+
+    - ``NEVER``: never. A termination message ends it, and the cap on automatic replies.
+    - ``ALWAYS``: at every message. Text is sent, and begins the count anew; nothing leaves it to
+      what stands behind, or ends it after a termination message; ``exit`` leaves. The cap does not
+      count.
+    - ``TERMINATE``: at a termination message, where nothing ends it, and once the cap is reached,
+      then at each message until a text begins the count anew.
+
+    Other than AutoGen's, a termination message is one that ends with the word, code beside it runs
+    first, and nobody sends a blank where the cap is 0.
+
+    Args:
+        message: What the user says first.
+        **options: Other fields of `UserProxy`: ``human_input_mode``,
+            ``max_consecutive_auto_reply``, ``default_auto_reply``, ``is_termination`` and so on.
+
+    Returns:
+        The conversation, ready for `converse`, whose ``answer`` may answer for the person.
+
+    Raises:
+        SpecError: A field is empty, unknown or wrong; names it.
+
+    Example:
+        >>> from duologue.graphs import converse, user_proxy
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> model = ScriptedChatModel(script=["It is 4. TERMINATE"])
+        >>> sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER")
+        >>> result = converse(sums, model=model, store="memory:docs")
+        >>> result.outcome.reason.value, result.outcome.by
+        ('termination', 'Assistant')
+    """
+    return validated(UserProxy, {"message": message, **options}).conversation()
+
+
+graph = build_graph(form=UserProxy)
+"""The user proxy for LangGraph's servers and Studio, which bring their own checkpointer."""

@@ -1,0 +1,1 @@
+"""The log of all that was said, and how it is read."""

@@ -1,0 +1,83 @@
+"""What a speaker says beside a call of tools: one text out of several, and the way back. Pure.
+
+Agere's ``to_user``: an argument of each call that is spoken and does not reach the tool. How it is
+taken out of the calls while they arrive is in `nodes.models.tool_calling.to_user`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_core.messages.tool import ToolCall
+
+TO_USER = "to_user"
+"""The argument."""
+
+GAP = "\n\n"
+"""What stands between the parts of a message."""
+
+
+def together(content: str, texts: Iterable[str], late: str = "") -> str:
+    """Put together what is said beside calls.
+
+    Args:
+        content: What the model wrote as the message's content.
+        texts: What it says by the calls' argument, in the order of the calls, none of them blank.
+        late: The part of the content that came when the texts were spoken already.
+
+    Returns:
+        The text of the message: the parts that are not blank, a blank line between them; the
+        content itself where there are no texts.
+    """
+    spoken = [*texts]
+    if not spoken:
+        return content + late
+    # Space at the end is not known to be the end while a message arrives.
+    parts = [content.rstrip(), *spoken, late.strip()]
+    return GAP.join(part for part in parts if part.strip())
+
+
+def apart(text: str, texts: Iterable[str]) -> str | None:
+    """Give the content without what is said by the calls' argument.
+
+    Args:
+        text: What `together` gave.
+        texts: The same texts.
+
+    Returns:
+        The content. None: the texts do not stand there in one piece.
+    """
+    spoken = GAP.join(texts)
+    if text == spoken:
+        return ""
+    if text.endswith(f"{GAP}{spoken}"):
+        return text.removesuffix(f"{GAP}{spoken}")
+    if text.startswith(f"{spoken}{GAP}"):
+        return text.removeprefix(f"{spoken}{GAP}")
+    before, between, after = text.partition(f"{GAP}{spoken}{GAP}")
+    return f"{before}{GAP}{after}" if between else None
+
+
+def put_back(
+    text: str, calls: list[ToolCall], texts: Mapping[str, str]
+) -> tuple[str, list[ToolCall]]:
+    """Show a message to the speaker who wrote it as its model wrote it.
+
+    Args:
+        text: The message's text.
+        calls: Its calls, without the argument.
+        texts: The argument, by the ids of the calls.
+
+    Returns:
+        The content and the calls, the argument first in each that had it. Where not all of these
+        calls are shown the text stays whole, so that nothing it has said is lost.
+    """
+    content = apart(text, texts.values()) if texts else None
+    if content is None or not texts.keys() <= {call["id"] for call in calls}:
+        return text, calls
+    return content, [_with(call, texts) for call in calls]
+
+
+def _with(call: ToolCall, texts: Mapping[str, str]) -> ToolCall:
+    said = texts.get(str(call["id"]))
+    args: dict[str, Any] = call["args"] if said is None else {TO_USER: said, **call["args"]}
+    return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")

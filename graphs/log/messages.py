@@ -1,0 +1,308 @@
+"""The log: everything ever said, append-only, as LangChain messages.
+
+What the library must know about a message beside its text stands under one key of the message's
+``additional_kwargs``: who said it, who may hear it, and what kind of line it is. How one speaker
+sees the log is in `graphs.log.viewpoint`.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolMessage,
+)
+from langchain_core.messages.tool import ToolCall
+from pydantic import Field, JsonValue
+
+from ..common.data import Data
+from ..speakers.approval import DecisionType
+from ..spec.judges import Verdict
+from .stage import ALOUD, Stage
+
+KEY = "duologue"
+"""Where a message's `Line` stands in its ``additional_kwargs``."""
+
+
+class Kind(StrEnum):
+    """What kind of line a message is."""
+
+    SPECIFIED_TASK = "specified_task"
+    """The task as rewritten by the task specification."""
+    INSTRUCTION = "instruction"
+    """What a speaker is told by the conversation itself: its own task, or to begin."""
+    SPEECH = "speech"
+    """What a speaker said."""
+    SHIFT = "shift"
+    """An opening answer handed to the one who speaks first in the rounds."""
+    DRAFT = "draft"
+    """A reply that broke a rule and was asked for again."""
+    TOOL_CALLS = "tool_calls"
+    """A speaker's call of tools, with what it said beside it."""
+    TOOL_RESULT = "tool_result"
+    """What a tool answered."""
+    QUESTION = "question"
+    """The judge's question."""
+    REFLECTION = "reflection"
+    """A speaker's answer to the judge, or a separate judge's."""
+    CHOICE = "choice"
+    """Who was chosen to speak next."""
+    ANSWER = "answer"
+    """What was answered for a speaker, or by a tool, before hooks have seen it."""
+    HEARD = "heard"
+    """What a hook made of what a speaker has just heard; it stands in its place from then on."""
+    CODE = "code"
+    """The fenced code that a speaker runs, a call for each block. What it says of that follows."""
+    SUMMARY = "summary"
+    """What stands for the older part of a speaker's history in its prompts. It may be empty."""
+    FORGOTTEN = "forgotten"
+    """A speaker's memory was reset: what was said before is not in its view any more."""
+    REMEMBERED = "remembered"
+    """A line of a memory that was loaded: only its owner hears it, and nothing counts it."""
+    REMOVED = "removed"
+    """A message that was removed: it stays for the record, nobody hears it, nothing counts it."""
+
+
+class Source(StrEnum):
+    """What gave a reply."""
+
+    HUMAN = "human"
+    """A person."""
+    MODEL = "model"
+    """The speaker's model."""
+    FUNCTION = "function"
+    """A registered function."""
+    TEXT = "text"
+    """The speaker's fixed text."""
+    CODE = "code"
+    """The code that the speaker ran."""
+    TOOL = "tool"
+    """The tools that the speaker called."""
+    HOOK = "hook"
+    """A hook before the speaker."""
+
+
+class Failure(StrEnum):
+    """Whose fault it is that a call gave no result."""
+
+    CALL = "call"
+    """The call's: it names no tool there is, or its arguments are no JSON or do not fit."""
+    TOOL = "tool"
+    """The tool's: it raised, or took too long."""
+    PERSON = "person"
+    """A person's: it was not let run."""
+
+
+class Flaw(StrEnum):
+    """What may be wrong with a reply."""
+
+    BLANK = "blank"
+    """It says nothing."""
+    ROLE_FLIP = "role_flip"
+    """It speaks another's part."""
+    FORM = "form"
+    """It does not fit the speaker's output format."""
+    REPEATED = "repeated"
+    """It is the speaker's own last message once more."""
+
+
+class Line(Data):
+    """What stands beside a message in the log."""
+
+    kind: Kind
+    """What kind of line it is."""
+    speaker: str | None = None
+    """Who said it. None: the conversation itself."""
+    audience: tuple[str, ...] | None = None
+    """Who may hear it beside the speaker. None: everyone."""
+    to: str | None = None
+    """Whom it is meant for, where others hear it too."""
+    stage: Stage = Stage.ROUNDS
+    """The part of the conversation that a speech belongs to."""
+    flaw: Flaw | None = None
+    """What was wrong with it, where it was not as asked."""
+    problem: str | None = None
+    """The same in the words that the speaker was told."""
+    verdict: Verdict | None = None
+    """The verdict it holds."""
+    source: Source = Source.MODEL
+    """What gave it, where it is a speaker's reply."""
+    parsed: JsonValue = None
+    """What it says by the speaker's output format, as plain values."""
+    since: str | None = None
+    """The id of the first message that a summary, or a reset memory, does not stand for. None: it
+    stands for everything before it."""
+    instead_of: tuple[str, ...] = ()
+    """The ids of the messages whose place it takes in the speaker's view."""
+    failure: Failure | None = None
+    """Whose fault it is, where it is what a failed call gave."""
+    arguments: dict[str, JsonValue] | None = None
+    """The arguments that a tool was called with, where a hook or a person has changed them."""
+    tool: str | None = None
+    """The tool that was run, where a person chose another than the one that was called."""
+    decision: DecisionType | None = None
+    """What a person decided of the call, where one was asked before it ran."""
+    interrupts: bool = False
+    """Whether it is what a person has said to calls that waited: the turn of who called goes on."""
+    to_user: dict[str, str] = Field(default_factory=dict)
+    """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
+    without it."""
+    was: "Line | None" = None
+    """What stood beside a removed message before it was removed."""
+
+    def heard_by(self, name: str) -> bool:
+        """Whether this speaker hears the line."""
+        return self.audience is None or name in self.audience
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a speech that all hear as such, in the rounds or as last words."""
+        return self.is_speech and self.is_aloud
+
+    @property
+    def is_speech(self) -> bool:
+        """Whether it is what a speaker said in its turn."""
+        return self.kind is Kind.SPEECH
+
+    @property
+    def ends_turn(self) -> bool:
+        """Whether a turn is over with it."""
+        return self.is_speech and not self.interrupts
+
+    @property
+    def is_aloud(self) -> bool:
+        """Whether all hear it, in the rounds or as last words."""
+        return self.audience is None and self.stage in ALOUD
+
+
+NOBODY: tuple[str, ...] = ()
+"""The audience of what is kept for the record only."""
+
+
+def line(message: BaseMessage) -> Line:
+    """Read what stands beside a message of the log.
+
+    Args:
+        message: A message of the log.
+
+    Returns:
+        Its line. A message that came from elsewhere is an instruction to all.
+    """
+    found = message.additional_kwargs.get(KEY)
+    return Line(kind=Kind.INSTRUCTION) if found is None else Line.model_validate(found)
+
+
+def line_kind(message: BaseMessage) -> str | None:
+    """Read the kind alone: reading a line validates it, which takes long for a whole log."""
+    kind: str | None = message.additional_kwargs.get(KEY, {}).get("kind")
+    return kind
+
+
+def said(
+    number: int,
+    text: str,
+    about: Line,
+    *,
+    tool_calls: Sequence[ToolCall] = (),
+    invalid_tool_calls: Sequence[InvalidToolCall] = (),
+) -> AnyMessage:
+    """Make a message of the log.
+
+    Args:
+        number: Its place in the log, which gives it its id.
+        text: What is said.
+        about: Who said it, who hears it, and what it is.
+        tool_calls: The tools it calls.
+        invalid_tool_calls: Calls whose arguments are not JSON.
+
+    Returns:
+        A human message for what the conversation itself says, else an AI message.
+    """
+    text = storable(text)
+    extra: dict[str, Any] = {KEY: about.model_dump(mode="json", exclude_defaults=True)}
+    if about.speaker is None:
+        return HumanMessage(text, id=message_id(number), additional_kwargs=extra)
+    return AIMessage(
+        text,
+        id=message_id(number),
+        name=about.speaker,
+        additional_kwargs=extra,
+        tool_calls=list(tool_calls),
+        invalid_tool_calls=list(invalid_tool_calls),
+    )
+
+
+def result(
+    number: int,
+    text: str,
+    *,
+    speaker: str,
+    call_id: str,
+    failure: Failure | None = None,
+    arguments: dict[str, Any] | None = None,
+    tool: str | None = None,
+    decision: DecisionType | None = None,
+    parsed: JsonValue = None,
+    final: bool = True,
+) -> ToolMessage:
+    """Make the message of a tool's answer, heard by the speaker who called it.
+
+    Args:
+        number: Its place in the log.
+        text: The answer.
+        speaker: Who called the tool.
+        call_id: The id of the call.
+        failure: Whose fault it is, where the call failed.
+        arguments: The arguments it was called with, where a hook or a person has changed them.
+        tool: The tool that was run, where a person chose another one.
+        decision: What a person decided of the call, where one was asked.
+        parsed: What the answer says, as plain values.
+        final: Whether it is what the speaker is shown; else it is kept for the record, as what
+            hooks have not seen yet and what code gave.
+
+    Returns:
+        A tool message.
+    """
+    about = Line(
+        kind=Kind.TOOL_RESULT if final else Kind.ANSWER,
+        speaker=speaker,
+        audience=(speaker,) if final else NOBODY,
+        failure=failure,
+        arguments=arguments,
+        tool=tool,
+        decision=decision,
+        parsed=parsed,
+    )
+    return ToolMessage(
+        storable(text),
+        id=message_id(number),
+        tool_call_id=call_id,
+        status="error" if failure else "success",
+        additional_kwargs={KEY: about.model_dump(mode="json", exclude_defaults=True)},
+    )
+
+
+def storable(text: str) -> str:
+    """Make text that can be stored and sent: lone surrogates, which no encoding has, become "?"."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def message_id(number: int) -> str:
+    """Give the id of the message at this place in the log, counted from 0."""
+    return f"m{number:04d}"
+
+
+def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Give what the speakers said in their turns, oldest first."""
+    return [message for message in log if line(message).kind is Kind.SPEECH]
+
+
+def is_said(message: BaseMessage, about: Line) -> bool:
+    """Whether a speaker says something with a message: in its turn, or beside a call of tools."""
+    called = about.kind is Kind.TOOL_CALLS and bool(message.text.strip())
+    return about.kind is Kind.SPEECH or called

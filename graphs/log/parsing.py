@@ -1,0 +1,198 @@
+"""Reading a reply by its speaker's format: text in, plain values or a reason out.
+
+Pure functions. Where marks stand is in `graphs.log.marks`, fenced code in
+`graphs.text.fences`.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from ...nodes.prompts import formats as forms
+from ..common.data import Data
+from ..common.validation import explained
+from ..speakers.formats import Block, Blocks, Code, Format, Marks, Schema, Status
+from ..speakers.schemas import read_json, written_json
+from ..text.fences import fences
+from .marks import read_marks
+from .messages import storable
+
+_BREAK: Final = r"\r?\n"
+
+_INTEGERS: Final = range(-(2**63), 2**64)
+"""The whole numbers that a session can store."""
+
+
+class Parsed(Data):
+    """What a reply says by its speaker's format."""
+
+    value: JsonValue = None
+    """It as plain values. None: it could not be read. Beside a problem only blocks are given, each
+    with its status."""
+    problem: str | None = None
+    """What is wrong with it, in a sentence for the speaker. None: nothing."""
+
+
+def parse(
+    format: Format,  # noqa: A002
+    text: str,
+    *,
+    stop: Sequence[str] = (),
+    schema: type[BaseModel] | None = None,
+) -> Parsed:
+    """Read a reply by a format.
+
+    Args:
+        format: What the reply should look like.
+        text: The reply.
+        stop: The texts at which the model stopped, which are not in the reply: where one of them
+            is the end of a block, the last block needs none; where it is the end mark, the reply.
+        schema: The pydantic model that a `Schema` names.
+
+    Returns:
+        For marks a dict from each mark, as the format has it, to what stands behind it; for blocks
+        and code the list of blocks, each a dict of the fields of `Block`, and prose behind the last
+        one as a block without an action; for a schema the dict of its fields. Or the problem.
+
+    Raises:
+        ValueError: The format is a schema, and its class is not given.
+        SpecError: A function of that class failed, such as a validator.
+    """
+    text = storable(text)
+    match format:
+        case Marks():
+            return _marked(format, text, stop)
+        case Blocks():
+            return _listed(format, list(_blocks(format, text, stop)))
+        case Code():
+            return _listed(format, list(_code(format, text, stop)))
+        case Schema():
+            if schema is None:
+                raise ValueError(f"schema: give the pydantic model that {format.name!r} stands for")
+            return _fields(schema, text)
+
+
+def _marked(format: Marks, text: str, stop: Sequence[str]) -> Parsed:  # noqa: A002
+    for whole in (text, *_ended(text, format.end, stop)):
+        found = read_marks(format.lines, format.end, whole)
+        if found is not None:
+            return Parsed(value=dict(zip(format.lines, found, strict=True)))
+    return Parsed(problem=forms.form_of(format))
+
+
+def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
+    """The reply with the end mark at which the model may have stopped."""
+    for one in filter(str.strip, stop):
+        if end is not None and end in one:
+            yield text + one
+        elif end is not None and one in end:
+            yield text + end[end.index(one) :]
+
+
+def _listed(format: Blocks | Code, blocks: list[Block]) -> Parsed:  # noqa: A002
+    problem = None
+    if any(block.status is Status.BROKEN for block in blocks):
+        problem = forms.no_end(format)
+    elif format.required and not any(block.status is Status.VALID for block in blocks):
+        problem = forms.form_of(format)
+    return Parsed(value=[block.model_dump(mode="json") for block in blocks], problem=problem)
+
+
+def _blocks(format: Blocks, text: str, stop: Sequence[str]) -> Iterator[Block]:  # noqa: A002
+    begin, end = (mark.replace("\r\n", "\n") for mark in (format.begin, format.end))
+    opens, closes = re.compile(_pattern(begin)), re.compile(_pattern(end, at_end=True))
+    # In an empty block the line break behind the begin is the one before the end, too.
+    shared = begin.endswith("\n") and end.startswith("\n")
+    closes_at_once = re.compile(_pattern(end[1:], at_end=True)) if shared else closes
+    start = 0
+    while opened := opens.search(text, start):
+        at = opened.end()
+        closed = closes_at_once.match(text, at) or closes.search(text, at)
+        action = text[at : closed.start()] if closed else _stopped(text[at:], end, stop)
+        yield Block(
+            thought=text[start : opened.start()],
+            action=text[at:] if action is None else action,
+            tool_type=format.tool_type,
+            status=Status.BROKEN if action is None else Status.VALID,
+        )
+        start = closed.end() if closed else len(text)
+    yield from _prose(text[start:])
+
+
+def _pattern(mark: str, *, at_end: bool = False) -> str:
+    """A pattern for a mark, whose line breaks may be those of any system.
+
+    Where it may stand at the end of a text, that counts as its last line break.
+    """
+    parts = [re.escape(part) for part in mark.split("\n")]
+    if at_end and parts[-1] == "":
+        return _BREAK.join(parts[:-1]) + rf"(?:{_BREAK}|\Z)"
+    return _BREAK.join(parts)
+
+
+def _stopped(rest: str, end: str, stop: Sequence[str]) -> str | None:
+    """What stands in the last block where the model stopped at its end. None: it did not."""
+    for text in stop:
+        if text.startswith(end):
+            return rest
+        before, found, _ = end.partition(text) if text.strip() else ("", "", "")
+        if found and rest.endswith(before):
+            return rest.removesuffix(before)
+    return None
+
+
+def _code(format: Code, text: str, stop: Sequence[str]) -> Iterator[Block]:  # noqa: A002
+    wanted = {language.casefold() for language in format.languages}
+    lines, found = fences(text)
+    start = 0
+    for fence in found:
+        if wanted and fence.language not in wanted:
+            continue
+        is_stopped = fence.behind == len(lines) and fence.is_closed_by(stop)
+        yield Block(
+            thought="".join(lines[start : fence.first]),
+            action=fence.content,
+            tool_type=fence.language,
+            status=Status.VALID if fence.is_closed or is_stopped else Status.BROKEN,
+        )
+        start = fence.behind
+    yield from _prose("".join(lines[start:]))
+
+
+def _prose(text: str) -> Iterator[Block]:
+    if text.strip():
+        yield Block(thought=text)
+
+
+def _fields(schema: type[BaseModel], text: str) -> Parsed:
+    try:
+        found = read_json(schema, _json(text))
+    except ValidationError as error:
+        return Parsed(problem=forms.misfit(explained(error, schema)))
+    written = written_json(found)
+    try:
+        # What JSON does not have, such as infinity, is none.
+        return Parsed(value=json.loads(written, parse_int=_storable, parse_constant=_no_number))
+    except ValueError as error:
+        return Parsed(problem=forms.misfit(str(error)))
+
+
+def _json(text: str) -> str:
+    """The JSON of a reply: "Here you are:" before the only fence is no reason to ask again."""
+    # A fence begins a line, which nothing within JSON can do.
+    among = [fence.content for fence in fences(text)[1] if fence.is_json]
+    return among[0] if len(among) == 1 else text
+
+
+def _no_number(name: str) -> None:
+    """What stands for a number that JSON does not have."""
+
+
+def _storable(digits: str) -> int:
+    number = int(digits)
+    if number not in _INTEGERS:
+        raise ValueError(f"{digits[:20]}… is too large a number: write it as text")
+    return number

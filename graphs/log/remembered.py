@@ -1,0 +1,108 @@
+"""What a speaker remembers of a log: what its memory being reset, or replaced, leaves in its view.
+
+Pure functions. How a speaker sees what it remembers is in `graphs.log.viewpoint`; what is
+written when a memory is reset is in `graphs.sessions.memory.reset`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+
+from .messages import Kind, Line, line, line_kind
+
+
+def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
+    """Leave out of a log what a speaker has forgotten.
+
+    Args:
+        log: Messages of the log, oldest first.
+        name: The speaker's name.
+
+    Returns:
+        The whole log where its memory was never reset. Else what was loaded into its memory when
+        it was reset last, then everything since the first message it still remembers.
+    """
+    place = next(
+        (place for place in reversed(range(len(log))) if _forgets(log[place], name)),
+        None,
+    )
+    if place is None:
+        return list(log)
+    since = line(log[place]).since
+    first = next((number for number in range(place) if log[number].id == since), place)
+    behind = log[place + 1 :]
+    loaded = [message for message in behind if _is_loaded(message, name)]
+    # An earlier reset, what was loaded then, and a summary are of what is forgotten now.
+    kept = [message for message in log[first:place] if not _is_of_the_past(message, name)]
+    return [*loaded, *kept, *(message for message in behind if not _is_loaded(message, name))]
+
+
+def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
+    """Give what is in a speaker's memory, message by message.
+
+    Args:
+        log: Messages of the log, oldest first.
+        name: The speaker's name.
+
+    Returns:
+        What it has said and heard and not forgotten, as they stand in the log; what a hook has
+        made of a message in that one's place. Summaries are no memories of their own.
+    """
+    known = [message for message in remembered(log, name) if line_kind(message) != Kind.SUMMARY]
+    found = [message for message in known if is_in_view(message, line(message), name)]
+    return list(_as_hooks_made_it(found))
+
+
+def _forgets(message: BaseMessage, name: str) -> bool:
+    return line_kind(message) == Kind.FORGOTTEN and line(message).speaker == name
+
+
+def _is_loaded(message: BaseMessage, name: str) -> bool:
+    return line_kind(message) == Kind.REMEMBERED and line(message).heard_by(name)
+
+
+def _is_of_the_past(message: BaseMessage, name: str) -> bool:
+    if line_kind(message) not in (Kind.FORGOTTEN, Kind.REMEMBERED, Kind.SUMMARY):
+        return False
+    about = line(message)
+    return name == about.speaker or name in (about.audience or ())
+
+
+def is_in_view(message: BaseMessage, about: Line, name: str) -> bool:
+    """Whether a line of what a speaker remembers stands in its view, where no hook has changed it.
+
+    Args:
+        message: The message.
+        about: What stands beside it.
+        name: The speaker's name.
+
+    Returns:
+        True for what it has said, called, been given by tools and heard.
+    """
+    if isinstance(message, SystemMessage):
+        return False
+    is_own = about.speaker == name
+    if isinstance(message, ToolMessage):
+        return is_own and about.kind in (Kind.TOOL_RESULT, Kind.REMEMBERED)
+    if is_own:
+        # A shift is its own answer, handed on. It hears itself, save what was rejected or asked
+        # for the record.
+        always = about.kind in (Kind.SPEECH, Kind.TOOL_CALLS)
+        return about.kind is not Kind.SHIFT and (always or about.heard_by(name))
+    # Others hear only the text of a call of tools.
+    says_nothing = about.kind is Kind.TOOL_CALLS and not message.text.strip()
+    return about.heard_by(name) and not says_nothing
+
+
+def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
+    made = [message for message in found if line(message).kind is Kind.HEARD]
+    instead = {one: message for message in made for one in line(message).instead_of}
+    known = {message.id for message in found}
+    for message in found:
+        other = instead.get(str(message.id))
+        if other is not None:
+            # It stands once, in the place of the first of those that it takes the place of.
+            if line(other).instead_of[0] == message.id:
+                yield other
+        elif message not in made or not known.intersection(line(message).instead_of):
+            yield message

@@ -1,0 +1,69 @@
+"""The state of the compiled graph: plain values that every checkpointer can store."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
+
+from langchain_core.messages import AnyMessage
+from langgraph.channels import DeltaChannel
+
+# ToolRuntime fails with typing.TypedDict on Python 3.11.
+from typing_extensions import TypedDict
+
+from .reducer import append
+
+
+def newest(kept: Any, writes: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Reduce writes to the newest of them."""
+    return writes[-1] if writes else kept
+
+
+class _Messages(DeltaChannel[list[AnyMessage]]):
+    """The channel of the log, whose values are messages wherever they were read."""
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:  # noqa: ANN401
+        """Read a snapshot; LangGraph's servers give its messages as dicts."""
+        channel = super().from_checkpoint(checkpoint)
+        channel.value = append(channel.value, [])
+        return channel
+
+
+# DeltaChannel is in beta; the class above and these aliases are all that knows of it. With plain
+# channels the SQLite saver writes the whole log and the whole spec again at every step.
+Log = Annotated[list[AnyMessage], _Messages(append)]
+Kept = Annotated[dict[str, Any], DeltaChannel(newest, dict)]
+KeptText = Annotated[str, DeltaChannel(newest, str)]
+
+
+class Input(TypedDict, total=False):
+    """What a run is started with."""
+
+    conversation: Kept
+    """A `Conversation`, as a dict."""
+
+
+class Output(TypedDict, total=False):
+    """What a run gives back."""
+
+    specified_task: KeptText
+    """The task that the speakers were given."""
+    messages: Log
+    """The log: everything ever said, oldest first."""
+    outcome: dict[str, Any]
+    """Why, when and by whom it ended: an `Outcome`, as a dict. Missing until then."""
+
+
+class State(Input, Output, total=False):
+    """Everything a session is resumed from."""
+
+    spec: Kept
+    """The conversation that this session runs, complete and checked."""
+    position: dict[str, Any]
+    """Where it is: a `Position`, as a dict. Missing until the task stands."""
+    interpreter: Kept
+    """What is kept of the interpreter that runs its code: a `graphs.spec.sandbox.Kept`, as a
+    dict. Missing until code has run."""
+    decisions: Kept
+    """What a person has decided of the calls of a message that have not run yet, under ``message``
+    (its id) and ``decisions``. Empty or missing at any other time."""
+    usage: dict[str, Any]
+    """What was used: for each model a `Usage`, as a dict."""

@@ -1,0 +1,1 @@
+"""The rules: who speaks next, when it ends and why. Pure functions."""

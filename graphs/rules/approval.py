@@ -1,0 +1,160 @@
+"""Approval before tools run: what a person is asked, and whether an answer fits. Pure functions."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages.tool import ToolCall
+from pydantic import ValidationError
+
+from ..common.data import listing
+from ..common.validation import first_fault, near_or_all
+from ..speakers.approval import (
+    DECISIONS,
+    ActionRequest,
+    Approval,
+    Decisions,
+    Edit,
+    InterruptOn,
+    ReviewConfig,
+    Rule,
+)
+from ..speakers.speaker import Speaker
+
+
+def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """Give the calls of a message that a person has to decide on.
+
+    Args:
+        speaker: Who made them.
+        calls: The calls of the message.
+
+    Returns:
+        Those of tools in the speaker's ``interrupt_on``. None where it may call no tool at all:
+        then nothing would run.
+    """
+    if speaker.tool_choice == "none":
+        return []
+    return [call for call in calls if speaker.interrupt_on.get(call["name"], False) is not False]
+
+
+def approval(
+    speaker: Speaker, calls: Sequence[ToolCall], parameters_of: Callable[[str], dict[str, Any]]
+) -> Approval | None:
+    """Say what a person is asked before the calls of a message run.
+
+    Args:
+        speaker: Who made them.
+        calls: The calls of the message.
+        parameters_of: Gives the JSON schema of the arguments of one of the speaker's tools, by
+            its registered name. A person may change what a model may give.
+
+    Returns:
+        The question; None where nobody is asked.
+    """
+    asked = [
+        (call, _rule(speaker.interrupt_on[call["name"]]))
+        for call in needing_approval(speaker, calls)
+    ]
+    if not asked:
+        return None
+    return Approval(
+        action_requests=tuple(
+            ActionRequest(
+                name=call["name"],
+                args=call["args"],
+                description=rule.description or _described(speaker.name, call),
+            )
+            for call, rule in asked
+        ),
+        review_configs=tuple(
+            ReviewConfig(
+                action_name=call["name"],
+                allowed_decisions=rule.allowed_decisions,
+                args_schema=parameters_of(call["name"]) or None
+                if "edit" in rule.allowed_decisions
+                else None,
+            )
+            for call, rule in asked
+        ),
+    )
+
+
+def _rule(given: Rule) -> InterruptOn:
+    return given if isinstance(given, InterruptOn) else InterruptOn()
+
+
+def _described(name: str, call: ToolCall) -> str:
+    return f"{name} wants to call {call_shown(call['name'], call['args'])}."
+
+
+def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
+    """Show a call to people and models: the tool's name, and its arguments as JSON."""
+    return f"{name} with {json.dumps(arguments, ensure_ascii=False)}"
+
+
+def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:
+    """Say what is wrong with an answer to a question.
+
+    Args:
+        request: The question.
+        answer: The answer, of the right shape.
+        tools: The names of the speaker's tools, which an edited call may name.
+
+    Returns:
+        What is wrong with it, in one sentence; None where it fits.
+    """
+    wanted, given = len(request.action_requests), len(answer.decisions)
+    if wanted != given:
+        calls = "call waits" if wanted == 1 else "calls wait"
+        decisions = "decision" if given == 1 else "decisions"
+        return (
+            f"decisions: {wanted} {calls} for one and {given} {decisions} came: give one for each, "
+            "in the order of action_requests"
+        )
+    for place, (review, decision) in enumerate(
+        zip(request.review_configs, answer.decisions, strict=True)
+    ):
+        if decision.type not in review.allowed_decisions:
+            return (
+                f"decisions.{place}.type: {decision.type!r} is not allowed for "
+                f"{review.action_name!r}; allowed are {listing(review.allowed_decisions)}"
+            )
+        if isinstance(decision, Edit) and decision.edited_action.name not in tools:
+            name = decision.edited_action.name
+            return (
+                f"decisions.{place}.edited_action.name: {name!r} is none of the speaker's "
+                f"tools{near_or_all(name, tools)}"
+            )
+    return None
+
+
+def misshapen(error: ValidationError) -> str:
+    """Say in one sentence why an answer has not the shape of `Decisions`.
+
+    Args:
+        error: What pydantic found.
+    """
+    first = first_fault(error)
+    # Behind the place pydantic puts the kind of decision, which no answer has there.
+    path = [part for place, part in enumerate(first["loc"]) if place != _KIND_AT]
+    field = ".".join(map(str, path))
+    match first["type"]:
+        case "missing":
+            return f"{field}: is missing"
+        case "extra_forbidden":
+            return f"{field}: there is no such field"
+        case "union_tag_not_found":
+            return f"{field}.type: is missing; there are {listing(DECISIONS)}"
+        case "union_tag_invalid":
+            tag = (first.get("ctx") or {}).get("tag")
+            return f"{field}.type: {tag!r} is no decision; there are {listing(DECISIONS)}"
+        case _ if not field:
+            return 'it must be {"decisions": [...]}, with a decision for each call'
+        case _:
+            text = first["msg"]
+            return f"{field}: {text[:1].lower()}{text[1:].replace('valid tuple', 'list')}"
+
+
+_KIND_AT = 2
+"""Where pydantic puts the kind of a decision into a path: behind ``decisions`` and its place."""

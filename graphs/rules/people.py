@@ -1,0 +1,187 @@
+"""When a person is asked, and what an answer means: AutoGen's user proxy as pure rules.
+
+The person's part of a spec is `graphs.speakers.replies.HumanReply`; the questions themselves are in
+`graphs.spec.questions`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from ..common.errors import SpecError
+from ..common.validation import near_or_all
+from ..log.stage import ALOUD
+from ..speakers.replies import HumanInputMode
+from ..spec.conversation import Conversation
+from ..spec.questions import EXIT, Asking, Because, Empty
+from .position import Event, Leaving, Position
+from .turns import NextTurn, begins, runs_newest
+
+
+def asking(conversation: Conversation, position: Position, turn: NextTurn) -> Asking | None:
+    """Say whether a person is asked as a turn begins.
+
+    Args:
+        conversation: The spec.
+        position: Where it is, between two turns.
+        turn: The turn that begins.
+
+    Returns:
+        How, or None.
+    """
+    speaker = conversation.speaker(turn.speaker)
+    human = speaker.human
+    aloud = turn.stage in ALOUD
+    if human is None or (aloud and begins(conversation, position, turn.speaker)):
+        return None
+    ends = aloud and is_terminated(conversation, position, turn.speaker)
+    if human.human_input_mode is HumanInputMode.ALWAYS:
+        if ends:
+            return Asking(turn.speaker, Because.TERMINATION, "stop")
+        left_to: Empty = None if speaker.replies[-1] is human else "auto_reply"
+        return Asking(turn.speaker, Because.TURN, left_to)
+    if human.human_input_mode is HumanInputMode.TERMINATE and aloud:
+        if ends:
+            return Asking(turn.speaker, Because.TERMINATION, "stop")
+        if is_capped(conversation, position, turn.speaker):
+            # Where no automatic reply may be given there is nothing to say (AutoGen sends a blank).
+            empty: Empty = "auto_reply" if human.max_consecutive_auto_reply else "stop"
+            return Asking(turn.speaker, Because.MAX_CONSECUTIVE_AUTO_REPLY, empty)
+    return None
+
+
+def asking_of_calls(conversation: Conversation, position: Position, caller: str) -> Asking | None:
+    """Say whether a person is asked before the calls of another speaker are run.
+
+    Args:
+        conversation: The spec.
+        position: Where it is, the calls being what has just happened.
+        caller: Who has called the tools.
+
+    Returns:
+        How, or None.
+    """
+    name = watcher(conversation, caller)
+    human = conversation.speaker(name).human if name is not None else None
+    if name is None or human is None or position.event is not Event.CALLED:
+        return None
+    if human.human_input_mode is HumanInputMode.ALWAYS:
+        return Asking(name, Because.CALLS, "run")
+    if human.human_input_mode is HumanInputMode.TERMINATE and _has_capped(
+        conversation, position, name
+    ):
+        empty: Empty = "run" if human.max_consecutive_auto_reply else "stop"
+        return Asking(name, Because.MAX_CONSECUTIVE_AUTO_REPLY, empty)
+    return None
+
+
+def leaves(answer: object) -> bool:
+    """Whether an answer says to leave."""
+    return isinstance(answer, str) and answer.strip().casefold() == EXIT
+
+
+def meaning(asked: Asking, answer: str) -> Leaving | str | None:
+    """Say what an answer means.
+
+    Args:
+        asked: How the person was asked.
+        answer: What the person said.
+
+    Returns:
+        The text to say; how the person has ended the conversation; or None, where something else
+        replies or the calls are run.
+    """
+    if leaves(answer):
+        return Leaving(by=asked.speaker, reason="quit")
+    if answer.strip():
+        return answer
+    if asked.empty != "stop":
+        return None
+    ends = asked.because is Because.TERMINATION
+    reason: Literal["termination", "max_consecutive_auto_reply"] = (
+        "termination" if ends else "max_consecutive_auto_reply"
+    )
+    return Leaving(by=asked.speaker, reason=reason)
+
+
+def never_asked(conversation: Conversation, name: str) -> bool:
+    """Whether automatic replies are given in the place of a person, who is never asked."""
+    human = conversation.speaker(name).human
+    return human is not None and human.human_input_mode is HumanInputMode.NEVER
+
+
+def is_terminated(conversation: Conversation, position: Position, name: str) -> bool:
+    """Whether the newest message tells a speaker that it is over.
+
+    A message with code that the speaker runs does not: the code comes first.
+    """
+    human, facts = conversation.speaker(name).human, position.facts
+    if human is None or facts.said_by in (None, name) or runs_newest(conversation, position, name):
+        return False
+    if human.is_termination is not None:
+        return human.is_termination in facts.predicates
+    return name in facts.terminated
+
+
+def is_capped(conversation: Conversation, position: Position, name: str) -> bool:
+    """Whether a received message finds the automatic replies to be given used up."""
+    given = position.facts.auto_replies.get(name, 0)
+    # Who has just spoken may be chosen to speak again.
+    received = position.facts.said_by not in (None, name)
+    return (received or given > 0) and _has_capped(conversation, position, name)
+
+
+def _has_capped(conversation: Conversation, position: Position, name: str) -> bool:
+    human = conversation.speaker(name).human
+    given = position.facts.auto_replies.get(name, 0)
+    return human is not None and given >= human.max_consecutive_auto_reply
+
+
+def has_capped_calls(conversation: Conversation, position: Position) -> bool:
+    """Whether calls wait that would be an automatic reply too many."""
+    if position.event is not Event.CALLED or position.speaker is None:
+        return False
+    name = watcher(conversation, position.speaker)
+    return (
+        name is not None
+        and never_asked(conversation, name)
+        and _has_capped(conversation, position, name)
+    )
+
+
+def watcher(conversation: Conversation, caller: str) -> str | None:
+    """Give the speaker whose turn the calls of another one are, too."""
+    for speaker in conversation.speakers:
+        if speaker.name != caller and speaker.human is not None and speaker.human.sees_calls:
+            return speaker.name
+    return None
+
+
+def person_of(conversation: Conversation, caller: str) -> str | None:
+    """Give whom a person speaks for who is asked about calls; None where nobody has one."""
+    people = [one.name for one in conversation.speakers if one.human is not None]
+    return next((name for name in people if name != caller), people[0] if people else None)
+
+
+def with_people(
+    speakers: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> tuple[Mapping[str, Any], ...]:
+    """Let people speak for some of the speakers of a short form.
+
+    Args:
+        speakers: The speakers, as dicts.
+        names: The names of those whom people speak for.
+
+    Returns:
+        The speakers, as dicts.
+
+    Raises:
+        SpecError: Nobody has one of the names.
+    """
+    known = [str(speaker["name"]) for speaker in speakers]
+    for name in names:
+        if name not in known:
+            raise SpecError(f"people: nobody is called {name!r}{near_or_all(name, known)}")
+    return tuple(
+        {**speaker, "replies": ("human",)} if speaker["name"] in names else speaker
+        for speaker in speakers
+    )

@@ -1,0 +1,153 @@
+"""What of a log one speaker said or heard, and what each message weighs in its prompt.
+
+The sides are those of `graphs.log.viewpoint`, and what stands there is what
+`graphs.log.remembered` says. What is left out of a long log is decided in
+`graphs.rules.shortening`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from langchain_core.messages import BaseMessage, ToolMessage
+
+from ..log.messages import Kind, Line, is_said
+from ..log.remembered import is_in_view
+from ..log.stage import Stage
+from ..log.viewpoint import SILENCE
+from ..speakers.speaker import Speaker
+from ..spec.conversation import Conversation
+from ..text.tokens import tokens_of_message
+from .facts import Read, read_log
+
+_SPOKEN = (Kind.SPEECH, Kind.REMEMBERED)
+"""What a finished turn of a speaker's own ends with."""
+
+
+class Part(NamedTuple):
+    """A message that one speaker said or heard."""
+
+    place: int
+    """Its place in the log, from 0."""
+    message: BaseMessage
+    """The message."""
+    about: Line
+    """What stands beside it."""
+    is_own: bool
+    """Whether it is the speaker's own, and not something heard."""
+    tokens: int
+    """What it takes in the speaker's prompt."""
+    is_talk: bool
+    """Whether it is something that the speaker or another said."""
+    is_pinned: bool
+    """Whether it is known from before the rounds, or is the speaker's task."""
+    begins_turn: bool
+    """Whether it is heard right behind a finished turn of the speaker's in the rounds."""
+
+    def with_more(self, tokens: int) -> "Part":
+        """The same, where it takes more tokens."""
+        return self._replace(tokens=self.tokens + tokens)
+
+
+def is_summary(about: Line, name: str) -> bool:
+    """Whether a line is a summary of what this speaker said and heard."""
+    return about.kind is Kind.SUMMARY and about.speaker == name
+
+
+def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Iterator[Part]:
+    """Give what one speaker said or heard, and its summaries.
+
+    Args:
+        conversation: The spec the log belongs to.
+        log: Messages of the log, oldest first.
+        name: The speaker's name.
+
+    Yields:
+        The parts, oldest first.
+    """
+    read = read_log(log)
+    begin = _begin_of_rounds(read)
+    first_line = _first_line(read, begin)
+    standing = _standing(conversation.speaker(name))
+    pinned: set[str | None] = set()
+    own: Line | None = None  # the line before, where it is the speaker's own
+    has_spoken = False
+    for place, (message, about) in enumerate(read):
+        is_own = about.speaker == name and about.kind is not Kind.HEARD
+        if not (is_summary(about, name) or is_in_view(message, about, name)):
+            continue
+        is_pinned = (
+            (place < begin and place != first_line)
+            or not pinned.isdisjoint(about.instead_of)
+            or _tells(standing, message, about, name)
+        ) and not is_summary(about, name)
+        if is_pinned:
+            pinned.add(message.id)
+        label = "" if is_own else _label(conversation, name, about.speaker)
+        silence = "" if message.text.strip() else SILENCE
+        yield Part(
+            place,
+            message,
+            about,
+            is_own,
+            tokens=tokens_of_message(message, label + silence),
+            is_talk=_is_talk(message, about),
+            is_pinned=is_pinned,
+            begins_turn=not is_own
+            and has_spoken
+            and about.kind is not Kind.QUESTION
+            and own is not None
+            and own.kind in (Kind.SPEECH, Kind.REFLECTION, Kind.REMEMBERED),
+        )
+        if not is_summary(about, name):
+            own = about if is_own else None
+            has_spoken |= is_own and place >= begin and about.kind in _SPOKEN
+
+
+def _label(conversation: Conversation, name: str, other: str | None) -> str:
+    """What stands in front of what a speaker hears from another."""
+    speaker = conversation.speaker(name)
+    labelled = other is not None and conversation.hears_labels(speaker)
+    return speaker.prefixes.get(other or "", "") + (f"{other}: " if labelled else "")
+
+
+def _is_talk(message: BaseMessage, about: Line) -> bool:
+    loaded = about.kind is Kind.REMEMBERED and about.speaker is not None
+    loaded = loaded and not isinstance(message, ToolMessage)
+    return loaded or about.kind in (Kind.SHIFT, Kind.HEARD) or is_said(message, about)
+
+
+def _begin_of_rounds(read: Read) -> int:
+    """The place of the first line of a speaker's in the rounds; the log's end before that."""
+    spoken = (*(Kind.SPEECH, Kind.TOOL_CALLS, Kind.DRAFT, Kind.ANSWER, Kind.CODE, Kind.REMEMBERED),)
+    for place, (message, about) in enumerate(read):
+        # A memory that was loaded holds whole conversations, rounds and all.
+        loaded = about.kind is Kind.REMEMBERED
+        in_rounds = loaded or about.stage not in (Stage.PRIVATE, Stage.OPENING)
+        # What tools and code give names no part: that of their call counts.
+        says = about.speaker is not None and not isinstance(message, ToolMessage)
+        if says and about.kind in spoken and in_rounds:
+            return place
+    return len(read)
+
+
+def _first_line(read: Read, begin: int) -> int | None:
+    """The place of what has the first speaker begin, which is out of date once it has begun."""
+    if begin == len(read):
+        return None
+    told = (Kind.INSTRUCTION, Kind.SHIFT)
+    places = range(begin - 1, -1, -1)
+    return next((place for place in places if read[place][1].kind in told), None)
+
+
+def _standing(speaker: Speaker) -> tuple[str, ...]:
+    """What a speaker is told for good: its task, and what it alone knows."""
+    opening = speaker.private_opening
+    known = opening.lines if opening is not None else ()
+    return known if speaker.task is None else (speaker.task, *known)
+
+
+def _tells(standing: tuple[str, ...], message: BaseMessage, about: Line, name: str) -> bool:
+    """Whether a speaker is told once more what stands for good, as after a fork or a reset."""
+    told = about.kind in (Kind.INSTRUCTION, Kind.REMEMBERED) and about.speaker is None
+    alone = told and about.audience == (name,)
+    return alone and any(text in message.text for text in standing)

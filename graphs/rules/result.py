@@ -1,0 +1,134 @@
+"""What a session holds: its messages, each speaker's view of them, and its outcome."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AnyMessage, BaseMessage
+from pydantic import JsonValue
+
+from ..log.messages import is_said, line, speeches
+from ..log.viewpoint import viewpoint
+from ..spec.conversation import Conversation
+from ..spec.questions import Question
+from .outcome import Outcome
+from .why import Cause, why
+
+
+@dataclass(frozen=True)
+class Result:
+    """A session as it stands: finished, or waiting to be resumed."""
+
+    session: str
+    """Its id."""
+    conversation: Conversation
+    """Its spec."""
+    messages: list[AnyMessage]
+    """The log: everything ever said, oldest first, for the record only included."""
+    specified_task: str | None
+    """The task that the speakers were given; None while there is none."""
+    outcome: Outcome | None
+    """Why, when and by whom it ended; None while it has not."""
+    pending: tuple[Question, ...] = ()
+    """What people are asked, for which the session waits; `respond` answers."""
+
+    @classmethod
+    def of(
+        cls,
+        session: str,
+        conversation: Conversation,
+        state: dict[str, Any],
+        pending: Iterable[Question] = (),
+    ) -> "Result":
+        """Read a session's state.
+
+        Args:
+            session: Its id.
+            conversation: Its spec.
+            state: The values of the graph's state.
+            pending: What people are asked.
+
+        Returns:
+            The result.
+        """
+        ended = state.get("outcome")
+        return cls(
+            session,
+            conversation,
+            list(state.get("messages", [])),
+            state.get("specified_task") or None,
+            Outcome.model_validate(ended) if ended else None,
+            tuple(pending),
+        )
+
+    @property
+    def speeches(self) -> list[tuple[str, str]]:
+        """Who said what, oldest first: the conversation without what stands around it.
+
+        What a speaker says beside a call of tools is a message of its own.
+        """
+        read = ((message, line(message)) for message in self.messages)
+        return [
+            (about.speaker or "", message.text)
+            for message, about in read
+            if is_said(message, about)
+        ]
+
+    def parsed(self, speaker: str) -> list[JsonValue]:
+        """Give what was read from a speaker's messages by its output format.
+
+        Args:
+            speaker: The speaker's name.
+
+        Returns:
+            For each of its messages the plain values; None where one could not be read.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        self.conversation.speaker(speaker)
+        lines = (line(message) for message in speeches(self.messages))
+        return [about.parsed for about in lines if about.speaker == speaker]
+
+    def latest(self, speaker: str) -> str | None:
+        """Give what a speaker said last.
+
+        Args:
+            speaker: The speaker's name.
+
+        Returns:
+            The text of its latest message; None where it has said nothing.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        self.conversation.speaker(speaker)
+        said = (text for name, text in reversed(self.speeches) if name == speaker)
+        return next(said, None)
+
+    def viewpoint(self, speaker: str) -> list[BaseMessage]:
+        """Show the session as one speaker sees it.
+
+        Args:
+            speaker: The speaker's name.
+
+        Returns:
+            LangChain messages, the system prompt first: the speaker's own lines are the
+            assistant's, the others' the user's. This is all that it remembers: what its model is
+            sent may be shortened by its context policy, and the embedded model is told its `Brief`
+            instead of the system prompt.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        who = self.conversation.speaker(speaker)
+        system = self.conversation.system_prompt(who, self.specified_task)
+        return viewpoint(self.conversation, self.messages, speaker, system=system)
+
+    def why(self) -> list[Cause]:
+        """Tell what led to the end: verdicts, rejected drafts, what guards counted, reasons.
+
+        Returns:
+            The causes, oldest first, and the reasons behind them; so far, while it has not ended.
+        """
+        return why(self.conversation, self.messages, self.outcome)

@@ -1,0 +1,214 @@
+"""Running conversations from Python: from a spec, or a session's id, to an outcome.
+
+Each function comes twice: ``converse`` runs ``aconverse`` on one long-lived background loop, and so
+on. How a run goes is in `graphs.run.engine`, what sessions there are, and what they hold, in
+`graphs.sessions.listing`.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Unpack
+
+from ..common.background import iterate, run
+from ..rules.result import Result
+from .engine import Source, run_session
+from .events import Event, MessageSaid, Notice
+from .options import Options
+from .steps import AtHand
+
+_log = logging.getLogger("duologue")
+
+
+def converse(
+    conversation: Source,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    **options: Unpack[Options],
+) -> Result:
+    """Run a conversation to its outcome.
+
+    It gives nothing until then; the logger ``duologue`` tells of each message at the level INFO,
+    and `stream` gives each event.
+
+    A session that is known is not run twice: with the same conversation an unfinished one goes on
+    where it was, and a finished one gives its stored result without any model call.
+
+    Args:
+        conversation: The spec, or a dict or file (``.toml``, ``.json``) that holds one.
+        session: The session's id, 1 to 128 of letters, digits, ``.``, ``_`` and ``-``. None: a new
+            one is made up from the task.
+        reset: Whether to delete what is stored of that session first.
+        **options: See `Options`.
+
+    Returns:
+        The result, with the outcome; or with what people are asked, where the session waits for
+        them (see ``answer`` among the options).
+
+    Raises:
+        TypeError: There is no such option, or one is not what it must be.
+        SpecError: The conversation, its file or a setting is not valid, or ``answer`` failed.
+        ModelError: A model can't be had or did not answer. The session can be resumed.
+        AnswerError: ``answer`` gave what does not fit, again and again. The session waits.
+        SessionError: The id is odd, another run has the session, or it belongs to another
+            conversation; names the first field that differs.
+        StoreError: The store can't be opened or written.
+
+    Example:
+        >>> from duologue.graphs import converse, role_play
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> model = ScriptedChatModel(script=["Plant beans.", "<CAMEL_TASK_DONE>"])
+        >>> garden = role_play("Plan a garden", "Owner", "Gardener")
+        >>> converse(garden, model=model, store="memory:docs").outcome.reason.value
+        'done_token'
+    """
+    return run(aconverse(conversation, session=session, reset=reset, **options))
+
+
+async def aconverse(
+    conversation: Source,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    **options: Unpack[Options],
+) -> Result:
+    """Run a conversation to its outcome; `converse` says how."""
+    events = run_session(conversation, session, reset=reset, tokens=False, **options)
+    return await _last(events)
+
+
+def resume(session: str, **options: Unpack[Options]) -> Result:
+    """Go on with a session, from its id alone.
+
+    Args:
+        session: The session's id.
+        **options: See `Options`.
+
+    Returns:
+        The result, with the outcome or with what people are asked.
+
+    Raises:
+        SessionError: There is no such session, or another run has it.
+        ModelError: A model can't be had or did not answer. The session can be resumed.
+        StoreError: The store can't be opened or written.
+    """
+    return run(aresume(session, **options))
+
+
+async def aresume(session: str, **options: Unpack[Options]) -> Result:
+    """Go on with a session, from its id alone; `resume` says how."""
+    return await _last(run_session(None, session, reset=False, tokens=False, **options))
+
+
+def respond(
+    session: str, value: object, *, question: str | None = None, **options: Unpack[Options]
+) -> Result:
+    """Answer what a session waits for, here or in another process, and go on.
+
+    To follow what happens then, give `stream` the session and an ``answer`` instead.
+
+    Args:
+        session: The session's id.
+        value: The answer: text for a `MessageQuestion`, else what the question's
+            ``response_schema`` says.
+        question: The id of the question. None: the one that waits, of which there must be just one.
+        **options: See `Options`; ``answer`` in it answers what is asked after this.
+
+    Returns:
+        The result, with the outcome or with what people are asked next.
+
+    Raises:
+        AnswerError: The answer does not fit. The session waits on.
+        SessionError: There is no such session, it waits for no answer or for another one, or
+            another run has it.
+        ModelError: A model can't be had or did not answer. The answer is kept, and the session can
+            be resumed.
+        StoreError: The store can't be opened or written.
+
+    Example:
+        >>> from duologue.graphs import chat, converse, respond
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> model = ScriptedChatModel(script=["Hello! What is it about?"])
+        >>> result = converse(chat(), session="hi", model=model, store="memory:respond-docs")
+        >>> result.pending[0].prompt
+        'User, it is your turn. exit: leave.'
+        >>> result = respond("hi", "Good morning.", model=model, store="memory:respond-docs")
+        >>> result.speeches
+        [('User', 'Good morning.'), ('Assistant', 'Hello! What is it about?')]
+        >>> respond("hi", "exit", store="memory:respond-docs").outcome.reason.value
+        'quit'
+    """
+    return run(arespond(session, value, question=question, **options))
+
+
+async def arespond(
+    session: str, value: object, *, question: str | None = None, **options: Unpack[Options]
+) -> Result:
+    """Answer what a session waits for, and go on; `respond` says how."""
+    reply = AtHand(value, question)
+    return await _last(
+        run_session(None, session, reset=False, tokens=False, reply=reply, **options)
+    )
+
+
+def stream(
+    conversation: Source | None,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    **options: Unpack[Options],
+) -> Iterator[Event]:
+    """Run a conversation and follow what happens, token by token.
+
+    Args:
+        conversation: The spec, or a dict or file that holds one. None: go on with the session.
+        session: The session's id.
+        reset: Whether to delete what is stored of that session first.
+        **options: See `Options`.
+
+    Yields:
+        Events, the last of which is the outcome, or the question with which the session waits. A
+        finished session yields its messages again.
+
+    Raises:
+        DuologueError: As in `converse`.
+    """
+    events = astream(conversation, session=session, reset=reset, **options)
+    return iterate(events)
+
+
+async def astream(
+    conversation: Source | None,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    **options: Unpack[Options],
+) -> AsyncGenerator[Event, None]:
+    """Run a conversation and follow what happens; `stream` says how."""
+    run_of_it = run_session(conversation, session, reset=reset, tokens=True, **options)
+    async with aclosing(run_of_it) as events:
+        async for event in events:
+            if not isinstance(event, Result):
+                yield event
+
+
+async def _last(events: AsyncGenerator[Event | Result, None]) -> Result:
+    result: Result | None = None
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Result):
+                result = event
+            else:
+                _note(event)
+    assert result is not None  # noqa: S101  # a run ends with its result or an error
+    return result
+
+
+def _note(event: Event) -> None:
+    """Log what shows that a run goes on; what is said is not for a log."""
+    match event:
+        case Notice():
+            _log.info("%s", event.text)
+        case MessageSaid():
+            _log.info("%s has said %d characters (%s)", event.speaker, len(event.text), event.id)

@@ -1,0 +1,275 @@
+"""One run of a session: from a spec, or the session's id, to its events and its result.
+
+The functions that people call are in `graphs.run.converse`.
+"""
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from ...nodes.models.resolve import Models
+from ...nodes.step.resources import Resources
+from ...nodes.task_specification import first_difference
+from ...tools.registry.registry import Registered, Registry
+from ...tools.sandbox import sandbox
+from ..build import Graph, compiled, reading
+from ..common.errors import SessionError
+from ..common.settings import load_settings
+from ..kinds.load import load_conversation
+from ..rules.result import Result
+from ..sessions.checkpoints import config_of
+from ..sessions.listing import read_session, title_of
+from ..sessions.stored_state import stored_conversation
+from ..spec.conversation import Conversation
+from ..spec.ends import EndChatMode
+from ..spec.judges import SeparateJudge
+from ..store.address import Held, Store, open_store
+from ..store.errors import unknown_session
+from ..store.rows import SessionRow, check_session_id
+from .events import Ended, Event, Notice, QuestionAsked, SessionStarted, replayed
+from .options import Options, check_run
+from .steps import AtHand, Following, Steps, answer_of
+
+Source = Conversation | Mapping[str, Any] | str | Path
+"""A conversation, or a dict or file that holds one."""
+
+
+async def run_session(
+    source: Source | None,
+    session: str | None,
+    *,
+    reset: bool,
+    tokens: bool,
+    reply: AtHand | None = None,
+    **options: Unpack[Options],
+) -> AsyncGenerator[Event | Result, None]:
+    """Run a session.
+
+    Args:
+        source: The spec, or a dict or file that holds one. None: go on with the session.
+        session: The session's id. None: a new one is made up.
+        reset: Whether to delete what is stored of that session first.
+        tokens: Whether to tell what is said token by token, too.
+        reply: The answer to the question that the session waits with.
+        **options: See `Options`.
+
+    Yields:
+        What happens, then the result.
+
+    Raises:
+        TypeError: There is no such option, or one is not what it must be.
+        DuologueError: As in `graphs.run.converse.converse`.
+    """
+    check_run(options)
+    given = None if source is None else await asyncio.to_thread(_loaded, source)
+    if session is not None:
+        check_session_id(session)
+    settings = await asyncio.to_thread(load_settings)
+    models = Models(options.get("model"), options.get("models") or {}, settings)
+    kinds = Registered.__annotations__
+    registered = {kind: given for kind, given in options.items() if kind in kinds}
+    registry = Registry(cast("Registered", registered))
+    resources = Resources(models, registry, allow_host=True)
+    target = options.get("store")
+    # A session that goes on is not in a file that a mistyped name would make.
+    create = source is not None or not target
+    async with open_store(target or settings.store, create=create) as store:
+        if session is None:
+            session = _new_id("session" if given is None else title_of(given))
+        # Nobody can ask while it is not run: what stands here was meant for an earlier run.
+        before = await store.get(session)
+        async with store.lock(session) as held:
+            row = await store.get(session)
+            if reset and given is not None and row is not None:
+                # What would end the new run at once must not cost the old one.
+                await resources.check(given)
+                await models.prepare(given, lambda text: None)
+                await held.erase()
+                before = row = None
+            conversation = _agreed(session, given, row, store.url)
+            started = SessionStarted(
+                session=session,
+                store=store.url,
+                title=title_of(conversation),
+                resumed=row is not None,
+                people=tuple(one.name for one in conversation.speakers if one.human),
+            )
+            finished = await _stored(store, row, conversation, reply)
+            if finished is not None:
+                for event in (started, *_told_again(finished, reply)):
+                    yield event
+                return
+            # What has begun goes on, however little room it has.
+            await (resources.check if row is None else resources.find)(conversation)
+            yield started
+            await _forget_stop(held, before)
+            async for event in _prepared(models, conversation):
+                yield event
+            if row is None:
+                # A fork that was killed half-way leaves a state that no row knows.
+                await held.checkpointer.adelete_thread(session)
+                spec = json.dumps(conversation.stored(), ensure_ascii=False)
+                await held.add(title=title_of(conversation), spec=spec)
+            graph = compiled(
+                replace(resources, stop_requested=store.stop_requested, written=held.drain),
+                held.checkpointer,
+            )
+            following = Following(
+                tokens,
+                list(options.get("callbacks") or ()),
+                options.get("durability") or "sync",
+            )
+            answer = options.get("answer")
+            steps = Steps(graph, session, conversation, following, answer, reply)
+            async with aclosing(_noted(held, row, steps)) as events:
+                async for event in events:
+                    yield event
+            result = await _finished(held, conversation, graph)
+            if result.outcome is not None:
+                yield Ended.of(session, result.outcome)
+            yield result
+
+
+async def _noted(held: Held, row: SessionRow | None, steps: Steps) -> AsyncGenerator[Event, None]:
+    """Run a session, and note where sessions are listed whether it waits for a person."""
+    waited = row is not None and row.status == "waiting"
+
+    async def note(waits: bool) -> None:
+        nonlocal waited
+        if waits is not waited:
+            await (held.wait() if waits else held.reopen())
+            waited = waits
+
+    try:
+        async with aclosing(steps.run()) as events:
+            async for event in events:
+                await note(isinstance(event, QuestionAsked))
+                yield event
+    except Exception:
+        # What has failed may have come after the answer.
+        await note(bool(await steps.waiting()))
+        raise
+
+
+def _told_again(finished: Result, reply: AtHand | None) -> Iterator[Event | Result]:
+    """What is told of a session that has ended already."""
+    if reply is not None:
+        raise SessionError(f"Session {finished.session!r} has ended: it waits for no answer.")
+    yield from replayed(finished)
+    yield finished
+
+
+IDLE_JUDGE = (
+    "The judge will not be asked: end_chat.mode is max_iterations_only, in which nobody is."
+)
+"""What a user is told whose criteria have no effect."""
+
+
+def _judge_is_idle(conversation: Conversation) -> bool:
+    separate = isinstance(conversation.judge, SeparateJudge)
+    return separate and conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
+
+
+async def _forget_stop(held: Held, row: SessionRow | None) -> None:
+    """Forget that an earlier run was asked to stop."""
+    if row is not None and row.stop_requested:
+        await held.clear_stop()
+
+
+def _loaded(source: Source) -> Conversation:
+    return source if isinstance(source, Conversation) else load_conversation(source)
+
+
+def _new_id(title: str) -> str:
+    words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
+    return "-".join([*words, secrets.token_hex(3)])[-128:]
+
+
+def _agreed(
+    session: str, given: Conversation | None, row: SessionRow | None, where: str
+) -> Conversation:
+    """The conversation to run: the stored one, which a given one must not contradict."""
+    if row is None:
+        if given is None:
+            raise unknown_session(session, where)
+        return given
+    stored = stored_conversation(row, where)
+    if given is not None and given != stored:
+        raise SessionError(
+            f"session {session!r} belongs to another conversation: "
+            f"{first_difference(stored, given)} differs; resume it as it is, choose another id, or "
+            "give reset=True (--reset), which deletes what is stored"
+        )
+    return stored
+
+
+async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerator[Event, None]:
+    """Find the models before anything is stored, and tell what takes a moment as it happens."""
+    if _judge_is_idle(conversation):
+        yield Notice(text=IDLE_JUDGE)
+    for warning in conversation.sandbox.warnings:
+        yield Notice(text=warning)
+    notices: asyncio.Queue[str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def notify(text: str) -> None:
+        loop.call_soon_threadsafe(notices.put_nowait, text)
+
+    async def prepare() -> None:
+        try:
+            await models.prepare(conversation, notify)
+        finally:
+            loop.call_soon(notices.put_nowait, None)
+
+    preparing = asyncio.create_task(prepare())
+    try:
+        while (text := await notices.get()) is not None:
+            yield Notice(text=text)
+        await preparing
+    finally:
+        preparing.cancel()
+
+
+async def _finished(held: Held, conversation: Conversation, graph: Graph) -> Result:
+    """Read a session whose run is over, and note its outcome where sessions are listed."""
+    session = held.session
+    result = await read_session(session, conversation, graph)
+    if result.outcome is not None:
+        await held.finish(result.outcome.reason.value)
+        await _close_interpreter(graph, session)
+    return result
+
+
+async def _close_interpreter(graph: Graph, session: str) -> None:
+    """End the interpreter of a session that has ended, with its files."""
+    state = (await graph.aget_state(config_of(session))).values
+    if state.get("interpreter"):
+        await sandbox.close(state["interpreter"]["key"])
+
+
+async def _stored(
+    store: Store, row: SessionRow | None, conversation: Conversation, reply: AtHand | None
+) -> Result | None:
+    """Read a session before it runs: what is damaged must not be gone on with.
+
+    Returns:
+        The result of one that is finished. None: it is not, or a deletion was killed half-way.
+
+    Raises:
+        SessionError: There is an answer that nobody waits for.
+        StoreError: It is damaged.
+    """
+    if row is None:
+        return None
+    found = await read_session(row.session, conversation, reading(store.checkpointer))
+    if row.status == "finished" and found.outcome is not None:
+        return found
+    if reply is not None:
+        answer_of(row.session, found.pending, reply)
+    return None

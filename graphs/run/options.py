@@ -1,0 +1,66 @@
+"""What a run takes beside the conversation, and whether that is what it must be."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel
+
+from ...tools.registry.registry import Registered, check_options
+from ..common.validation import kind_of
+from ..spec.questions import Answer
+
+
+class Options(Registered, total=False):
+    """What `converse`, `resume` and `stream` take beside the conversation, all by name."""
+
+    store: str | Path | None
+    """Where sessions are kept: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None:
+    the setting, else one SQLite file in the user's data folder."""
+    model: BaseChatModel | str | None
+    """What speaks where the conversation names no model: a LangChain chat model or a name."""
+    models: Mapping[str, BaseChatModel]
+    """LangChain chat models by the names that the conversation uses."""
+    callbacks: Sequence[BaseCallbackHandler]
+    """LangChain callback handlers, which are told of each node, model call and tool."""
+    durability: Literal["sync", "async"]
+    """``sync`` (the default) writes each step before the next begins; ``async`` beside it."""
+    answer: Answer
+    """What answers when a person is asked: a function, sync or async, that takes the question. One
+    that is not async may wait for somebody: it is called in the thread of who called `converse`,
+    or from a coroutine in one of its own. Without it the session waits, and the result carries the
+    questions."""
+
+
+def check_run(options: Mapping[str, Any]) -> None:
+    """Refuse options that there are not, or that are not what they must be, before anything is run.
+
+    What `Registered` holds is checked where it is registered, models where they are looked for.
+
+    Args:
+        options: What was given by name, as `Options` has it.
+
+    Raises:
+        TypeError: There is no such option, or one is something else; names it.
+    """
+    check_options(options, Options)
+    answer, durability = options.get("answer"), options.get("durability")
+    if answer is not None and not callable(answer):
+        raise TypeError(f"answer must be a function, not {type(answer).__name__}")
+    if durability not in (None, "sync", "async"):
+        raise TypeError(f"durability must be 'sync' or 'async', not {durability!r}")
+    _check_callbacks(options.get("callbacks"))
+
+
+def _check_callbacks(given: object) -> None:
+    if given is None:
+        return
+    if not isinstance(given, Sequence):
+        raise TypeError(
+            f"callbacks must be a list of LangChain callback handlers, not {kind_of(given)}"
+        )
+    for place, one in enumerate(given):
+        if not isinstance(one, BaseCallbackHandler):
+            what = kind_of(one)
+            raise TypeError(f"callbacks.{place} must be a LangChain callback handler, not {what}")

@@ -1,0 +1,53 @@
+"""What happens beside what is said, in one line each."""
+
+from ..rules.why import verdict_in_words
+from .events import (
+    CodeStarted,
+    HistoryShortened,
+    SpeakerChosen,
+    ToolAnswered,
+    ToolCalled,
+    VerdictGiven,
+)
+
+_LEAST = 0.000001
+
+
+def remark(
+    event: ToolCalled
+    | CodeStarted
+    | ToolAnswered
+    | VerdictGiven
+    | SpeakerChosen
+    | HistoryShortened,
+) -> str:
+    """Put an event into one line; nothing where there is nothing to tell."""
+    match event:
+        case CodeStarted():
+            count = len(event.blocks)
+            return f"{event.speaker} runs {'the code' if count == 1 else f'{count} blocks of code'}"
+        case ToolCalled():
+            arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
+            return f"{event.speaker} calls {event.name}({arguments})"
+        case ToolAnswered(decision="reject"):
+            return f"A person refused the call: {event.text}"
+        case ToolAnswered(decision="respond"):
+            return f"A person answers in its place: {event.text}"
+        case ToolAnswered():
+            return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
+        case VerdictGiven():
+            return verdict_in_words(event.verdict, separate=event.by is None)
+        case SpeakerChosen():
+            chosen = f"{event.speaker} is to speak next"
+            return chosen if event.problem is None else f"{chosen}: the choice can't be read"
+        case HistoryShortened():
+            # A cut without a summary has been told as it happened.
+            return f"{event.speaker} keeps in mind: {event.text}" if event.text else ""
+
+
+def money(cost: float) -> str:
+    """Write an amount of whatever currency the price table is in."""
+    if cost >= 1:
+        return f"{cost:,.2f}"
+    # A call may cost a small part of a cent.
+    return f"{cost:.6f}".rstrip("0") if cost >= _LEAST else f"less than {_LEAST:.6f}"

@@ -1,0 +1,256 @@
+"""The steps of one run: from where a session is to its end, or to a question that waits.
+
+What stands around them, from the lock to the outcome, is in `graphs.run.engine`.
+"""
+
+import inspect
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, NamedTuple, cast
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+
+from ..build import Graph
+from ..common.background import in_caller
+from ..common.errors import AnswerError, SessionError, failed
+from ..log.messages import storable
+from ..rules.end_chat import max_steps
+from ..sessions.checkpoints import checkpointer_of, config_of, questions_of
+from ..spec.conversation import Conversation
+from ..spec.questions import Answer, MessageQuestion, Question, ToolQuestion, check_message
+from ..store.serializer import check_storable
+from .events import Event, Notice, QuestionAsked, events_of
+from .token_stream import Telling
+
+_TRIES = 5
+"""How often the same question is asked in vain, at most, before the session is left waiting."""
+
+
+_LIKE_AN_ID = re.compile(r"[0-9a-f]{32}")
+"""What LangGraph takes for the id of a question."""
+
+
+class AtHand(NamedTuple):
+    """An answer that is at hand before the question is asked in this run."""
+
+    value: Any
+    """The answer."""
+    question: str | None = None
+    """The id of the question. None: the one that waits."""
+
+
+class Following(NamedTuple):
+    """How a run is followed."""
+
+    tokens: bool
+    """Whether to tell what is said token by token, too."""
+    callbacks: list[BaseCallbackHandler]
+    """LangChain callback handlers."""
+    durability: Literal["sync", "async"]
+    """How each step is written."""
+
+
+class Steps:
+    """Runs the graph of one session.
+
+    Args:
+        graph: The graph, on the store's checkpointer.
+        session: The session's id.
+        conversation: Its spec.
+        following: How the run is followed.
+        answer: What gives answers. None: the session is left waiting at the first question.
+        reply: The answer to the question that waits now.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        session: str,
+        conversation: Conversation,
+        following: Following,
+        answer: Answer | None = None,
+        reply: AtHand | None = None,
+    ) -> None:
+        self._graph = graph
+        self._session = session
+        self._conversation = conversation
+        self._following = following
+        self._answer = answer
+        self._reply = reply
+        self._interrupted = False
+
+    async def run(self) -> AsyncGenerator[Event, None]:
+        """Run it from where it is, and tell what happens.
+
+        Raises:
+            AnswerError: The answer at hand does not fit, or none of several given ones did. The
+                session waits.
+            SessionError: There is an answer at hand, but the session does not wait for it.
+            SpecError: What gives answers failed.
+            DuologueError: As in `graphs.run.converse.converse`.
+        """
+        asked = await self.waiting()
+        reply = None if self._reply is None else answer_of(self._session, asked, self._reply)
+        # Going on would give a tool the answer that another one has had in the same step.
+        runs = reply is not None or not any(isinstance(one, ToolQuestion) for one in asked)
+        at_hand, tries, problem, skipped = reply is not None, 0, "", set[str]()
+        while True:
+            try:
+                if runs:
+                    async with aclosing(self._leg(await self._given(reply))) as events:
+                        async for event in events:
+                            yield event
+                    tries, problem = 0, ""
+                    # Most runs end without a question, and need not be read for one.
+                    asked = await self.waiting() if self._interrupted else []
+            except AnswerError as error:
+                tries, problem = tries + 1, str(error)
+                if at_hand or tries >= _TRIES:
+                    raise
+                asked = await self.waiting()
+            at_hand = False
+            left = [one for one in asked if one.id not in skipped]
+            if not left:
+                return
+            # One at a time: what is asked next may depend on it.
+            question = next((one for one in left if reply and one.id == reply[0].id), left[0])
+            is_same = reply is None or question.id == reply[0].id
+            if problem and is_same:
+                question = question.model_copy(update={"problem": problem})
+            yield QuestionAsked(question=question)
+            value = await self._answered(question)
+            runs = value is not None
+            if runs:
+                reply = (question, value)
+            else:
+                skipped.add(question.id)
+
+    async def waiting(self) -> list[Question]:
+        """Give the questions that the session waits with."""
+        return await questions_of(self._graph, self._session)
+
+    async def _given(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
+        """What LangGraph is given."""
+        if reply is None:
+            known = await checkpointer_of(self._graph).aget_tuple(config_of(self._session))
+            return {"conversation": self._conversation.stored()} if known is None else None
+        question, value = reply
+        value = _storable(value)
+        if isinstance(question, MessageQuestion):
+            # LangGraph stores it before it is looked at.
+            check_message(question, value)
+        is_map = isinstance(value, dict) and all(map(_LIKE_AN_ID.fullmatch, map(str, value)))
+        # Without an id it is stored before anything is done with it; but then other questions of
+        # the same step may be given it, too, and a map would be taken for answers by their ids.
+        by_id = is_map or isinstance(question, ToolQuestion)
+        return Command(resume={question.id: value} if by_id else value)
+
+    async def _leg(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
+        """Run up to the end or the next question."""
+        config: RunnableConfig = {
+            "configurable": {"thread_id": self._session},
+            "recursion_limit": max_steps(self._conversation),
+            "callbacks": self._following.callbacks,
+        }
+        tokens = self._following.tokens
+        stream = self._graph.astream(
+            given,
+            config,
+            stream_mode=["updates", "custom", "messages"] if tokens else ["updates", "custom"],
+            durability=self._following.durability,
+        )
+        # Closed here: else a reader who leaves early has it run on after the store is closed.
+        async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
+            telling = Telling({one.name for one in self._conversation.speakers if one.to_user})
+            self._interrupted = False
+            async for mode, found in parts:
+                self._interrupted |= mode == "updates" and "__interrupt__" in found
+                for event in _events(mode, found, telling):
+                    yield event
+
+    async def _answered(self, question: Question) -> Any:  # noqa: ANN401
+        """The answer to a question; None where there is none."""
+        answer = self._answer
+        if answer is None:
+            return None
+        try:
+            if inspect.iscoroutinefunction(answer):
+                return await answer(question)
+            # It may well wait for somebody, which must not hold up other conversations.
+            found = await in_caller(answer, question)
+            return await found if inspect.isawaitable(found) else found
+        except EOFError:
+            # Nobody is there any more, as at the end of a terminal's input.
+            return None
+        except Exception as error:
+            # Ctrl-C is no fault of it, but meant for whoever runs the conversation.
+            raise failed("function", "answer", error) from error
+
+
+def answer_of(session: str, asked: Sequence[Question], reply: AtHand) -> tuple[Question, Any]:
+    """Give the answer at hand, and the question that it answers.
+
+    Args:
+        session: The session's id.
+        asked: The questions that it waits with.
+        reply: The answer.
+
+    Raises:
+        SessionError: It waits for no answer, or not for this one.
+    """
+    ids = [one.id for one in asked]
+    if not asked:
+        raise SessionError(f"Session {session!r} waits for no answer: resume it without one.")
+    if reply.question is None and len(ids) > 1:
+        raise SessionError(
+            f"Session {session!r} waits for several answers: name the question, one of "
+            f"{', '.join(ids)}."
+        )
+    if reply.question not in (None, *ids):
+        raise SessionError(
+            f"Session {session!r} does not wait for an answer to {reply.question!r}: somebody has "
+            f"given it already, or it was never asked; now it waits for {', '.join(ids)}."
+        )
+    return next(one for one in asked if reply.question in (None, one.id)), reply.value
+
+
+def _storable(value: Any) -> Any:  # noqa: ANN401
+    """An answer as it can be stored.
+
+    Raises:
+        AnswerError: It can't.
+    """
+    if value is None:
+        raise AnswerError("the answer does not fit, and the question stays open: it is None")
+    try:
+        check_storable(value)
+    except Exception as error:
+        if isinstance(value, str):
+            # Half a character has no encoding.
+            return storable(value)
+        raise AnswerError(
+            f"the answer can't be stored, and the question stays open: {error}"
+        ) from error
+    return value
+
+
+def _events(mode: str, found: Any, telling: Telling) -> Iterator[Event]:  # noqa: ANN401
+    """Turn what LangGraph streams into events."""
+    if mode == "custom" and "notice" in found:
+        yield Notice(text=found["notice"])
+    elif mode == "custom" and "speech" in found:
+        yield from telling.beside(**found["speech"])
+    elif mode == "messages":
+        chunk, metadata = found
+        # Whole messages that a node writes come without a purpose; a model's tokens have one.
+        if metadata.get("purpose") == "speech":
+            text = storable(chunk.text)
+            yield from telling.content(metadata["speaker"], text, metadata.get("answer"))
+    elif mode == "updates" and "__interrupt__" not in found:
+        for update in found.values():
+            for message in (update or {}).get("messages", ()):
+                for event in events_of(message):
+                    yield from telling.whole(event)

@@ -1,0 +1,111 @@
+"""The tokens of each message, while LangGraph streams it: where it starts, and nothing twice."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from .events import Event, MessageSaid, ReplyRejected, SpeechStarted, Token
+
+
+@dataclass
+class _Message:
+    """What was told of the message that is under way."""
+
+    answer: str | None = None
+    """The answer that it is read from."""
+    told: str = ""
+    """What was told of the message."""
+    says: str = ""
+    """What of that this answer has said itself."""
+    space: str = ""
+    """Space that is the end of the content, or not."""
+    is_beside: bool = False
+    """Whether something is said beside calls already."""
+
+
+class Telling:
+    """Makes events of the pieces of messages as they arrive, one speaker at a time.
+
+    The tokens behind the newest `SpeechStarted` in front of a message, joined, are its text. An
+    answer that broke off and was asked for again goes on where it was, as far as it says the same
+    again; where it does not, a second `SpeechStarted` says that it begins anew.
+
+    Args:
+        beside: The names of those who may say something beside their calls of tools.
+    """
+
+    def __init__(self, beside: Collection[str] = ()) -> None:
+        self._beside = beside
+        self._now = _Message()
+
+    def content(self, speaker: str, text: str, answer: str | None) -> Iterator[Event]:
+        """Take a piece of what a model writes as a message's content.
+
+        Args:
+            speaker: Who speaks.
+            text: The piece; it may be empty.
+            answer: The id of the answer that it belongs to.
+
+        Yields:
+            What is to be told.
+        """
+        if answer != self._now.answer:
+            self._now = _Message(answer, self._now.told)
+        now = self._now
+        if now.is_beside:
+            # It stands behind what is said beside the calls, and is told there.
+            return
+        if speaker in self._beside:
+            # Space at the end is left out where something is said beside calls.
+            text = now.space + text
+            now.space = text[len(text.rstrip()) :]
+            text = text.rstrip()
+        yield from self._told(speaker, text)
+
+    def beside(self, speaker: str, text: str) -> Iterator[Event]:
+        """Take a piece of what is said beside calls; as for `content`."""
+        self._now.is_beside = True
+        yield from self._told(speaker, text)
+
+    def whole(self, event: Event) -> Iterator[Event]:
+        """Take an event of a message that stands in the log.
+
+        Args:
+            event: The event.
+
+        Yields:
+            What is still to be told of the message, then the event.
+        """
+        told = self._now.told
+        if isinstance(event, MessageSaid | ReplyRejected) and told and event.speaker:
+            if event.text.startswith(told):
+                yield from self._token(event.speaker, event.text[len(told) :])
+            else:
+                yield SpeechStarted(speaker=event.speaker)
+                yield from self._token(event.speaker, event.text)
+        self._now = _Message()
+        yield event
+
+    def _told(self, speaker: str, piece: str) -> Iterator[Event]:
+        if not piece:
+            return
+        now = self._now
+        goes_on = now.says == now.told
+        now.says += piece
+        if goes_on:
+            if not now.told:
+                yield SpeechStarted(speaker=speaker)
+        elif now.told.startswith(now.says):
+            # An answer that was asked for again says what was heard before.
+            return
+        elif now.says.startswith(now.told):
+            piece = now.says[len(now.told) :]
+        else:
+            yield SpeechStarted(speaker=speaker)
+            piece = now.says
+        now.told = now.says
+        yield from self._token(speaker, piece)
+
+    @staticmethod
+    def _token(speaker: str, piece: str) -> Iterator[Event]:
+        if piece:
+            yield Token(speaker=speaker, text=piece)

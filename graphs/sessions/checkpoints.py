@@ -1,0 +1,296 @@
+"""The steps of a session, as its checkpoints keep them: one is found, those before it copied."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from uuid import uuid4
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels.base import BaseChannel
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    CheckpointMetadata,
+    CheckpointTuple,
+    empty_checkpoint,
+)
+from langgraph.types import Interrupt
+
+from ..build import Graph
+from ..common.errors import AnswerError, SessionError
+from ..log.messages import Kind, line_kind
+from ..log.state import State
+from ..rules.end_chat import Node
+from ..spec.conversation import Conversation
+from ..spec.questions import MessageQuestion, Question, check_message, read_question
+from .stored_state import check_state, reading_session
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a session, which wrote a message."""
+
+    state: State
+    """The state after it."""
+    known: int
+    """How many messages the log held before it."""
+    before: list[CheckpointTuple]
+    """The checkpoints before it, oldest first."""
+    removed: list[str]
+    """The ids of the messages that were removed from the log up to now."""
+
+
+def config_of(session: str) -> RunnableConfig:
+    """Give the config of a session's newest state."""
+    return {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
+
+
+async def find_step(graph: Graph, session: str, message: str | None) -> Step:
+    """Find the step that wrote a message.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id; it may be running.
+        message: The message's id. None: the newest one.
+
+    Returns:
+        The step.
+
+    Raises:
+        SessionError: There is no such message.
+    """
+    with reading_session(graph, session):
+        step = await _found(graph, session, message)
+        # A message from before a fork was written by the rules of its time.
+        check_state(session, None, step.state)
+        return step
+
+
+async def _found(graph: Graph, session: str, message: str | None) -> Step:
+    now = await _read(graph, config_of(session))
+    ids = _ids(now)
+    if not ids:
+        raise SessionError(f"Session {session!r} has no message yet: there is nothing to fork.")
+    wanted = ids[-1] if message is None else message
+    if wanted not in ids:
+        raise SessionError(
+            f"There is no message {wanted!r} in session {session!r}: it has {ids[0]} to {ids[-1]}."
+        )
+    steps = [found async for found in checkpointer_of(graph).alist(config_of(session))]
+    steps.reverse()
+    # What was killed before its checkpoint has its newest messages behind the last of them.
+    places = [*(step.config for step in steps), config_of(session)]
+    # The log only grows, so halving finds the first that holds it; reading one takes a while.
+    first, last, known = 0, len(places) - 1, 0
+    while first < last:
+        middle = (first + last) // 2
+        held = _ids(await _read(graph, places[middle]))
+        if wanted in held:
+            last = middle
+        else:
+            first, known = middle + 1, len(held)
+    removed = [str(one.id) for one in now["messages"] if line_kind(one) == Kind.REMOVED]
+    return Step(await _read(graph, places[first]), known, steps[:first], removed)
+
+
+async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:
+    """Copy checkpoints into a session that has none, so that its past can be looked up in it.
+
+    What followed the last of them is left out: the next step is another one.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        steps: The checkpoints, oldest first.
+        session: The new session's id.
+    """
+    saver = checkpointer_of(graph)
+    for number, step in enumerate(steps, start=1):
+        config = config_of(session)
+        if step.parent_config is not None:
+            parent = step.parent_config["configurable"]["checkpoint_id"]
+            config["configurable"]["checkpoint_id"] = parent
+        versions = step.checkpoint["channel_versions"]
+        config = await saver.aput(config, step.checkpoint, step.metadata, versions)
+        if number == len(steps):
+            return
+        # The log is kept as what each step wrote to it.
+        writes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+        for task, channel, value in step.pending_writes or ():
+            writes[task].append((channel, value))
+        for task, written in writes.items():
+            await saver.aput_writes(config, written, task)
+
+
+async def read_steps(graph: Graph, session: str) -> list[State]:
+    """Read all that a session's steps wrote, in one pass over its checkpoints.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id; it may be running.
+
+    Returns:
+        For each step that changed anything the state after it, oldest first, with those messages
+        only that it wrote. What was written before a kill, but not yet the checkpoint behind it, is
+        the last one.
+    """
+    with reading_session(graph, session):
+        return [*_news(await _states(graph, session))]
+
+
+async def _states(graph: Graph, session: str) -> list[State]:
+    found = [one async for one in checkpointer_of(graph).alist(config_of(session))]
+    found.reverse()
+    channels = {name: cast("BaseChannel[Any, Any, Any]", graph.channels[name]) for name in _WRITES}
+    writes: list[tuple[str, str, Any]] = []
+    states: list[State] = []
+    for one in found:
+        values = one.checkpoint["channel_values"]
+        state: dict[str, Any] = {name: values[name] for name in _WHOLE if name in values}
+        for name, before in channels.items():
+            # Now and then a checkpoint holds the whole of it.
+            channel = before.from_checkpoint(values[name]) if name in values else before.copy()
+            if name not in values:
+                channel.update([value for _, written, value in writes if written == name])
+            channels[name] = channel
+            if channel.is_available():
+                state[name] = channel.get()
+        states.append(cast("State", state))
+        writes = list(one.pending_writes or ())
+    return [*states, await _read(graph, config_of(session))]
+
+
+_WRITES: Final = ("spec", "specified_task", "interpreter", "decisions", "messages")
+_WHOLE: Final = ("position", "usage", "outcome")
+
+
+def _news(states: Iterable[State]) -> Iterator[State]:
+    """Leave out of states the messages that stood before, and states that say nothing new."""
+    before: State = {}
+    for state in states:
+        log, known = state.get("messages", []), before.get("messages", [])
+        new = [
+            message
+            for place, message in enumerate(log)
+            # Most are the very same object.
+            if place >= len(known) or not (message is known[place] or message == known[place])
+        ]
+        names = (*_WHOLE, "spec", "specified_task", "interpreter", "decisions")
+        # What was never written may be missing or empty.
+        changed = any((state.get(name) or None) != (before.get(name) or None) for name in names)
+        if state.get("spec") and (new or changed):
+            yield {**state, "messages": new}
+        before = state
+
+
+async def write_steps(graph: Graph, session: str, steps: Sequence[State]) -> None:
+    """Write a session that has no checkpoints, so that its past can be looked up in it.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id.
+        steps: What each step wrote, oldest first.
+    """
+    saver = checkpointer_of(graph)
+    config, versions = config_of(session), dict[str, Any]()
+    values: dict[str, Any] = {}
+    # What is looked up needs what was written and the parents; what goes on, a step of LangGraph's.
+    for number, step in enumerate(steps):
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = dict(values)
+        checkpoint["channel_versions"] = dict(versions)
+        metadata: CheckpointMetadata = {"source": "update", "step": number - 1, "parents": {}}
+        config = await saver.aput(config, checkpoint, metadata, versions)
+        if number < len(steps) - 1:
+            await saver.aput_writes(config, list(step.items()), str(uuid4()))
+            values |= {name: value for name, value in step.items() if name in _WHOLE}
+            versions |= {name: saver.get_next_version(versions.get(name), None) for name in step}
+    if steps:
+        await write_state(graph, session, steps[-1])
+
+
+async def write_state(graph: Graph, session: str, state: State) -> None:
+    """Write to a session's state, so that it goes on where the rules say.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id.
+        state: What is written, with the position where the session has one.
+    """
+    # Behind any speaker's node the rules say what comes next, whoever has spoken.
+    node = Node.USER_AGENT if "position" in state else Node.TASK_SPECIFICATION
+    # What it is written to is read first, and what was written is read back.
+    with reading_session(graph, session):
+        await graph.aupdate_state(config_of(session), state, as_node=node.value)
+
+
+async def settle(graph: Graph, session: str, conversation: Conversation) -> State:
+    """Write the checkpoint that a kill has kept from being written, and read the state.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id; nobody runs it.
+        conversation: Its spec.
+
+    Returns:
+        The newest state.
+    """
+    with reading_session(graph, session):
+        # What is damaged must not be written to.
+        check_state(session, conversation, await _read(graph, config_of(session)))
+        found = await checkpointer_of(graph).aget_tuple(config_of(session))
+        names = State.__annotations__
+        if found is not None and any(name in names for _, name, _ in found.pending_writes or ()):
+            await graph.aupdate_state(config_of(session), None, as_node=Node.END.value)
+        return await _read(graph, config_of(session))
+
+
+def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
+    """Give the checkpointer that a graph was built with."""
+    saver = graph.checkpointer
+    assert isinstance(saver, BaseCheckpointSaver)  # noqa: S101  # built with the store's
+    return saver
+
+
+async def _read(graph: Graph, config: RunnableConfig) -> State:
+    return cast("State", (await graph.aget_state(config)).values)
+
+
+def _ids(state: State) -> list[str]:
+    return [str(message.id) for message in state.get("messages", [])]
+
+
+async def questions_of(graph: Graph, session: str) -> list[Question]:
+    """Give the questions that a session waits with.
+
+    Args:
+        graph: A graph on the store's checkpointer.
+        session: The session's id.
+
+    Returns:
+        The questions, in the order in which they were asked; without one whose answer is stored
+        already, and which the session goes on with when it is resumed.
+    """
+    config = config_of(session)
+    with reading_session(graph, session):
+        return await still_open(graph, config, (await graph.aget_state(config)).interrupts)
+
+
+async def still_open(
+    graph: Graph, config: RunnableConfig, interrupts: Sequence[Interrupt]
+) -> list[Question]:
+    """Give the questions of interrupts that are read already; as `questions_of`."""
+    asked = [read_question(found) for found in interrupts]
+    if len(asked) != 1 or not isinstance(asked[0], MessageQuestion):
+        return asked
+    found = await checkpointer_of(graph).aget_tuple(config)
+    for task, channel, value in (found.pending_writes or ()) if found else ():
+        if (task, channel) == _ANSWER:
+            with suppress(AnswerError):
+                check_message(asked[0], value)
+                return []
+    return asked
+
+
+_ANSWER: Final = ("00000000-0000-0000-0000-000000000000", "__resume__")
+"""Where LangGraph stores an answer that is given without the id of its question."""

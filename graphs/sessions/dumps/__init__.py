@@ -1,0 +1,1 @@
+"""Dumps: sessions and memories as plain JSON."""

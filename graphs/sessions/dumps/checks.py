@@ -1,0 +1,99 @@
+"""Whether the steps of a session fit one another: pure rules for `graphs.sessions.dumps.dump`."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from ...log.messages import Kind, message_id
+from ...rules.end_chat import decide
+from ...rules.position import Event, Position
+from ...spec.conversation import Conversation
+from .lines import Message
+
+
+class _Step(Protocol):
+    @property
+    def messages(self) -> tuple[Message, ...]: ...
+    @property
+    def position(self) -> Position | None: ...
+    @property
+    def spec(self) -> Conversation | None: ...
+
+
+def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
+    """Make sure that a session can go on from any of its steps.
+
+    Args:
+        steps: The steps, oldest first.
+        spec: The spec it goes on by.
+
+    Raises:
+        ValueError: It can't; says where.
+    """
+    names = spec.names
+    log: dict[str, Message] = {}
+    for number, step in enumerate(steps):
+        where = f"steps.{number}"
+        if step.spec is not None and step.spec.names != names:
+            raise ValueError(f"{where}.spec.speakers: there are others than in the spec")
+        for place, message in enumerate(step.messages):
+            _check_message(f"{where}.messages.{place}", message, log, names)
+            log[message.id] = message
+        if step.position is not None:
+            _check_position(f"{where}.position", step.position, [*log.values()], names)
+    if steps and steps[-1].position is not None:
+        _check_end(f"steps.{len(steps) - 1}.position", spec, steps[-1].position)
+
+
+def _check_end(where: str, spec: Conversation, position: Position) -> None:
+    try:
+        decide(spec, position)
+    except Exception as error:
+        raise ValueError(f"{where}: nothing can follow it: {error}") from error
+
+
+def _check_message(
+    where: str, message: Message, log: dict[str, Message], names: Sequence[str]
+) -> None:
+    free = message_id(len(log))
+    if message.id not in log and message.id != free:
+        raise ValueError(f"{where}.id: must be {free!r}, the next one, not {message.id!r}")
+    about = message.line
+    # What is remembered of another conversation may be a stranger's.
+    is_ours = about.kind is not Kind.REMEMBERED and about.speaker is not None
+    if is_ours and about.speaker not in names:
+        raise ValueError(f"{where}.line.speaker: nobody is called {about.speaker!r}")
+
+
+def _check_position(
+    where: str, position: Position, log: Sequence[Message], names: Sequence[str]
+) -> None:
+    some = (position.speaker, position.chosen, *position.completed, *position.owed)
+    for name in some:
+        if name is not None and name not in names:
+            raise ValueError(f"{where}: nobody is called {name!r}")
+    # What was removed since then is counted as it was.
+    were = [one.line.was or one.line for one in log]
+    said = sum(line.is_speech for line in were)
+    removed = said - sum(one.line.is_speech for one in log)
+    counted = position.facts.messages
+    # Older releases counted nothing here.
+    if counted and not said - removed <= counted <= said:
+        raise ValueError(f"{where}: {counted} messages were said, and {said} stand")
+    newest = _NEWEST.get(position.event)
+    if newest is not None and not (were and were[-1].kind is newest):
+        raise ValueError(f"{where}: the newest message must be of the kind {newest.value}")
+    if position.event in _BEHIND_CALLS and not any(
+        one.tool_calls or one.invalid_tool_calls for one in log
+    ):
+        raise ValueError(f"{where}: there are no calls that could run")
+
+
+_NEWEST: Final = {
+    Event.REJECTED: Kind.DRAFT,
+    Event.ANSWERED: Kind.ANSWER,
+    Event.ASKED: Kind.REFLECTION,
+}
+"""After these events the next node reads the newest message."""
+
+_BEHIND_CALLS: Final = (Event.CALLED, Event.RAN, Event.GIVEN)
+"""After these events the next node reads the newest calls."""

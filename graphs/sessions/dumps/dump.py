@@ -1,0 +1,267 @@
+"""Dumps: a session, or what one speaker remembers of it, as plain JSON.
+
+Only data lives here, and reading it. Dumps are made and loaded in `graphs.sessions.memory.memory`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from ...common.data import Data, Name, listing
+from ...common.errors import SpecError
+from ...common.files import read_file
+from ...common.validation import DEEPEST, check_depth, validated
+from ...log.state import State
+from ...rules.outcome import Outcome
+from ...rules.position import Position, restored_position
+from ...speakers.approval import AnyDecision
+from ...spec.conversation import Conversation
+from ...spec.sandbox import Kept, new_key
+from ...spec.usage import Usage, used_so_far
+from ...spec.versions import Migration, migrated, restored, upgraded
+from .checks import check_steps
+from .lines import Message, Remembered, dumped, message_of
+
+DUMP_VERSION: Final = 4
+"""The version of the dumps this release writes. Specs inside have a version of their own."""
+
+MIGRATIONS: dict[int, Migration] = {1: dict, 2: dict, 3: dict}
+"""For each older version the function that makes a dump of the next one out of it."""
+
+
+def _spec(given: Any) -> Any:  # noqa: ANN401
+    return migrated(dict(given)) if isinstance(given, Mapping) else given
+
+
+Spec = Annotated[Conversation, BeforeValidator(_spec), PlainSerializer(Conversation.stored)]
+"""A spec of this or an older version."""
+
+
+class Decided(Data):
+    """What a person has decided of calls that have not run yet."""
+
+    message: str
+    """The id of the message with the calls."""
+    decisions: dict[str, AnyDecision] | None = None
+    """The decisions, by the ids of the calls. None: the person has seen them, and lets them run."""
+
+
+class Step(Data):
+    """What one step of a session wrote."""
+
+    messages: tuple[Message, ...] = ()
+    """The messages it wrote, oldest first; one whose id is known stands in the place of the older
+    one."""
+    position: Position | None = None
+    """Where the conversation is after it. None: the task does not stand yet."""
+    usage: dict[str, Usage] = Field(default_factory=dict)
+    """What was used up to then, by model."""
+    specified_task: str | None = None
+    """The task that the speakers are given from there on. None: as before."""
+    spec: Spec | None = None
+    """The spec from there on. None: as before; before the first one, the session's."""
+    interpreter: Kept | None = None
+    """What is kept of the interpreter that runs its code. None: as before."""
+    decisions: Decided | None = None
+    """What a person has decided of calls that have not run yet. None: nothing."""
+    outcome: Outcome | None = None
+    """Why it ended. None: it goes on."""
+
+
+class SessionDump(Data):
+    """A whole session: it goes on where it was, and can be forked from any message.
+
+    Raises:
+        pydantic.ValidationError: A field is missing, unknown or wrong, an id is not the next one,
+            or a position names a stranger.
+    """
+
+    format: Literal["duologue.session"]
+    """What it is."""
+    version: Literal[4]
+    """The version of its shape."""
+    session: str
+    """The id of the session that was dumped."""
+    spec: Spec
+    """The spec it goes on by."""
+    steps: tuple[Step, ...] = ()
+    """Its steps, oldest first. None where it has not begun."""
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        check_steps(self.steps, self.spec)
+        return self
+
+
+class MemoryDump(Data):
+    """What one speaker remembers of a session.
+
+    Raises:
+        pydantic.ValidationError: A field is missing, unknown or wrong, or somebody else calls
+            tools.
+    """
+
+    format: Literal["duologue.memory"]
+    """What it is."""
+    version: Literal[4]
+    """The version of its shape."""
+    session: str
+    """The id of the session that it is of."""
+    speaker: Name
+    """Whose memory it is: the lines with this name are its own, the others are what it heard."""
+    lines: tuple[Remembered, ...] = ()
+    """What it remembers, oldest first."""
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        for place, one in enumerate(self.lines):
+            calls = (*one.tool_calls, *one.invalid_tool_calls, *one.to_user)
+            uses_tools = calls or one.call_id is not None
+            if uses_tools and one.speaker != self.speaker:
+                raise ValueError(
+                    f"lines.{place}.speaker: must be {self.speaker!r}, who alone remembers calls "
+                    f"of tools, not {one.speaker!r}"
+                )
+        return self
+
+
+_DEEPEST: Final = DEEPEST + 40
+"""How many levels deep a dump may be nested: what stands in it may have as many as any spec."""
+
+_DUMPS: Final[dict[str, type[SessionDump] | type[MemoryDump]]] = {
+    "duologue.session": SessionDump,
+    "duologue.memory": MemoryDump,
+}
+
+
+def written(dump: Data) -> dict[str, Any]:
+    """Write a dump, or a part of one, as plain JSON values, without what is as usual."""
+    return dump.model_dump(mode="json", exclude_defaults=True)
+
+
+def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump | MemoryDump:
+    """Read a dump of this or an older version.
+
+    Args:
+        source: A dump as a dict, or the path of a JSON file that holds one.
+
+    Returns:
+        The dump.
+
+    Raises:
+        SpecError: It can't be read, is none of ours, was written by a newer release, or is not
+            valid; names the file and the field.
+    """
+    if isinstance(source, Mapping):
+        return _read(source, "")
+    if not isinstance(source, str | Path):
+        raise SpecError(f"a dump is a dict or the path of a .json file, not {source!r}")
+    path = Path(source)
+    if path.suffix.lower() != ".json":
+        raise SpecError(f"{path}: a dump is read from a .json file")
+    return _read(read_file(path, json.loads), f"{path}: ")
+
+
+def _read(data: object, where: str) -> SessionDump | MemoryDump:
+    if not isinstance(data, Mapping) or "format" not in data:
+        raise SpecError(f"{where}format: is missing: this is no dump of a session or a memory")
+    check_depth(data, where, _DEEPEST)
+    kind = data["format"]
+    if not isinstance(kind, str) or kind not in _DUMPS:
+        raise SpecError(f"{where}format: {kind!r} is no dump of ours; there are {listing(_DUMPS)}")
+    if "version" not in data:
+        raise SpecError(f"{where}version: is missing")
+    newest = upgraded(dict(data), DUMP_VERSION, MIGRATIONS, where)
+    return validated(_DUMPS[kind], newest, where, _DEEPEST)
+
+
+def whole(session: str, conversation: Conversation, states: Sequence[State]) -> SessionDump:
+    """Write down a whole session.
+
+    Args:
+        session: Its id.
+        conversation: The spec it goes on by.
+        states: The state after each step, with those messages only that it wrote.
+
+    Returns:
+        The dump.
+
+    Raises:
+        ValueError: The states do not fit the spec, or one another.
+    """
+    return SessionDump(
+        format="duologue.session",
+        version=DUMP_VERSION,
+        session=session,
+        spec=conversation,
+        steps=_steps_of(conversation, states),
+    )
+
+
+def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    spec, stored, task = conversation, conversation.stored(), ""
+    kept: dict[str, Any] = {}
+    for state in states:
+        before = spec
+        if state["spec"] != stored:
+            stored = state["spec"]
+            spec = restored(stored)
+        given, ended = state.get("specified_task", ""), state.get("outcome")
+        keeps = state.get("interpreter") or kept
+        decided = state.get("decisions")
+        steps.append(
+            Step(
+                messages=tuple(dumped(message) for message in state["messages"]),
+                position=restored_position(state["position"]) if "position" in state else None,
+                usage=used_so_far(state),
+                specified_task=None if given == task else given,
+                spec=None if spec == before else spec,
+                interpreter=None if keeps == kept else Kept.model_validate(keeps).without_key(),
+                decisions=Decided.model_validate(decided) if decided else None,
+                outcome=Outcome.model_validate(ended) if ended else None,
+            )
+        )
+        task, kept = given, keeps
+    return tuple(steps)
+
+
+def states_of(dump: SessionDump) -> list[State]:
+    """Give what each step of a dump writes.
+
+    Args:
+        dump: A whole session.
+
+    Returns:
+        Updates of the state, oldest first.
+    """
+    states: list[State] = []
+    spec: Conversation | None = None
+    ended = decided = False
+    # The session that was dumped may still have an interpreter at work.
+    key = new_key()
+    for step in dump.steps:
+        messages = [message_of(one, one.id, one.line) for one in step.messages]
+        state: State = {"messages": messages, "usage": {}}
+        state["usage"] = {label: used.model_dump(mode="json") for label, used in step.usage.items()}
+        if spec is None or step.spec is not None:
+            spec = step.spec or dump.spec
+            state |= {"conversation": spec.stored(), "spec": spec.stored()}
+        if step.position is not None:
+            state["position"] = step.position.model_dump(mode="json", exclude_defaults=True)
+        if step.specified_task is not None:
+            state["specified_task"] = step.specified_task
+        if step.interpreter is not None:
+            state["interpreter"] = step.interpreter.under(key)
+        if step.decisions is not None or decided:
+            decisions = step.decisions
+            state["decisions"] = {} if decisions is None else written(decisions)
+        decided = step.decisions is not None
+        if step.outcome is not None or ended:
+            state["outcome"] = step.outcome.model_dump(mode="json") if step.outcome else {}
+        ended = step.outcome is not None
+        states.append(state)
+    return states

@@ -1,0 +1,218 @@
+"""A session written down: as a Markdown page to read, as JSON Lines for programs. Pure functions.
+
+What a message says is a model's or a user's text: in a page it stands in a quotation that it can't
+leave, what is HTML in it, which a reader would not see, is shown as it is written, and control
+characters are shown as signs.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, ToolMessage
+from markdown_it import MarkdownIt
+
+from ..common.sanitize import clean, escaped
+from ..log.messages import Failure, Kind, Line, Source, line
+from ..log.remembered import memory
+from ..rules.outcome import Outcome
+from ..rules.result import Result
+from ..rules.why import verdict_in_words
+from .dumps.lines import dumped
+from .listing import title_of
+
+_CONVERSATION = "The conversation"
+"""Who tells a speaker what nobody says."""
+
+_TASK = "The task"
+"""Whose rewriting was rejected."""
+
+_ASIDE = (
+    *(Kind.SPECIFIED_TASK, Kind.ANSWER, Kind.CODE, Kind.HEARD, Kind.SUMMARY, Kind.REMEMBERED),
+)
+_TOLD = (Kind.INSTRUCTION, Kind.SHIFT, Kind.QUESTION)
+"""What only those read who see a session as one of its speakers."""
+
+
+def as_json_lines(result: Result, speaker: str | None = None) -> str:
+    """Write a session as JSON Lines, one object a message.
+
+    Args:
+        result: The session.
+        speaker: Whose memory to write down. None: the whole log.
+
+    Returns:
+        Lines in UTF-8, oldest first. Each object has ``id``, ``kind``, ``speaker``, ``text``,
+        ``parsed``, ``audience`` (None: everyone), ``to``, ``stage``, ``flaw``, ``problem``,
+        ``verdict``, ``source``, ``instead_of``, ``failure``, ``arguments``, ``tool``, ``decision``,
+        ``to_user``, ``interrupts``, ``was`` (of a removed message, what it was), ``tool_calls``,
+        ``invalid_tool_calls``, ``call_id`` and ``failed``.
+    """
+    objects = (json.dumps(_object(one), ensure_ascii=False) for one in _log(result, speaker))
+    return "".join(escaped(one) + "\n" for one in objects)
+
+
+def _object(message: BaseMessage) -> dict[str, Any]:
+    says = dumped(message).model_dump(mode="json", exclude={"line"})
+    about = line(message).model_dump(mode="json", include=set(_OF_A_LINE))
+    first = {"id": says.pop("id"), "kind": about.pop("kind"), "speaker": about.pop("speaker")}
+    return first | {"text": says.pop("text")} | about | says
+
+
+_OF_A_LINE = (
+    *("kind", "speaker", "parsed", "audience", "to", "stage"),
+    *("flaw", "problem", "verdict", "source", "instead_of", "failure", "arguments"),
+    *("tool", "decision", "to_user", "interrupts", "was"),
+)
+
+
+def as_markdown(result: Result, speaker: str | None = None) -> str:
+    """Write a session as a Markdown page.
+
+    Args:
+        result: The session.
+        speaker: Whose memory to write down. None: what was said, and what was judged and chosen
+            beside it.
+
+    Returns:
+        The page: the title, the task, each message under who said it, and how it ended.
+    """
+    parts = [f"# {_plain(title_of(result.conversation))}"]
+    if speaker is not None:
+        parts.append(f"What {_plain(speaker)} remembers.")
+    if result.specified_task:
+        parts += ["**Task:**", _quoted(result.specified_task)]
+    called: dict[str, str] = {}
+    for message in _log(result, speaker):
+        parts += _message(message, line(message), called, told=speaker is not None)
+    parts += ["---", *_end(result.outcome)]
+    return clean("\n\n".join(parts)) + "\n"
+
+
+def _log(result: Result, speaker: str | None) -> Sequence[BaseMessage]:
+    return result.messages if speaker is None else memory(result.messages, speaker)
+
+
+def _end(outcome: Outcome | None) -> Iterator[str]:
+    if outcome is None:
+        yield "Not finished."
+        return
+    yield f"**{_plain(outcome.sentence())}**"
+    if outcome.because[1:]:
+        yield f"Also: {_plain('; '.join(outcome.because[1:]))}."
+    yield from map(_plain, outcome.warnings)
+
+
+def _message(
+    message: BaseMessage, about: Line, called: dict[str, str], *, told: bool
+) -> Iterator[str]:
+    """Write one message down, in paragraphs; none where only speakers see it."""
+    if (note := _note(about)) is not None:
+        yield f"*{_plain(note)}*"
+    elif isinstance(message, ToolMessage):
+        # What hooks have seen first stands there once more as what they made of it.
+        yield from _result(message, called) if about.kind is not Kind.ANSWER else ()
+    elif told or about.kind not in (*_ASIDE, *_TOLD):
+        who = about.speaker or (_TASK if about.kind is Kind.DRAFT else _CONVERSATION)
+        yield f"## {_plain(who)} ({_plain(str(message.id))})"
+        yield from _speech(message, about)
+        yield from _calls(message, called)
+
+
+def _note(about: Line) -> str | None:
+    """Say in one line what stands beside the conversation."""
+    if about.kind is Kind.REFLECTION and about.verdict is not None:
+        return verdict_in_words(about.verdict, separate=about.speaker is None)
+    if about.kind is Kind.CHOICE:
+        why = "" if about.problem is None else ": the choice can't be read"
+        return f"{about.to} is to speak next{why}"
+    if about.kind is Kind.FORGOTTEN:
+        return f"The memory of {about.speaker} was reset"
+    if about.kind is Kind.REMOVED:
+        whose = about.was and about.was.speaker
+        return f"A message of {whose} was removed" if whose else "A message was removed"
+    return None
+
+
+def _speech(message: BaseMessage, about: Line) -> Iterator[str]:
+    if about.kind is Kind.DRAFT:
+        yield f"*Rejected and asked again: {_plain(about.problem or '')}*"
+    elif about.is_speech and about.audience is not None:
+        yield "*Heard by nobody else*"
+    if message.text.strip() or about.kind is not Kind.TOOL_CALLS:
+        yield _quoted(message.text)
+    # What code gave stands in the text already.
+    if about.parsed is not None and about.source is not Source.CODE:
+        yield _fenced(json.dumps(about.parsed, ensure_ascii=False, indent=2), "json")
+
+
+def _calls(message: BaseMessage, called: dict[str, str]) -> Iterator[str]:
+    says = dumped(message)
+    for call in says.tool_calls:
+        called[str(call.id)] = call.name
+        yield f"*Calls {_plain(call.name)}:*"
+        yield _fenced(json.dumps(call.args, ensure_ascii=False, indent=2), "json")
+    for broken in says.invalid_tool_calls:
+        name = broken.name or "a tool"
+        called[str(broken.id)] = name
+        yield f"*Calls {_plain(name)} with what is not JSON:*"
+        yield _fenced(broken.args or "")
+
+
+def _result(message: BaseMessage, called: Mapping[str, str]) -> Iterator[str]:
+    says = dumped(message)
+    name = called.get(str(says.call_id), "The tool")
+    yield f"*{_came(_plain(name), line(message), failed=says.failed)}:*"
+    yield _fenced(says.text)
+
+
+def _came(name: str, about: Line, *, failed: bool) -> str:
+    """Say what came of a call, or who answered in its place."""
+    if about.decision == "respond":
+        return f"A person answers for {name}"
+    if about.failure is Failure.PERSON:
+        return f"{name} was not run"
+    return f"{name} {'failed' if failed else 'answers'}"
+
+
+def _plain(text: str) -> str:
+    """Write text on one line with nothing in it that Markdown reads."""
+    return re.sub(r"([\\`*_\[\]<>&#~|])", r"\\\1", " ".join(text.split()))
+
+
+def _quoted(text: str) -> str:
+    """Write text as a quotation, whose Markdown ends where it ends."""
+    text = text.strip("\r\n")
+    if not text.strip():
+        return "> *(says nothing)*"
+    return _behind_marks(text if _is_self_contained(text) else _fenced(text))
+
+
+def _behind_marks(text: str) -> str:
+    return "\n".join(f"> {part}".rstrip(" ") for part in _lines(text))
+
+
+def _is_self_contained(text: str) -> bool:
+    """Whether a text, as Markdown, shows all that it says, and names nothing for other texts."""
+    found: dict[str, Any] = {}
+    blocks = _MARKDOWN.parse(_behind_marks(text), found)
+    inside = [token for block in blocks for token in (block, *(block.children or ()))]
+    return not found.get("references") and not any(
+        token.type in ("html_block", "html_inline") for token in inside
+    )
+
+
+_MARKDOWN = MarkdownIt("commonmark")
+
+
+def _fenced(text: str, kind: str = "text") -> str:
+    """Write text as code, between fences that are longer than any in it."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}{kind}", *_lines(text), fence])
+
+
+def _lines(text: str) -> list[str]:
+    """Split text where Markdown does."""
+    return re.split(r"\r\n|\r|\n", text)

@@ -1,0 +1,190 @@
+"""Forks: a new session that goes on from any message of another one, by other rules if wanted.
+
+The new state is the one after the step that wrote the message, by the new rules
+(`graphs.sessions.fork_state`); the steps before it are copied, so that a fork can itself be forked
+from any message. The session it comes from is only read.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from langchain_core.messages import RemoveMessage
+
+from ..build import reading
+from ..common.background import run
+from ..common.errors import SpecError
+from ..common.validation import near_or_all, validated
+from ..log.reducer import append
+from ..log.state import State
+from ..rules.outcome import Outcome
+from ..speakers.speaker import Speaker
+from ..spec.conversation import Conversation
+from ..spec.sandbox import Kept, new_key
+from ..spec.versions import restored
+from ..store.address import Store
+from ..store.rows import check_session_id
+from .checkpoints import Step, copy_steps, find_step, write_state
+from .fork_state import forked
+from .listing import known_session, known_store, made_up_id, new_session
+
+_FIXED: Final = ("version", "opening")
+_FIXED_OF_SPEAKERS: Final = ("name", "private_opening")
+
+
+def fork(
+    session: str,
+    *,
+    at: str | None = None,
+    into: str | None = None,
+    store: str | Path | None = None,
+    **changes: object,
+) -> str:
+    """Make a new session that goes on from a message of another one.
+
+    The other session, finished or not, running or not, stays as it is. The new one is in the same
+    store, and `resume` goes on with it; where the conversation is over by its rules, it is finished
+    from the start.
+
+    Args:
+        session: The id of the session to go on from.
+        at: The id of the last message to keep, such as ``m0007``; what was written in one step with
+            it is kept, too. None: the newest message.
+        into: The new session's id. None: made from the other's.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+        **changes: Fields of the conversation that are other from here on; what is nested is given
+            as dicts of what changes, speakers by their names, as in
+            ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"role_prompt": "…"}}``. Who
+            takes part and how it opened can't change. A new task is not rewritten, and nobody has
+            completed it yet.
+
+    Returns:
+        The new session's id.
+
+    Raises:
+        SpecError: A change is not valid; names the field.
+        SessionError: There is no such session or message, or the new id is odd or taken.
+        StoreError: The store can't be opened, read or written.
+
+    Example:
+        >>> from duologue.graphs import converse, fork, resume, role_play
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
+        >>> result = converse(garden, session="one", model=model, store="memory:fork-docs")
+        >>> fork("one", into="two", store="memory:fork-docs")
+        'two'
+        >>> resume("two", store="memory:fork-docs").outcome == result.outcome
+        True
+    """
+    return run(afork(session, at=at, into=into, store=store, **changes))
+
+
+async def afork(
+    session: str,
+    *,
+    at: str | None = None,
+    into: str | None = None,
+    store: str | Path | None = None,
+    **changes: object,
+) -> str:
+    """Make a new session that goes on from a message of another one; `fork` says how."""
+    check_session_id(session)
+    new = made_up_id(session, "fork") if into is None else check_session_id(into)
+    async with known_store(store) as opened:
+        conversation = changed(await known_session(opened, session), changes)
+        step = await find_step(reading(opened.checkpointer), session, at)
+        await _write(opened, new, conversation, step)
+    return new
+
+
+def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
+    """Give a conversation by other rules, between the same speakers.
+
+    Args:
+        conversation: The spec.
+        changes: What is other, as `fork` takes it.
+
+    Returns:
+        The new spec.
+
+    Raises:
+        SpecError: A change is not valid, or is one that no fork can make; names the field.
+    """
+    for field in _FIXED:
+        if field in changes:
+            raise SpecError(f"{field}: can't change in a fork")
+    data = conversation.stored()
+    speakers = _changed_speakers(conversation, data["speakers"], changes.get("speakers", {}))
+    return restored(_merged(data, changes) | {"speakers": speakers})
+
+
+def _changed_speakers(
+    conversation: Conversation, speakers: list[dict[str, Any]], changes: object
+) -> list[dict[str, Any]]:
+    names = conversation.names
+    result = list(speakers)
+    for name, fields in _fields(changes, "speakers", "from names to what changes").items():
+        if name not in names:
+            raise SpecError(f"speakers: nobody is called {name!r}{near_or_all(name, names)}")
+        where = f"speakers.{name}"
+        given = _fields(fields, where, "of its fields")
+        for field in _FIXED_OF_SPEAKERS:
+            if field in given:
+                raise SpecError(f"{where}.{field}: can't change in a fork")
+        place = names.index(name)
+        result[place] = _merged(result[place], given)
+        if "role_prompt" in given and "brief" not in given:
+            # The few words for a tiny model say the old prompt's part.
+            result[place].pop("brief", None)
+        # Read alone first, so that an error names the speaker and not its number.
+        validated(Speaker, result[place], f"{where}.")
+    return result
+
+
+def _fields(given: object, field: str, what: str) -> Mapping[str, object]:
+    if not isinstance(given, Mapping):
+        raise SpecError(f"{field}: must be a dict {what}, not {given!r}")
+    return given
+
+
+def _merged(data: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
+    """Put changes into data; a dict changes only the fields it names, save one of another kind."""
+    merged = dict(data)
+    for field, value in changes.items():
+        before = data.get(field) or {}
+        if isinstance(value, Mapping) and isinstance(before, Mapping) and "kind" not in value:
+            merged[field] = _merged(before, value)
+        else:
+            merged[field] = value
+    return merged
+
+
+async def _write(store: Store, session: str, conversation: Conversation, step: Step) -> None:
+    """Store a new session; until the row is there, which goes last, nobody knows of it."""
+    # What was removed later stays removed, whatever message it goes on from.
+    gone = [RemoveMessage(id=one) for one in step.removed]
+    found: State = {**step.state, "messages": append(step.state.get("messages", []), gone)}
+    state = forked(found, conversation)
+    if state.get("interpreter"):
+        # The other session's may be at work still.
+        kept = Kept.model_validate(state["interpreter"])
+        state["interpreter"] = kept.under(new_key())
+    ended = state.get("outcome")
+    reason = Outcome.model_validate(ended).reason.value if ended else None
+    async with new_session(store, session, conversation, reason) as held:
+        graph = reading(held.checkpointer)
+        await copy_steps(graph, step.before, session)
+        # An end that stands in the steps before it is not the fork's.
+        if "outcome" in step.state:
+            state = {"outcome": {}, **state}
+        new: State = {**state, "messages": state["messages"][_first_new(state, step) :]}
+        await write_state(graph, session, new)
+
+
+def _first_new(state: State, step: Step) -> int:
+    """The place of the first message that is not in the copied steps as it is now."""
+    both = zip(step.state.get("messages", []), state["messages"], strict=False)
+    differ = (place for place, (before, now) in enumerate(both) if before != now)
+    # What is told in front of results that wait for hooks moves lines of the steps before.
+    return min(step.known, next(differ, step.known))

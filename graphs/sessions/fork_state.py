@@ -1,0 +1,240 @@
+"""What a fork carries over: a session's state as other rules have it. Pure functions.
+
+Finding the state, and storing the new one, is in `graphs.sessions.fork`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AnyMessage, BaseMessage
+
+from ...nodes.prompts import texts as prompts
+from ...nodes.step.handover import lines_before
+from ..log.messages import Kind, Line, line, message_id, said
+from ..log.stage import Stage
+from ..log.state import State
+from ..rules.end_chat import Decision, Node, decide, last_words
+from ..rules.facts import observed, with_usage
+from ..rules.outcome import outcome
+from ..rules.position import Event, Facts, Position, restored_position
+from ..rules.reasons import Reason, holding, reasons_of
+from ..rules.removal import standing
+from ..spec.conversation import Conversation
+from ..spec.judges import SeparateJudge
+from ..spec.usage import used_so_far
+from ..spec.versions import restored
+
+_PENDING: Final = {Event.CALLED: 1, Event.REJECTED: 1, Event.ANSWERED: 1, Event.ASKED: 2}
+"""After these events the next node reads so many of the newest lines by their place."""
+
+_NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
+"""Facts that are counted beside the log."""
+
+
+def forked(found: State, new: Conversation) -> State:
+    """Give the state that a new session goes on from.
+
+    Args:
+        found: The state of the session it comes from.
+        new: The spec that it goes on by.
+
+    Returns:
+        The new state, with an outcome where the conversation is over by the new rules.
+    """
+    # Not the listed one: a message from before a fork was written by the rules of its time.
+    old = restored(found["spec"])
+    state: State = {
+        "conversation": new.stored(),
+        "spec": new.stored(),
+        "specified_task": found.get("specified_task", ""),
+        "messages": list(found["messages"]),
+        "usage": found.get("usage", {}),
+    }
+    if found.get("interpreter"):
+        state["interpreter"] = found["interpreter"]
+    if new.task != old.task:
+        state["specified_task"] = new.task or ""
+    if "position" in found:
+        before = _position(found, old)
+        position = carried(old, new, before, state["messages"])
+        was_next, told_new = decide(old, before), _new_tasks(old, new)
+    elif new.task != old.task or new.task_specification is None:
+        # It was being rewritten; now it stands as given.
+        state["specified_task"] = new.task or ""
+        before = position = Position()
+        was_next, told_new = None, []
+    else:
+        return state
+    state["position"] = position.model_dump(mode="json")
+    following = decide(new, position)
+    if was_next is not None and following != was_next:
+        told = lines_before(old, before, was_next, state["messages"])
+        state["messages"] = _without(told, state["messages"])
+    state["messages"] = put_in(told_new, position, state["messages"])
+    return going_on(new, position, following, state, is_new=following != was_next)
+
+
+def _position(found: State, old: Conversation) -> Position:
+    """Where a session is; older releases stored no facts."""
+    position = standing(restored_position(found["position"]), found["messages"])
+    if "facts" in found["position"]:
+        return position
+    facts = with_usage(observed(old, found["messages"]), used_so_far(found).values())
+    return position.model_copy(update={"facts": facts})
+
+
+def carried(
+    old: Conversation, new: Conversation, position: Position, log: Sequence[BaseMessage]
+) -> Position:
+    """Give the position as the new rules would have it.
+
+    What is true of the log is found out anew, and nobody has completed what is now another task.
+    With another end-chat mode, last words are promised anew: by the completion that has just been
+    found, or not at all. Last words of a conversation that is not over by the new rules were turns
+    like any other.
+
+    Args:
+        old: The spec it was reached by.
+        new: The spec that the conversation goes on by.
+        position: Where it is.
+        log: Everything said up to there.
+
+    Returns:
+        The position to go on from.
+    """
+    before = position.facts
+    kept = not_in_the_log(before)
+    # A function can't be asked here; what it said of this very log still stands.
+    kept["predicates"] = tuple(name for name in before.predicates if name in new.predicates)
+    carries = position.model_copy(
+        update={
+            "facts": observed(new, log).model_copy(update=kept),
+            "completed": _completed(old, new, position.completed),
+        }
+    )
+    same_mode = new.end_chat.mode is old.end_chat.mode
+    if same_mode and carries.completed == position.completed:
+        return carries
+    is_completed = Reason.COMPLETED in reasons_of(holding(new, carries))
+    if not (same_mode and is_completed):
+        is_new = is_completed and _has_just_completed(carries, log)
+        owed = last_words(new, carries.speaker or "") if is_new else ()
+        carries = carries.model_copy(update={"owed": owed})
+    if is_completed or position.stage is not Stage.LAST_WORDS:
+        return carries
+    spoken = len(last_words(old, position.speaker or "")) - len(position.owed)
+    return carries.model_copy(update={"stage": Stage.ROUNDS, "turns": position.turns + spoken})
+
+
+def not_in_the_log(facts: Facts) -> dict[str, Any]:
+    """Give the facts that are counted beside the log, and go on from any message, by name."""
+    return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
+
+
+def _completed(old: Conversation, new: Conversation, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the names whose task is still the one that was judged complete."""
+    if _criteria(old) != _criteria(new):
+        return ()
+    kept = tuple(name for name in names if _task_of(old, name) == _task_of(new, name))
+    # A separate judge judges all at once.
+    return names if kept == names else () if isinstance(new.judge, SeparateJudge) else kept
+
+
+def _criteria(conversation: Conversation) -> tuple[str, ...] | None:
+    judge = conversation.judge
+    return judge.criteria if isinstance(judge, SeparateJudge) else None
+
+
+def _task_of(conversation: Conversation, name: str) -> str | None:
+    return conversation.speaker(name).task or conversation.task
+
+
+def _has_just_completed(position: Position, log: Sequence[BaseMessage]) -> bool:
+    """Whether the turn before was judged complete, and nobody has spoken since."""
+    if position.stage is not Stage.ROUNDS:
+        return False
+    for message in reversed(log):
+        about = line(message)
+        if about.kind is Kind.SPEECH:
+            return False
+        if about.verdict is not None:
+            return about.verdict.complete and about.verdict.speaker == position.speaker
+    return False
+
+
+def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
+    """Tell speakers of their new tasks, where those stand in the log and not in system prompts."""
+    return [
+        said(
+            0,
+            prompts.filled(prompts.NEW_TASK, task=speaker.task),
+            Line(kind=Kind.INSTRUCTION, audience=(speaker.name,)),
+        )
+        for before, speaker in zip(old.speakers, new.speakers, strict=True)
+        if new.opening.answers and speaker.task != before.task
+    ]
+
+
+def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMessage]:
+    """Take back what was told before a turn that does not come."""
+    first = len(log)
+    while first > 0 and line(log[first - 1]).kind in (Kind.INSTRUCTION, Kind.SHIFT):
+        first -= 1
+    gone = [(message.text, line(message)) for message in told]
+    kept = [message for message in log[first:] if (message.text, line(message)) not in gone]
+    return [*log[:first], *_numbered(kept, first)]
+
+
+def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) -> list[AnyMessage]:
+    """Put what is told into a log, in front of the lines that the next node reads by their place.
+
+    Args:
+        told: The new lines, whose ids do not matter.
+        position: Where the conversation is.
+        log: Everything said up to there.
+
+    Returns:
+        The new log; from the new lines on the ids are other ones.
+    """
+    place = place_of_news(position, log)
+    return [*log[:place], *_numbered([*told, *log[place:]], place)]
+
+
+def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
+    """Give the place in a log where `put_in` puts new lines."""
+    if position.event in (Event.RAN, Event.GIVEN):
+        # The calls, and behind them what each of the tools gave.
+        called = (Kind.TOOL_CALLS, Kind.CODE)
+        return max(place for place, one in enumerate(log) if line(one).kind in called)
+    return len(log) - _PENDING.get(position.event, 0)
+
+
+def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
+    return [
+        message.model_copy(update={"id": message_id(number)})
+        for number, message in enumerate(lines, start=first)
+    ]
+
+
+def going_on(
+    new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
+) -> State:
+    """Add what a step writes once it is known what comes next.
+
+    Args:
+        new: The spec.
+        position: Where it is.
+        following: What comes next.
+        state: The state, which is changed.
+        is_new: Whether that is another turn than the one that was told of.
+
+    Returns:
+        The state, with the outcome where it is over, or with what is told before the turn.
+    """
+    log = state["messages"]
+    if following.node is Node.END:
+        ended = outcome(new, position, following.reasons, log, used_so_far(state))
+        state["outcome"] = ended.model_dump(mode="json")
+    elif is_new:
+        state["messages"] = [*log, *lines_before(new, position, following, log)]
+    return state

@@ -1,0 +1,259 @@
+"""The sessions of a store: which there are, what one holds, and deleting one."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, cast
+
+from ..build import Graph, reading
+from ..common.background import run
+from ..common.data import listing
+from ..common.errors import SessionError, SpecError
+from ..common.settings import load_settings
+from ..log.state import State
+from ..rules.result import Result
+from ..spec.conversation import Conversation
+from ..store.address import Held, Store, open_store
+from ..store.errors import taken_session, unknown_session
+from ..store.rows import SessionRow, check_session_id
+from .checkpoints import config_of, still_open
+from .stored_state import check_state, reading_session, stored_conversation
+
+_LONGEST: Final = 128  # the characters of a session's id
+
+
+@asynccontextmanager
+async def known_store(store: str | Path | None) -> AsyncIterator[Store]:
+    """Open a store for what needs sessions that are there.
+
+    Args:
+        store: Where sessions are kept; a file must exist, since a mistyped one holds nothing. None:
+            the setting, else the user's data folder, which may be empty yet.
+
+    Yields:
+        The store.
+
+    Raises:
+        StoreError: The store can't be opened.
+    """
+    target = store or (await asyncio.to_thread(load_settings)).store
+    async with open_store(target, create=not store) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def new_session(
+    store: Store, session: str, conversation: Conversation, ended: str | None
+) -> AsyncIterator[Held]:
+    """Add a session whose state is written inside the block.
+
+    Nobody knows of it until the block has ended: the row goes last.
+
+    Args:
+        store: Where it is kept.
+        session: Its id.
+        conversation: Its spec.
+        ended: Why it has ended. None: it has not.
+
+    Yields:
+        The session, to write it.
+
+    Raises:
+        SessionError: The id is taken, or somebody runs it.
+        StoreError: The store can't be written.
+    """
+    async with store.lock(session) as held:
+        if await store.get(session) is not None:
+            raise taken_session(session, store.url)
+        # What was killed half-way leaves a state that no row knows.
+        await held.checkpointer.adelete_thread(session)
+        yield held
+        spec = json.dumps(conversation.stored(), ensure_ascii=False)
+        await held.add(title=title_of(conversation), spec=spec)
+        if ended is not None:
+            await held.finish(ended)
+
+
+def made_up_id(session: str, word: str) -> str:
+    """Make up the id of a session that comes from another one.
+
+    Args:
+        session: The other one's id.
+        word: What the new one is to it, such as ``fork``.
+
+    Returns:
+        The id, which nobody has yet.
+    """
+    ending = f"-{word}-{secrets.token_hex(3)}"
+    return session[: _LONGEST - len(ending)] + ending
+
+
+async def known_session(store: Store, session: str) -> Conversation:
+    """Read the spec of a session that must be there.
+
+    Args:
+        store: Where it is kept.
+        session: Its id.
+
+    Returns:
+        Its spec.
+
+    Raises:
+        SessionError: There is no such session.
+        StoreError: The store can't be read, or a newer release wrote it.
+    """
+    row = await store.get(session)
+    if row is None:
+        raise unknown_session(session, store.url)
+    return stored_conversation(row, store.url)
+
+
+def check_speaker(session: str, conversation: Conversation, name: str) -> None:
+    """Refuse a name that nobody in a session has.
+
+    Args:
+        session: Its id.
+        conversation: Its spec.
+        name: A speaker's name.
+
+    Raises:
+        SpecError: Nobody in it is called that.
+    """
+    if name not in conversation.names:
+        names = listing(conversation.names)
+        raise SpecError(f"nobody in session {session!r} is called {name!r}; there are {names}")
+
+
+async def alist_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
+    """List the sessions of a store; `list_sessions` says how."""
+    async with known_store(store) as opened:
+        return await opened.list()
+
+
+async def aget_session(session: str, *, store: str | Path | None = None) -> Result:
+    """Read a session; `get_session` says how."""
+    check_session_id(session)
+    async with known_store(store) as opened:
+        conversation = await known_session(opened, session)
+        graph = reading(opened.checkpointer)
+        return await read_session(session, conversation, graph)
+
+
+async def read_session(session: str, conversation: Conversation, graph: Graph) -> Result:
+    """Read what a graph's checkpointer holds of a session.
+
+    Args:
+        session: The session's id.
+        conversation: Its spec.
+        graph: A graph on the store's checkpointer.
+
+    Returns:
+        The session as it stands.
+
+    Raises:
+        StoreError: It is damaged.
+    """
+    with reading_session(graph, session):
+        state = await graph.aget_state(config_of(session))
+        pending = await still_open(graph, config_of(session), state.interrupts)
+        check_state(session, conversation, cast("State", state.values))
+        return Result.of(session, conversation, state.values, pending)
+
+
+def title_of(conversation: Conversation) -> str:
+    """Give what lists of sessions show of a conversation: its title, else a task.
+
+    Args:
+        conversation: Its spec.
+
+    Returns:
+        The title.
+    """
+    speakers = conversation.speakers
+    own = next((speaker.task for speaker in speakers if speaker.task), None)
+    first = next((speaker.first_message for speaker in speakers if speaker.first_message), None)
+    return conversation.title or conversation.task or own or first or "session"
+
+
+async def adelete_session(session: str, *, store: str | Path | None = None) -> None:
+    """Delete a session; `delete_session` says how."""
+    check_session_id(session)
+    async with known_store(store) as opened:
+        await opened.delete(session)
+
+
+async def astop_session(session: str, *, store: str | Path | None = None) -> None:
+    """Ask whoever runs a session to stop; `stop_session` says how."""
+    check_session_id(session)
+    async with known_store(store) as opened:
+        row = await opened.get(session)
+        if row is None:
+            raise unknown_session(session, opened.url)
+        if row.status == "finished":
+            raise SessionError(f"Session {session!r} has ended already.")
+        if not await opened.is_locked(session):
+            raise SessionError(f"Session {session!r} is not running: there is nothing to stop.")
+        await opened.request_stop(session)
+
+
+def list_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
+    """List the sessions of a store, the newest first, without reading what they hold.
+
+    Args:
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        One row for each session.
+
+    Raises:
+        StoreError: The store can't be opened or read.
+    """
+    return run(alist_sessions(store=store))
+
+
+def get_session(session: str, *, store: str | Path | None = None) -> Result:
+    """Read what a session holds, without running it.
+
+    Args:
+        session: The session's id.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        The session as it stands; its outcome is None while it has not ended.
+
+    Raises:
+        SessionError: There is no such session.
+        StoreError: The store can't be opened or read.
+    """
+    return run(aget_session(session, store=store))
+
+
+def delete_session(session: str, *, store: str | Path | None = None) -> None:
+    """Delete a session and everything it holds.
+
+    Args:
+        session: The session's id.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Raises:
+        SessionError: There is no such session, or it is running.
+        StoreError: The store can't be opened or written.
+    """
+    run(adelete_session(session, store=store))
+
+
+def stop_session(session: str, *, store: str | Path | None = None) -> None:
+    """Ask whoever runs a session, here or in another process, to stop after its current turn.
+
+    Args:
+        session: The session's id.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Raises:
+        SessionError: There is no such session, it has ended already, or nobody runs it.
+        StoreError: The store can't be opened or written.
+    """
+    run(astop_session(session, store=store))

@@ -1,0 +1,257 @@
+"""Memory as state: dump, load, reset, copy and export a session, or one speaker's memory of it.
+
+Lagent's agents have such a state each. Here a speaker's memory is what it has said and heard in
+one log: resetting or replacing it changes what that speaker sees, and nothing that was said. What
+a dump looks like is in `graphs.sessions.dumps.dump`, what is exported in `graphs.sessions.export`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from ...common.background import run
+from ...common.data import listing
+from ...common.errors import SpecError
+from ...store.rows import check_session_id
+from ..dumps.dump import MemoryDump, read_dump, written
+from ..export import as_json_lines, as_markdown
+from ..listing import aget_session, check_speaker, made_up_id
+from .transfer import begin_anew, dumped, load_whole, replace_memory
+
+Dump = Mapping[str, Any] | str | Path
+"""A dump, or the path of a ``.json`` file that holds one."""
+
+Format = Literal["markdown", "jsonl"]
+"""What a session can be exported as."""
+
+
+async def adump_session(
+    session: str, *, speaker: str | None = None, store: str | Path | None = None
+) -> dict[str, Any]:
+    """Write a session as plain JSON; `dump_session` says how."""
+    return written(await dumped(session, speaker, store))
+
+
+async def aload_session(
+    dump: Dump,
+    *,
+    into: str | None = None,
+    speaker: str | None = None,
+    store: str | Path | None = None,
+) -> str:
+    """Load a dump; `load_session` says how."""
+    found = await asyncio.to_thread(read_dump, dump)
+    if into is not None:
+        check_session_id(into)
+    if isinstance(found, MemoryDump):
+        if into is None:
+            raise SpecError("into: is missing: name the session whose speaker is to remember it")
+        await replace_memory(into, speaker or found.speaker, store, found)
+        return into
+    if speaker is not None:
+        raise SpecError("speaker: a whole session is loaded for all its speakers: leave it out")
+    return await load_whole(found, into or check_session_id(found.session), store)
+
+
+async def areset_session(
+    session: str, *, speaker: str | None = None, store: str | Path | None = None
+) -> None:
+    """Forget what was said; `reset_session` says how."""
+    if speaker is not None:
+        await replace_memory(session, speaker, store, None)
+        return
+    await begin_anew(session, store)
+
+
+async def acopy_session(
+    session: str,
+    *,
+    into: str | None = None,
+    speaker: str | None = None,
+    store: str | Path | None = None,
+    to: str | Path | None = None,
+) -> str:
+    """Copy a session, or a speaker's memory; `copy_session` says how."""
+    if into is not None:
+        check_session_id(into)
+    elif speaker is not None:
+        raise SpecError("into: is missing: name the session whose speaker is to remember it")
+    found = await dumped(session, speaker, store)
+    target = to or store
+    if isinstance(found, MemoryDump):
+        assert into is not None  # noqa: S101  # as checked above
+        await replace_memory(into, found.speaker, target, found)
+        return into
+    new = into or (session if to is not None else made_up_id(session, "copy"))
+    return await load_whole(found, new, target)
+
+
+async def aexport_session(
+    session: str,
+    *,
+    format: Format,  # noqa: A002  # what it is called everywhere
+    speaker: str | None = None,
+    store: str | Path | None = None,
+) -> str:
+    """Write a session down for readers or programs; `export_session` says how."""
+    forms = {"markdown": as_markdown, "jsonl": as_json_lines}
+    if format not in forms:
+        raise SpecError(f"format: {format!r} is unknown; there are {listing(forms)}")
+    result = await aget_session(session, store=store)
+    if speaker is not None:
+        check_speaker(session, result.conversation, speaker)
+    return forms[format](result, speaker)
+
+
+def dump_session(
+    session: str, *, speaker: str | None = None, store: str | Path | None = None
+) -> dict[str, Any]:
+    """Write a session, or what one speaker remembers of it, as plain JSON values.
+
+    The session is only read: it may be finished or not, and even running.
+
+    Args:
+        session: The session's id.
+        speaker: Whose memory to dump. None: the whole session, with all its steps.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        The dump: a dict with ``format``, ``version`` and what belongs to them, for `load_session`
+        and ``json.dumps``.
+
+    Raises:
+        SpecError: Nobody in the session is called that.
+        SessionError: There is no such session.
+        StoreError: The store can't be opened or read.
+    """
+    return run(adump_session(session, speaker=speaker, store=store))
+
+
+def load_session(
+    dump: Dump,
+    *,
+    into: str | None = None,
+    speaker: str | None = None,
+    store: str | Path | None = None,
+) -> str:
+    """Load what `dump_session` gave, here or elsewhere.
+
+    A whole session becomes a new one that goes on exactly where it was, and can be forked from any
+    message; a question that a person had not answered is asked again as it goes on. A speaker's
+    memory replaces that of a speaker in a session that has begun: what it
+    has heard since its latest turn stays, so that it has something to answer, behind what it now
+    remembers. The others, and whatever ends or counts, are left as they are. A session that has
+    ended stays so, but a fork goes on with the new memory.
+
+    Args:
+        dump: The dump, or the path of a ``.json`` file that holds it.
+        into: Of a whole session the new one's id. None: the id it had. Of a memory the session
+            whose speaker is to remember it.
+        speaker: Who is to remember it. None: the speaker of the same name.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        The session's id.
+
+    Raises:
+        SpecError: It is no dump of ours, or a newer release wrote it; names the file and the
+            field. Nobody in the session is called that, or an argument is missing or too many.
+        SessionError: The new id is odd or taken; the session is unknown, is running, or has not
+            begun.
+        StoreError: The store can't be opened, read or written.
+
+    Example:
+        >>> from duologue.graphs import converse, dump_session, load_session, resume, role_play
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
+        >>> result = converse(garden, session="one", model=model, store="memory:dump-docs")
+        >>> dump = dump_session("one", store="memory:dump-docs")
+        >>> load_session(dump, store="memory:load-docs")
+        'one'
+        >>> resume("one", store="memory:load-docs") == result
+        True
+    """
+    return run(aload_session(dump, into=into, speaker=speaker, store=store))
+
+
+def reset_session(
+    session: str, *, speaker: str | None = None, store: str | Path | None = None
+) -> None:
+    """Forget what was said in a session, for all or for one speaker.
+
+    A whole session keeps its id and its spec, and begins anew when it is resumed. A speaker forgets
+    everything up to its latest finished turn; what it has heard since stays, so that it has
+    something to answer. It is told again what the spec tells it in the log alone: its own task
+    where all answered theirs in the opening, and its private lines. The log itself is not cut, and
+    what the others see stays as it was. A session that has ended stays so, but a fork goes on
+    without that memory.
+
+    Args:
+        session: The session's id.
+        speaker: Whose memory to reset. None: the whole session.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Raises:
+        SpecError: Nobody in the session is called that.
+        SessionError: There is no such session, or it is running.
+        StoreError: The store can't be opened, read or written.
+    """
+    run(areset_session(session, speaker=speaker, store=store))
+
+
+def copy_session(
+    session: str,
+    *,
+    into: str | None = None,
+    speaker: str | None = None,
+    store: str | Path | None = None,
+    to: str | Path | None = None,
+) -> str:
+    """Copy a session, or what one speaker remembers of it, within a store or into another one.
+
+    Args:
+        session: The session's id; it is only read.
+        into: Of a whole session the copy's id. None: the same in another store, else one made from
+            it. Of a speaker's memory the session whose speaker of that name is to remember it.
+        speaker: Whose memory to copy, as `load_session` does. None: the whole session.
+        store: Where the session is kept. None: the setting, else the user's data folder.
+        to: Where the copy goes. None: the same store.
+
+    Returns:
+        The id of the copy, or of the session whose speaker now remembers.
+
+    Raises:
+        SpecError: Nobody in one of the sessions is called that, or ``into`` is missing.
+        SessionError: A session is unknown; the new id is odd or taken; the session that is to
+            remember is running, or has not begun.
+        StoreError: A store can't be opened, read or written.
+    """
+    return run(acopy_session(session, into=into, speaker=speaker, store=store, to=to))
+
+
+def export_session(
+    session: str,
+    *,
+    format: Format,  # noqa: A002  # what it is called everywhere
+    speaker: str | None = None,
+    store: str | Path | None = None,
+) -> str:
+    """Write a session down for readers or for programs.
+
+    Args:
+        session: The session's id.
+        format: ``markdown`` for a page to read; ``jsonl`` for JSON Lines, one object a message.
+        speaker: Whose memory to write down. None: all that was said.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        The text, which ends in a newline where there is any.
+
+    Raises:
+        SpecError: There is no such format, or nobody in the session is called that.
+        SessionError: There is no such session.
+        StoreError: The store can't be opened or read.
+    """
+    return run(aexport_session(session, format=format, speaker=speaker, store=store))

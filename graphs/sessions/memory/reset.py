@@ -1,0 +1,118 @@
+"""What is written to a log when a speaker's memory is reset or replaced. Pure functions.
+
+The log itself is never cut: `graphs.log.remembered` leaves out of a view what is forgotten.
+"""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+
+from ....nodes.prompts import texts as prompts
+from ...log.messages import NOBODY, Kind, Line, line, message_id, said
+from ...log.remembered import memory
+from ...log.stage import Stage
+from ...rules.position import Position
+from ...spec.conversation import Conversation
+from ..dumps.dump import MemoryDump
+from ..dumps.lines import Remembered, message_of
+from ..fork_state import place_of_news, put_in
+
+
+def forgetting(
+    conversation: Conversation,
+    position: Position,
+    log: list[AnyMessage],
+    name: str,
+    dump: MemoryDump | None = None,
+) -> list[AnyMessage]:
+    """Reset a speaker's memory, or replace it.
+
+    It forgets everything up to its latest finished turn, that turn included. What it has heard
+    since stays, so that it has something to answer.
+
+    Args:
+        conversation: The spec.
+        position: Where the conversation is.
+        log: Everything ever said.
+        name: The speaker's name.
+        dump: What it remembers instead. None: nothing.
+
+    Returns:
+        The messages to write: where it forgets, what it remembers instead, and what of the spec
+        that then is not in its memory any more; and once more, under new ids, the lines that must
+        stay the newest.
+    """
+    place = place_of_news(position, log)
+    first = _behind_its_turn(log[:place], name)
+    since = str(log[first].id) if first < place else None
+    about = Line(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=since)
+    kept = memory(log[first:place], name)
+    new = [said(0, "", about), *(_loaded(dump, name, log, kept) if dump is not None else ())]
+    knows = [message.text for message in memory(put_in(new, position, log), name)]
+    new += [
+        said(0, text, _for(name))
+        for given, text in _told_in_the_log_only(conversation, name)
+        if not any(given in known for known in knows)
+    ]
+    changed = put_in(new, position, log)
+    return changed[place:]
+
+
+def _behind_its_turn(log: Sequence[BaseMessage], name: str) -> int:
+    """Give the place behind a speaker's latest finished turn, its reflection included."""
+    for place in reversed(range(len(log))):
+        about = line(log[place])
+        own = about.kind is Kind.SPEECH and about.speaker == name
+        if own or (about.kind is Kind.REFLECTION and about.audience == (name,)):
+            return place + 1
+    return 0
+
+
+def _told_in_the_log_only(conversation: Conversation, name: str) -> list[tuple[str, str]]:
+    """What the spec tells a speaker in the log and in no prompt; each as given, and as told now."""
+    speaker = conversation.speaker(name)
+    told = [(text, text) for text in getattr(speaker.private_opening, "lines", ())]
+    if conversation.opening.answers and speaker.task is not None:
+        told.append((speaker.task, prompts.filled(prompts.TASK_AGAIN, task=speaker.task)))
+    return told
+
+
+def _for(name: str, **fields: object) -> Line:
+    """The line of something that a speaker remembers, and that counts nowhere."""
+    about = {"kind": Kind.REMEMBERED, "stage": Stage.PRIVATE, "audience": (name,)}
+    return Line.model_validate(about | fields)
+
+
+def _loaded(
+    dump: MemoryDump, name: str, log: Sequence[BaseMessage], kept: Sequence[BaseMessage]
+) -> list[AnyMessage]:
+    """Give the lines of a dump as messages that this speaker alone remembers.
+
+    A dump of this very session ends in what is kept anyway, which must not stand there twice.
+    """
+    used = {
+        str(call["id"])
+        for message in log
+        if isinstance(message, AIMessage)
+        for call in (*message.tool_calls, *message.invalid_tool_calls)
+    }
+    # Results are found by the ids of their calls.
+    ending = f"-{message_id(len(log))}"
+    told = [(one.speaker, one.text) for one in dump.lines[-len(kept) :]] if kept else []
+    is_kept = told == [(line(one).speaker, one.text) for one in kept]
+    lines = [
+        one.with_call_ids(lambda old: old + ending if old in used else old)
+        for one in dump.lines[: -len(kept) if kept and is_kept else None]
+    ]
+    return [message_of(one, "", _about(dump, one, name)) for one in lines]
+
+
+def _about(dump: MemoryDump, one: Remembered, name: str) -> Line:
+    speaker = one.speaker
+    if one.speaker == dump.speaker:
+        speaker = name
+    elif one.speaker == name:
+        # Somebody else of its own name: nothing that it said itself.
+        speaker = None
+    to = name if one.to == dump.speaker else one.to
+    return _for(name, speaker=speaker, to=to, parsed=one.parsed, to_user=one.to_user)

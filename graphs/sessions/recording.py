@@ -1,0 +1,222 @@
+"""What a log records of models and of people, as answers that can be given once more.
+
+Pure functions. Giving them is in `graphs.sessions.replay`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+
+from ...nodes.execute.approval import why_refused
+from ...nodes.script import Reply
+from ...nodes.turn.outputs import calling
+from ..log.call_text import TO_USER
+from ..log.messages import Flaw, Kind, Line, Source, line
+from ..log.parsing import parse
+from ..rules.approval import needing_approval
+from ..rules.outcome import Outcome
+from ..rules.reasons import Reason
+from ..speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
+from ..speakers.formats import Blocks, Code
+from ..spec.conversation import Conversation
+from ..spec.judges import Moderator, SeparateJudge, Verdict
+from ..spec.questions import EXIT, ApprovalQuestion, MessageQuestion
+
+
+def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
+    """Give the answers of models that a log records.
+
+    Args:
+        conversation: The spec the log belongs to.
+        log: Messages of the log, oldest first.
+
+    Yields:
+        One for each call of a model: the message where a speaker was asked, its calls and what was
+        said beside them as they were; an error where a model refused a prompt as too long.
+    """
+    waiting = False
+    for message in log:
+        about = line(message)
+        if about.kind in (Kind.SPEECH, Kind.TOOL_CALLS) and waiting:
+            # What hooks made of the answer before.
+            waiting = False
+            continue
+        if isinstance(message, AIMessage):
+            waiting = about.kind is Kind.ANSWER
+        reply = _answer(conversation, message, about)
+        if reply is not None:
+            yield reply
+
+
+def _answer(
+    conversation: Conversation, message: AnyMessage, about: Line
+) -> Reply | AIMessage | None:
+    match about.kind:
+        case Kind.SPECIFIED_TASK:
+            # A blank rewrite leaves the task as it was given.
+            return Reply(text="" if message.text == conversation.task else message.text)
+        case Kind.DRAFT | Kind.SPEECH | Kind.TOOL_CALLS | Kind.ANSWER:
+            if not isinstance(message, AIMessage):
+                # A draft of the task is nobody's.
+                return Reply(text=message.text) if about.kind is Kind.DRAFT else None
+            return _spoken(conversation, message, about) if about.source is Source.MODEL else None
+        case Kind.REFLECTION:
+            return Reply(text=_judged(conversation, message.text, about.verdict))
+        case Kind.CHOICE if _is_asked(conversation):
+            return Reply(text=message.text)
+        case Kind.SUMMARY if about.problem is not None:
+            return Reply(error=400, code="context_length_exceeded", message=about.problem)
+        case Kind.SUMMARY:
+            return Reply(text=message.text)
+        case _:
+            return None
+
+
+def _spoken(conversation: Conversation, message: AIMessage, about: Line) -> AIMessage:
+    """What a speaker's model answered, as it is behind all reading of what a server sends."""
+    calls = [*message.tool_calls]
+    said = [about.to_user.get(str(call["id"])) for call in calls]
+    cut_off = _is_cut_off(conversation, message.text, about)
+    return AIMessage(
+        message.text,
+        tool_calls=calls,
+        invalid_tool_calls=[*message.invalid_tool_calls],
+        additional_kwargs={TO_USER: said} if about.to_user else {},
+        response_metadata={"finish_reason": "length"} if cut_off else {},
+    )
+
+
+def _is_cut_off(conversation: Conversation, text: str, about: Line) -> bool:
+    """Whether an answer was cut off: it would have its form if it had stopped by itself."""
+    speaker = conversation.speaker(about.speaker or "")
+    form, stop = speaker.format, speaker.generation.stop
+    if about.flaw is not Flaw.FORM or not stop or not isinstance(form, Blocks | Code):
+        return False
+    return parse(form, text, stop=stop).problem is None
+
+
+def _judged(conversation: Conversation, text: str, verdict: Verdict | None) -> str:
+    """What the judge answered, in the form it was asked for."""
+    judge = conversation.judge
+    if verdict is None or not verdict.readable:
+        return text
+    if not isinstance(judge, SeparateJudge):
+        left = list(verdict.objectives_left)
+        answer: dict[str, object] = {"objectives_left": left, "complete": verdict.complete}
+        return json.dumps(answer) if judge.form == "structured" else text
+    found = [verdict.findings[criterion] for criterion in judge.criteria]
+    numbered = list(enumerate(found, start=1))
+    if judge.form == "lines":
+        return "\n".join(f"{number}: {finding.in_words}" for number, finding in numbered)
+    return json.dumps({f"criterion_{number}": finding.value for number, finding in numbered})
+
+
+def _is_asked(conversation: Conversation) -> bool:
+    """Whether a model is asked who speaks next; of two it is always the other."""
+    return isinstance(conversation.turn_order, Moderator) and not conversation.is_pair
+
+
+def message_given(
+    question: MessageQuestion, rest: Sequence[BaseMessage], ended: Outcome | None
+) -> str | None:
+    """Give what a person said to a question for a message.
+
+    Args:
+        question: The question.
+        rest: What the log holds behind the moment at which it was asked.
+        ended: How the conversation ended. None: it has not.
+
+    Returns:
+        The answer, empty where something else replied or the calls were run. None: the log does
+        not say, as where the session still waits for it.
+    """
+    if not rest:
+        return _leaving(ended)
+    if isinstance(rest[0], ToolMessage):
+        spoken = next((one for one in rest if not isinstance(one, ToolMessage)), None)
+        about = None if spoken is None else line(spoken)
+        interrupts = about is not None and about.interrupts and about.speaker == question.speaker
+        return spoken.text if spoken is not None and interrupts else ""
+    for message in rest:
+        about = line(message)
+        if isinstance(message, AIMessage) and about.kind in _REPLIES:
+            if about.speaker != question.speaker:
+                return None
+            return message.text if about.source is Source.HUMAN else ""
+    return None
+
+
+_REPLIES = (Kind.SPEECH, Kind.ANSWER, Kind.TOOL_CALLS, Kind.CODE, Kind.DRAFT)
+"""Kinds of what a speaker's turn begins with, behind what it hears."""
+
+
+def decisions_given(
+    question: ApprovalQuestion,
+    conversation: Conversation,
+    log: Sequence[BaseMessage],
+    rest: Sequence[BaseMessage],
+    ended: Outcome | None,
+) -> dict[str, Any] | str | None:
+    """Give what a person decided of calls.
+
+    Args:
+        question: The question.
+        conversation: The spec.
+        log: The log up to the calls.
+        rest: What it holds behind them.
+        ended: How the conversation ended. None: it has not.
+
+    Returns:
+        The answer. What a hook made of arguments that the person had changed stands in their
+        place. None: the log does not say.
+    """
+    if not rest:
+        return _leaving(ended)
+    # Where hooks have seen a result, theirs is the newer one.
+    results: dict[str, BaseMessage] = {}
+    for one in takewhile(lambda found: isinstance(found, ToolMessage), rest):
+        assert isinstance(one, ToolMessage)  # noqa: S101  # as just seen
+        results.setdefault(one.tool_call_id, one)
+    called = calling(log)
+    speaker = conversation.speaker(line(called).speaker or "")
+    decisions: list[AnyDecision] = []
+    calls = needing_approval(speaker, called.tool_calls)
+    for call, review in zip(calls, question.review_configs, strict=True):
+        found = results.get(str(call["id"]))
+        decision = None if found is None else _decision(call, found, review["allowed_decisions"])
+        if decision is None:
+            return None
+        decisions.append(decision)
+    return Decisions(decisions=tuple(decisions)).model_dump(mode="json")
+
+
+def _decision(call: ToolCall, found: BaseMessage, allowed: Sequence[str]) -> AnyDecision | None:
+    about = line(found)
+    match about.decision:
+        case "approve" if "approve" in allowed:
+            return Approve(type="approve")
+        case "approve" | "edit":
+            # Who changes nothing has approved.
+            args = call["args"] if about.arguments is None else about.arguments
+            action = Action(name=about.tool or call["name"], args=args)
+            return Edit(type="edit", edited_action=action)
+        case "reject":
+            return Reject(type="reject", message=why_refused(call["name"], found.text))
+        case "respond":
+            return Respond(type="respond", message=found.text)
+        case None:
+            return None
+
+
+def _leaving(ended: Outcome | None) -> str | None:
+    """What a person answered who ended the conversation by it. None: nobody did."""
+    for reason in () if ended is None else ended.reasons:
+        if reason is Reason.QUIT:
+            return EXIT
+        if reason in (Reason.TERMINATION, Reason.MAX_CONSECUTIVE_AUTO_REPLY):
+            return ""
+    return None

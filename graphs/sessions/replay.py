@@ -1,0 +1,243 @@
+"""Replaying a recorded session: the same conversation once more, with the recorded answers.
+
+No model is asked, and no person. Whatever else takes part, tools, functions, hooks, code, runs
+again: where it behaves as it did, the same is said. What the record holds of models and people is
+read in `graphs.sessions.recording`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Unpack
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from pydantic import PrivateAttr
+
+from ...nodes.models.resolve import Models
+from ...nodes.script import Reply, ScriptExhaustedError
+from ...nodes.scripted import ScriptedChatModel
+from ...nodes.step.resources import Resources
+from ...tools.registry.registry import Registered, Registry, check_options
+from ...tools.sandbox import sandbox
+from ..build import Graph, compiled
+from ..common.background import run
+from ..common.errors import AnswerError, SessionError
+from ..rules.end_chat import max_steps
+from ..rules.reasons import Reason
+from ..rules.result import Result
+from ..spec.conversation import Conversation
+from ..spec.questions import ApprovalQuestion, MessageQuestion, Question
+from .checkpoints import config_of
+from .dumps.lines import dumped
+from .listing import aget_session, read_session
+from .recording import answers, decisions_given, message_given
+
+
+def replay(
+    session: str, *, store: str | Path | None = None, **registered: Unpack[Registered]
+) -> Result:
+    """Run a recorded session once more without a model, as far as it went.
+
+    Every answer of a model and of a person is taken from the record; tools, functions, hooks and
+    code run again, up to the first message that differs. The session itself is only read, and
+    nothing is stored.
+
+    Args:
+        session: The session's id. One that was forked by other rules, loaded in part, whose memory
+            was reset, or in which something was said by `say`, may hold what its spec alone does
+            not give, and then differs. It may wait for a person.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+        **registered: What the conversation names: tools, functions, hooks and so on.
+
+    Returns:
+        What was said this time, the same as in the session. What models used and how long they
+        took is not recorded call by call: where that ended it, or somebody's stop, the outcome is
+        None.
+
+    Raises:
+        SessionError: There is no such session, or something else was said; names the first message
+            that differs. Or a tool asks a person by ``interrupt()``, whose answer no log records.
+        SpecError: Something that the conversation names is not registered, or failed.
+        StoreError: The store can't be opened or read.
+
+    Example:
+        >>> from duologue.graphs import converse, replay, role_play
+        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
+        >>> first = converse(garden, session="one", model=model, store="memory:replay-docs")
+        >>> replay("one", store="memory:replay-docs").speeches == first.speeches
+        True
+    """
+    return run(areplay(session, store=store, **registered))
+
+
+async def areplay(
+    session: str, *, store: str | Path | None = None, **registered: Unpack[Registered]
+) -> Result:
+    """Run a recorded session once more without a model; `replay` says how."""
+    check_options(registered, Registered)
+    recorded = await aget_session(session, store=store)
+    conversation = recorded.conversation
+    # Where models have prices, the one that stands for all must have one.
+    name = next(iter(conversation.prices), "recorded")
+    model = _Recorded([*answers(conversation, recorded.messages)], name)
+    named = {name: model for name in conversation.model_names if name is not None}
+    resources = Resources(Models(model, named), Registry(registered), allow_host=True)
+    await resources.find(conversation)
+    graph = compiled(resources, InMemorySaver())
+    try:
+        return await _run(graph, recorded)
+    finally:
+        state = (await graph.aget_state(config_of(session))).values
+        if state.get("interpreter"):
+            await sandbox.close(state["interpreter"]["key"])
+
+
+async def _run(graph: Graph, recorded: Result) -> Result:
+    """Run it step by step, as far as it went: nothing runs behind what differs."""
+    session = recorded.session
+    config = config_of(session) | {"recursion_limit": max_steps(recorded.conversation)}
+    native = _natively(recorded.conversation)
+    given: Any = {"conversation": native.stored()}
+    same = 0
+    while True:
+        exhausted, misfit = False, ""
+        try:
+            await graph.ainvoke(given, config, interrupt_after="*")
+        except ScriptExhaustedError:
+            # It was recorded no further, or goes another way now, which shows in what was said.
+            exhausted = True
+        except AnswerError as error:
+            misfit = str(error)
+        again = await read_session(session, native, graph)
+        _compare(recorded, again, same, misfit)
+        same = len(again.messages)
+        is_over = exhausted or again.outcome is not None
+        if is_over or (len(again.messages) == len(recorded.messages) and _breaks_off(recorded)):
+            break
+        given = None
+        if again.pending:
+            value = _given(again.pending[0], recorded, again)
+            if value is None:
+                break
+            given = Command(resume={again.pending[0].id: value})
+    _compare_ends(recorded, again)
+    return replace(again, conversation=recorded.conversation)
+
+
+def _natively(conversation: Conversation) -> Conversation:
+    """The same, but that what a model says is taken as it is: its calls were read before."""
+    native = tuple(
+        speaker.model_copy(update={"tool_calling": "native"}) for speaker in conversation.speakers
+    )
+    return conversation.model_copy(update={"speakers": native})
+
+
+_NOT_IN_THE_LOG: Final = (
+    *(Reason.STOP_REQUESTED, Reason.MAX_COST, Reason.MAX_TOKENS, Reason.MAX_SECONDS),
+)
+"""Why a conversation may have ended that the log alone does not give."""
+
+
+def _breaks_off(recorded: Result) -> bool:
+    """Whether something else than the conversation's own rules was behind the record's end."""
+    return recorded.outcome is None or recorded.outcome.reason in _NOT_IN_THE_LOG
+
+
+def _given(question: Question, recorded: Result, again: Result) -> Any:  # noqa: ANN401
+    """What a person answered to a question. None: the record goes no further."""
+    rest = recorded.messages[len(again.messages) :]
+    if isinstance(question, MessageQuestion):
+        return message_given(question, rest, recorded.outcome)
+    if isinstance(question, ApprovalQuestion):
+        log = again.messages
+        return decisions_given(question, recorded.conversation, log, rest, recorded.outcome)
+    raise SessionError(
+        f"session {recorded.session!r} can't be replayed from message {again.messages[-1].id} on: "
+        "a tool asks a person, and no log records the answer; register another tool of that name, "
+        "which does not ask"
+    )
+
+
+class _Recorded(ScriptedChatModel):
+    """Says what models have said, by a name of its own. What they have used is not known.
+
+    Args:
+        answers: The answers, in the order of the calls.
+        model_name: The name.
+    """
+
+    model_name: str
+
+    _spoken: list[Reply | AIMessage] = PrivateAttr()
+
+    def __init__(self, answers: Sequence[Reply | AIMessage], model_name: str) -> None:
+        script = [one if isinstance(one, Reply) else one.text for one in answers]
+        # Pieces of it would be read once more, which may give something else.
+        super().__init__(script, model_name=model_name, disable_streaming=True)
+        self._spoken = [*answers]
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> ChatResult:
+        found = await super()._agenerate(messages, stop, run_manager, **kwargs)
+        answer = self._spoken[len(self.calls) - 1]
+        message = answer if isinstance(answer, AIMessage) else found.generations[0].message
+        nothing = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+        message = message.model_copy(update={"usage_metadata": nothing})
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _compare(recorded: Result, again: Result, same: int, misfit: str) -> None:
+    """Make sure that so far the same was said, and that a person's answer fits as it did.
+
+    Args:
+        recorded: What was said before.
+        again: What is said now.
+        same: How many messages are known to be the same.
+        misfit: What is wrong with a person's answer now, if anything is.
+
+    Raises:
+        SessionError: It is not so; names the first message that differs.
+    """
+    where = f"session {recorded.session!r} goes another way now, from message"
+    said = zip(recorded.messages[same:], again.messages[same:], strict=False)
+    for before, now in said:
+        one, other = _plain(before), _plain(now)
+        different = next((field for field in one if one[field] != other[field]), None)
+        if different is not None:
+            raise SessionError(
+                f"{where} {before.id} on: "
+                f"its {different} is {other[different]!r} instead of {one[different]!r}"
+            )
+    if len(again.messages) > len(recorded.messages):
+        raise SessionError(
+            f"session {recorded.session!r} goes on now: message "
+            f"{again.messages[len(recorded.messages)].id} is not in the record"
+        )
+    if misfit:
+        raise SessionError(f"{where} {recorded.messages[len(again.messages)].id} on: {misfit}")
+
+
+def _compare_ends(recorded: Result, again: Result) -> None:
+    if len(again.messages) < len(recorded.messages):
+        raise SessionError(
+            f"session {recorded.session!r} ends earlier now: message "
+            f"{recorded.messages[len(again.messages)].id} is not said"
+        )
+
+
+def _plain(message: BaseMessage) -> dict[str, Any]:
+    """What is compared of a message: all that a dump holds of it."""
+    says = dumped(message).model_dump(mode="json")
+    return {"id": says.pop("id"), "text": says.pop("text"), **says.pop("line"), **says}

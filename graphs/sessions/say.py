@@ -1,0 +1,162 @@
+"""Taking over: saying something as any speaker of a session that is not running.
+
+To change its rules, too, say it in a fork (`graphs.sessions.fork`).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from langchain_core.messages import AnyMessage, ToolMessage
+
+from ...nodes.turn.outputs import calling
+from ..build import reading
+from ..common.background import run
+from ..common.errors import SessionError, SpecError
+from ..log.messages import Failure, Kind, Line, Source, line, result, said
+from ..log.stage import Stage
+from ..log.state import State
+from ..rules.end_chat import Node, after_turn, decide
+from ..rules.facts import observed
+from ..rules.position import TURN_ENDS, Event, Position, restored_position
+from ..rules.removal import standing
+from ..rules.result import Result
+from ..rules.turns import next_turn
+from ..spec.conversation import Conversation
+from ..store.address import Held
+from ..store.rows import check_session_id
+from .checkpoints import settle, write_state
+from .fork_state import going_on, not_in_the_log
+from .listing import check_speaker, known_session, known_store, read_session
+
+
+def say(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
+    """Say something as one of the speakers of a session that is not running, and has not ended.
+
+    It counts as a turn of that speaker, whosever turn it was: who stands behind it speaks next, and
+    what ends the conversation is looked for in it; it is said as it is, ``exit`` too. What was
+    under way, such as a question to a person, is dropped; calls of tools that wait get a result
+    that says so. `resume` goes on.
+
+    Args:
+        session: The session's id.
+        speaker: Who is to have said it.
+        text: What is said.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        The session as it stands; with an outcome, where it is over by its rules.
+
+    Raises:
+        SpecError: Nobody has that name, or the text is blank.
+        SessionError: There is no such session, somebody runs it, it has ended, or its opening is
+            not over.
+        StoreError: The store can't be opened, read or written.
+
+    Example:
+        >>> from duologue.graphs import chat, converse, say
+        >>> result = converse(chat(), session="one", store="memory:say-docs")
+        >>> say("one", "User", "Good morning.", store="memory:say-docs").speeches
+        [('User', 'Good morning.')]
+    """
+    return run(asay(session, speaker, text, store=store))
+
+
+async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
+    """Say something as one of the speakers of a session; `say` says how."""
+    check_session_id(session)
+    if not isinstance(text, str) or not text.strip():
+        raise SpecError("text: must be text that is not empty")
+    async with known_store(store) as opened:
+        conversation = await known_session(opened, session)
+        check_speaker(session, conversation, speaker)
+        async with opened.lock(session) as held:
+            return await _say(held, conversation, speaker, text)
+
+
+async def _say(held: Held, conversation: Conversation, speaker: str, text: str) -> Result:
+    session, graph = held.session, reading(held.checkpointer)
+    state = await settle(graph, session, conversation)
+    if state.get("outcome"):
+        raise SessionError(f"Session {session!r} has ended: fork it, and say it in the fork.")
+    position = restored_position(state["position"]) if "position" in state else None
+    if position is None or _is_opening(conversation, position):
+        raise SessionError(f"Session {session!r} is still at its opening: resume it first.")
+    new = spoken(state, conversation, position, speaker, text)
+    await write_state(graph, session, new)
+    await held.reopen()
+    result = await read_session(session, conversation, graph)
+    if result.outcome is not None:
+        await held.finish(result.outcome.reason.value)
+    return result
+
+
+def _is_opening(conversation: Conversation, position: Position) -> bool:
+    """Whether speakers still prepare themselves, or answer their tasks alone."""
+    within = position.stage in (Stage.PRIVATE, Stage.OPENING) and position.event not in TURN_ENDS
+    comes = next_turn(conversation, position).stage
+    return within or comes in (Stage.PRIVATE, Stage.OPENING)
+
+
+def spoken(
+    state: State, conversation: Conversation, position: Position, speaker: str, text: str
+) -> State:
+    """Give what is written to a session's state when something is said as a speaker.
+
+    Args:
+        state: The state.
+        conversation: The spec.
+        position: Where it is.
+        speaker: Who is to have said it.
+        text: What is said.
+
+    Returns:
+        The new messages of the log, the new position, and the outcome where it is over.
+    """
+    log = list(state["messages"])
+    position = standing(position, log)
+    about = line(log[-1]) if log else None
+    if about and about.kind is Kind.INSTRUCTION and position.event in TURN_ENDS:
+        # It told somebody that it was their turn; where it was another's, it is taken back.
+        log = log if about.audience == (speaker,) else log[:-1]
+    known = len(log)
+    log += _dropped(log, position, speaker)
+    stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
+    about = Line(kind=Kind.SPEECH, speaker=speaker, source=Source.HUMAN, stage=stage)
+    log.append(said(len(log), text, about))
+    facts = observed(conversation, log).model_copy(update=not_in_the_log(position.facts))
+    after = after_turn(position, speaker, stage).model_copy(update={"facts": facts})
+    following = decide(conversation, after)
+    gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
+    written: State = {
+        "position": after.model_dump(mode="json", exclude_defaults=True),
+        "messages": gone_on["messages"][known:],
+    }
+    return written | {"outcome": gone_on["outcome"]} if following.node is Node.END else written
+
+
+def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
+    """What is told of calls that wait, for whoever has made them."""
+    if position.event not in (Event.CALLED, Event.RAN):
+        return []
+    called = calling(log)
+    if line(called).kind is Kind.CODE:
+        return []
+    # What hooks have not seen yet has come back all the same.
+    came = {
+        one.tool_call_id: (one.text, line(one).failure)
+        for one in log
+        if isinstance(one, ToolMessage)
+    }
+    unknown = (f"Its result is not known: {speaker} said something instead.", Failure.PERSON)
+    ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
+    results = [came.get(call_id, unknown) for call_id in ids]
+    return [
+        result(
+            len(log) + place,
+            text,
+            speaker=position.speaker or "",
+            call_id=call_id,
+            failure=failure,
+        )
+        for place, (call_id, (text, failure)) in enumerate(zip(ids, results, strict=True))
+    ]

@@ -1,0 +1,1 @@
+"""What a speaker is, as data."""

@@ -1,0 +1,209 @@
+"""What a speaker's replies look like, as data, and what is read from one.
+
+How a reply is read is in `graphs.log.parsing`, how a speaker is told of its format in
+`nodes.prompts.texts`.
+"""
+
+import re
+from enum import IntEnum
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    ValidationInfo,
+    field_validator,
+)
+
+from ..common.data import MARK_LENGTH, Data, Kinded, Mark, Name, by_kind
+
+EMPHASIS: Final = "*_`~"
+"""Markdown signs that may stand around a mark and within it."""
+
+LEADING: Final = re.compile(r"[#>\s]*")
+"""What else may stand before a mark on its line: the signs of headings and quotations."""
+
+_EMPHASIS = re.compile(f"[{re.escape(EMPHASIS)}]+")
+
+Verbatim = Annotated[
+    str, StringConstraints(min_length=1, max_length=MARK_LENGTH, pattern=r"\S", strict=True)
+]
+"""A mark of up to 200 characters, taken as it is: line breaks and spaces belong to it."""
+
+
+def plain(text: str) -> str:
+    """Give a mark, or a line, as they are compared: without case and Markdown around them."""
+    signs = _EMPHASIS.sub("", text)
+    leading = LEADING.match(signs)
+    return signs[leading.end() if leading else 0 :].casefold()
+
+
+class Marks(Kinded):
+    """Marks that begin a line each, such as CAMEL's ``Instruction:`` and ``Input:``.
+
+    Case and Markdown around a mark do not matter. A reply is read as a table: for each mark what
+    stands behind it.
+
+    Raises:
+        pydantic.ValidationError: One mark begins with another, so that nobody could tell them
+            apart, or is nothing but Markdown signs.
+    """
+
+    kind: Literal["lines"] = "lines"
+    """Replies whose lines begin with marks."""
+    lines: tuple[Mark, ...] = Field(min_length=1)
+    """What begins a line each, in this order; the first one begins the reply."""
+    end: Mark | None = None
+    """What the reply ends with."""
+
+    @field_validator("lines")
+    @classmethod
+    def _lines_differ(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
+        for place, mark in enumerate(lines):
+            _check_mark(mark, lines[:place])
+        return lines
+
+    @field_validator("end")
+    @classmethod
+    def _end_differs(cls, end: str | None, info: ValidationInfo) -> str | None:
+        if end is not None:
+            _check_mark(end, info.data.get("lines", ()))
+        return end
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All marks."""
+        return self.lines if self.end is None else (*self.lines, self.end)
+
+
+def _check_mark(mark: str, others: tuple[str, ...]) -> None:
+    if not plain(mark):
+        raise ValueError(
+            f"{mark!r} is nothing but Markdown: give words, or a format of kind 'blocks' or 'code'"
+        )
+    for other in others:
+        if plain(mark).startswith(plain(other)) or plain(other).startswith(plain(mark)):
+            raise ValueError(
+                f"{other!r} and {mark!r} overlap: give marks of which none begins with another"
+            )
+
+
+class Blocks(Kinded):
+    r"""Blocks between two marks, wherever in a reply they stand (Lagent's ``ToolParser``).
+
+    A reply is read as the list of all its blocks in order (Lagent keeps the first one only).
+
+    Raises:
+        pydantic.ValidationError: A mark is blank, or one holds the other.
+
+    Example:
+        >>> code = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
+    """
+
+    kind: Literal["blocks"] = "blocks"
+    """Replies with blocks between two marks."""
+    begin: Verbatim
+    """What a block begins with, to the letter: line breaks and spaces belong to it."""
+    end: Verbatim
+    """What a block ends with, to the letter. The end of the reply counts as a line break."""
+    tool_type: Name | None = None
+    """What its blocks are called, such as ``code interpreter``; it stands in each of them."""
+    required: bool = False
+    """Whether a reply without a block is asked for again."""
+
+    @field_validator("end")
+    @classmethod
+    def _marks_differ(cls, end: str, info: ValidationInfo) -> str:
+        begin = info.data.get("begin")
+        if begin is not None and (begin in end or end in begin):
+            raise ValueError(
+                f"{begin!r} and {end!r} overlap: give marks of which none holds the other, such "
+                "as by the line breaks around them"
+            )
+        return end
+
+
+class Code(Kinded):
+    """Fenced code, as in Markdown. A reply is read as the list of all its blocks in order.
+
+    Raises:
+        pydantic.ValidationError: A language is not one word.
+    """
+
+    kind: Literal["code"] = "code"
+    """Replies with fenced code."""
+    languages: tuple[Name, ...] = ()
+    """The languages that count, in any case, as fences name them. Other code is prose. None given:
+    any language, and code that names none."""
+    required: bool = False
+    """Whether a reply without a block is asked for again."""
+
+    @field_validator("languages")
+    @classmethod
+    def _languages_are_words(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        for language in languages:
+            if len(language.split()) > 1 or "`" in language:
+                raise ValueError(f"{language!r} is no language of a fence: give one word for each")
+        return languages
+
+
+class Schema(Kinded):
+    """A reply that is JSON, of a pydantic model registered by name. It is read as its fields."""
+
+    kind: Literal["schema"] = "schema"
+    """Replies that are JSON."""
+    name: Name
+    """The name that the pydantic model is registered by."""
+    form: Literal["structured", "text"] = "structured"
+    """``structured``: the model is held to the schema. ``text``: it is told the schema, and its
+    text is read, for models without structured output and speakers that call tools."""
+
+
+_TELLING: Final = {"begin": "blocks", "languages": "code", "name": "schema"}
+"""The fields that only one kind has, and needs or is given for."""
+
+
+def _tag(given: Any) -> str | None:  # noqa: ANN401
+    """Tell the kinds apart by their ``kind``, else by a field that only one has."""
+    if not isinstance(given, dict):
+        return getattr(given, "kind", "lines")
+    found = (kind for field, kind in _TELLING.items() if field in given)
+    return str(given.get("kind", next(found, "lines")))
+
+
+Format: TypeAlias = Annotated[
+    Annotated[Marks, Tag("lines")]
+    | Annotated[Blocks, Tag("blocks")]
+    | Annotated[Code, Tag("code")]
+    | Annotated[Schema, Tag("schema")],
+    Discriminator(_tag),
+    BeforeValidator(by_kind),
+]
+"""What a speaker's replies look like."""
+
+
+class Status(IntEnum):
+    """How a block was read (Lagent's numbers)."""
+
+    VALID = 1
+    """It is whole."""
+    NONE = 0
+    """There is no block: it is prose alone."""
+    BROKEN = -1
+    """It has no end."""
+
+
+class Block(Data):
+    """One block of a reply, with the prose before it."""
+
+    thought: str = ""
+    """The prose before the block, as it stands there."""
+    action: str | None = None
+    """What stands in the block. None: there is only prose."""
+    tool_type: str | None = None
+    """What the block is called; of fenced code its language, in lower case."""
+    status: Status = Status.NONE
+    """How it was read."""

@@ -1,0 +1,104 @@
+"""Where a speaker's words come from, as data: a person, functions, code, a model, a fixed text.
+
+They are tried in order. When a person is asked, and what an answer means, is in
+`graphs.rules.people`.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from ..common.data import MOST, Kinded, Mark, Name, Text, by_kind
+
+TERMINATE = "TERMINATE"
+"""AutoGen's word for a task that is done."""
+
+
+class HumanInputMode(StrEnum):
+    """When a person is asked (AutoGen's ``human_input_mode``); any case is read."""
+
+    ALWAYS = "ALWAYS"
+    """In each turn. Without an answer what stands behind replies, save to a termination message,
+    which ends it. The cap on automatic replies does not count."""
+    TERMINATE = "TERMINATE"
+    """Once a termination message is received, or so many automatic replies were given."""
+    NEVER = "NEVER"
+    """Never; a termination message, or so many automatic replies, end the conversation."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "HumanInputMode | None":
+        found = value.upper() if isinstance(value, str) else None
+        return next((mode for mode in cls if mode.value == found), None)
+
+
+class HumanReply(Kinded):
+    """A person gives the reply, always or now and then (AutoGen's user proxy).
+
+    A person may answer with text, which is said; with nothing, which leaves the reply to what
+    stands behind, or ends the conversation; or with ``exit``, which leaves it (Agere).
+    """
+
+    kind: Literal["human"] = "human"
+    """What gives it."""
+    human_input_mode: HumanInputMode = HumanInputMode.ALWAYS
+    """When the person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
+    max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
+    """How many replies in a row may come from what stands behind. The first message is none of
+    them, and a person's text begins the count anew."""
+    termination: Mark = TERMINATE
+    """The word that ends a termination message, in just this case."""
+    is_termination: Name | None = None
+    """A registered predicate that is asked instead of looking for the word. It is called with the
+    messages said so far, the received one last."""
+    sees_calls: bool = False
+    """Whether the calls of tools by others are its turn, too, before they run: the person may say
+    something, which interrupts them, and each run counts as an automatic reply (AutoGen, whose user
+    proxy runs the tools)."""
+
+
+class FunctionReply(Kinded):
+    """A registered function gives the reply, or none (AutoGen's registered reply functions)."""
+
+    kind: Literal["function"] = "function"
+    """What gives it."""
+    name: Name
+    """The name it is registered by. It is called with the `Turn`, and gives the reply's text, or
+    None to leave it to what comes next."""
+
+
+class CodeReply(Kinded):
+    """Code is run, and what came of it is the reply (AutoGen's code execution).
+
+    It runs the fenced code of the newest message that the speaker has heard, block by block, in the
+    conversation's sandbox; the first that fails is the last. It gives no reply where there is none.
+    """
+
+    kind: Literal["code"] = "code"
+    """What gives it."""
+
+
+class ModelReply(Kinded):
+    """The speaker's model gives the reply, and may call the speaker's tools."""
+
+    kind: Literal["model"] = "model"
+    """What gives it."""
+
+
+class TextReply(Kinded):
+    """A text that is always the same (AutoGen's default reply). It never counts as a repetition."""
+
+    kind: Literal["text"] = "text"
+    """What gives it."""
+    text: Text
+    """The reply."""
+    once: bool = False
+    """Whether it is the speaker's first message alone (AutoGen's message to begin with)."""
+
+
+AnyReply: TypeAlias = Annotated[
+    HumanReply | FunctionReply | CodeReply | ModelReply | TextReply,
+    Field(discriminator="kind"),
+    BeforeValidator(by_kind),
+]
+"""Anything that gives a reply."""

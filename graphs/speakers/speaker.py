@@ -1,0 +1,273 @@
+"""Who takes part in a conversation, as data."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
+
+from ..common.data import AtLeast, Data, Name, Temperature, Text, all_different
+from ..common.validation import did_you_mean
+from .approval import Rule
+from .context import Context, KeepAll
+from .few_shot import Examples
+from .formats import Format, Marks, Schema
+from .replies import (
+    AnyReply,
+    CodeReply,
+    FunctionReply,
+    HumanInputMode,
+    HumanReply,
+    ModelReply,
+    TextReply,
+)
+
+SPEAKER_TEMPERATURE = 0.2
+"""What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
+
+
+class Generation(Data):
+    """Generation parameters sent with a model call. What is None is left to its default."""
+
+    temperature: Temperature = None
+    """Sampling temperature, 0 to 2. None: 0.2 for speakers, 1.0 for the task's rewriting."""
+    max_tokens: PositiveInt | None = None
+    """The longest answer, in tokens."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Nucleus sampling, above 0 and up to 1."""
+    stop: tuple[str, ...] = ()
+    """Texts at which the model stops."""
+    seed: int | None = None
+    """Asks a model that can for the same answer to the same prompt."""
+
+    def parameters(self, temperature: float) -> dict[str, object]:
+        """Give the arguments of a model call.
+
+        Args:
+            temperature: What to use when this spec names none.
+
+        Returns:
+            Keyword arguments in OpenAI's names, without those left to the model.
+        """
+        chosen: dict[str, object] = {
+            "temperature": temperature if self.temperature is None else self.temperature,
+            "max_tokens": self.max_tokens,
+            "top_p": self.top_p,
+            "stop": list(self.stop) or None,
+            "seed": self.seed,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+
+class Brief(Data):
+    """What a speaker is told instead where a very small model speaks for it, as the embedded one.
+
+    Its form is held by a grammar, so it need not be told; what it is told must be short.
+    """
+
+    role_prompt: Text
+    """The system prompt; ``{task}`` in it stands for the task."""
+    reminder: Text
+    """What stands behind each line the speaker hears; ``{task}`` in it stands for the task as it
+    was given."""
+
+
+class PrivateOpening(Data):
+    """What one speaker knows before all else, and the others never see (Yacana's secret).
+
+    Raises:
+        pydantic.ValidationError: Neither or both are given.
+    """
+
+    lines: tuple[Text, ...] = ()
+    """What it is told."""
+    prompt: Text | None = None
+    """What it answers alone, such as "Choose a secret number." It keeps the answer in mind."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if bool(self.lines) is (self.prompt is not None):
+            raise ValueError("give either lines or a prompt")
+        return self
+
+
+class Speaker(Data):
+    """One participant of a conversation.
+
+    Raises:
+        pydantic.ValidationError: A field is missing, unknown or wrong; the examples do not go to
+            and fro between user and assistant; a reply is never reached; nothing calls the tools,
+            or no reply of the speaker's format could.
+    """
+
+    name: Name
+    """How the speaker is called by the others; no two may share a name."""
+    role_prompt: Text | None = None
+    """The system prompt. ``{task}`` in it stands for the conversation's task; where it does not
+    appear, the task follows the prompt. None: a neutral prompt that names the participants."""
+    task: Text | None = None
+    """The speaker's own task, which the others do not see."""
+    private_opening: PrivateOpening | None = None
+    """What it alone knows before the conversation."""
+    replies: Annotated[tuple[AnyReply, ...], AtLeast(1)] = (ModelReply(),)
+    """What gives its replies, tried in order until one does; the reply is blank where none does."""
+    examples: Examples = ()
+    """How it answers, shown behind its system prompt: messages of user and assistant in turn, the
+    last one the assistant's (few-shot)."""
+    prefixes: dict[Name, Text] = Field(default_factory=dict)
+    """For other speakers, by name, what stands in front of each line that it hears from them."""
+    labels: bool | None = None
+    """Whether what it hears is labelled with who said it. None: where more than two take part, or
+    opening answers are reconciled."""
+    hooks: tuple[Name, ...] = ()
+    """The hooks that see what it hears, says and calls, by their registered names, in order."""
+    brief: Brief | None = None
+    """What it is told instead where the embedded model speaks for it."""
+    stops_chat: bool = False
+    """Whether it is asked, after each of its turns in the rounds, if its task is complete. Where a
+    separate judge decides, that one is asked then."""
+    keep_reflection: bool = False
+    """Whether that question and its answer stay in the speaker's own view; of a separate judge,
+    what it found."""
+    format: Format | None = None
+    """What its replies look like. One that does not fit is asked for once more."""
+    tools: tuple[Name, ...] = ()
+    """The tools it may call, by their registered names."""
+    tool_choice: Name = "auto"
+    """Whether it calls them: ``auto`` (the model chooses), ``none``, ``required`` (at least one),
+    or the name of one of them. A turn has to begin with it, until one call has succeeded."""
+    tool_calling: Literal["native", "schema"] | None = None
+    """How its model calls them: ``native`` as the endpoint has it, ``schema`` by an answer that is
+    held to a JSON schema, for endpoints without tool calls. None: as is known of the model."""
+    interrupt_on: dict[Name, Rule] = Field(default_factory=dict)
+    """The tools that a person is asked about before they run, by their registered names: true, or
+    which decisions there are (LangChain's human in the loop). False: nobody is asked."""
+    to_user: bool = False
+    """Whether it may say something beside a call of a tool, by an optional argument ``to_user`` of
+    every tool (Agere)."""
+    return_direct: bool = False
+    """Whether what its tools give is its message, which the others hear, as soon as all calls of a
+    round have succeeded (Yacana's tools in a chat). Else it answers after seeing what they gave."""
+    model: Text | None = None
+    """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path
+    of a ``.gguf`` file. None: the conversation's default."""
+    generation: Generation = Generation()
+    """Generation parameters."""
+    context: Context = KeepAll()
+    """How much of a long history it is shown."""
+
+    @field_validator("hooks", "tools")
+    @classmethod
+    def _differ(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return all_different(names)
+
+    @field_validator("replies")
+    @classmethod
+    def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
+        for before in replies[:-1]:
+            if not (isinstance(before, HumanReply | FunctionReply | CodeReply) or _is_once(before)):
+                raise ValueError(
+                    f"what stands behind {before.kind!r} is never reached: leave it out"
+                )
+        return replies
+
+    @field_validator("replies")
+    @classmethod
+    def _begin_with_the_person(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
+        rest = replies[1:] if _is_once(replies[0]) else replies
+        if not rest:
+            raise ValueError("a first message is not enough: name what replies after it")
+        if any(_is_once(reply) for reply in rest):
+            raise ValueError('the first message ("once") must stand in front')
+        if any(isinstance(reply, HumanReply) for reply in rest[1:]):
+            raise ValueError(
+                'a person is asked first: put "human" in front of all but the first message'
+            )
+        human = rest[0]
+        if isinstance(human, HumanReply) and len(rest) == 1 and not _always(human):
+            raise ValueError(
+                f"a person is not asked each time ({human.human_input_mode}): name behind it what "
+                'replies else, such as "model"'
+            )
+        return replies
+
+    @property
+    def human(self) -> HumanReply | None:
+        """How a person speaks for it; None where nobody does."""
+        return next((reply for reply in self.replies if isinstance(reply, HumanReply)), None)
+
+    @property
+    def first_message(self) -> str | None:
+        """What it says first; None where that is not given."""
+        first = self.replies[0]
+        return first.text if isinstance(first, TextReply) and first.once else None
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether its reply may be what came of running the code it has heard."""
+        return any(isinstance(reply, CodeReply) for reply in self.replies)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model may give its replies."""
+        return _has_model(self.replies)
+
+    @field_validator("tools")
+    @classmethod
+    def _tools_can_be_called(cls, tools: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        replies, held = info.data.get("replies"), info.data.get("format")
+        if tools and replies is not None and not _has_model(replies):
+            raise ValueError('only a model calls tools: put "model" among the replies')
+        if tools and isinstance(held, Schema) and held.form == "structured":
+            raise ValueError(
+                "none can be called by a speaker whose replies are held to a schema: set "
+                'format.form = "text"'
+            )
+        return tools
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _can_choose(cls, choice: str, info: ValidationInfo) -> str:
+        tools = info.data.get("tools")
+        if tools is None or choice in ("auto", "none"):
+            return choice
+        if choice == "required":
+            if not tools:
+                raise ValueError("there are no tools to call: name some in tools")
+        elif choice not in tools:
+            raise ValueError(
+                f"must be auto, none, required or one of the speaker's tools, not {choice!r}"
+            )
+        return choice
+
+    @field_validator("interrupt_on")
+    @classmethod
+    def _are_called(cls, rules: dict[str, Rule], info: ValidationInfo) -> dict[str, Rule]:
+        tools = info.data.get("tools")
+        unknown = next((name for name in rules if tools is not None and name not in tools), None)
+        if unknown is not None:
+            hint = did_you_mean(unknown, tools or ()) or ": put it among them, or leave it out"
+            raise ValueError(f"{unknown!r} is none of the speaker's tools{hint}")
+        return rules
+
+    @field_validator("to_user")
+    @classmethod
+    def _has_tools_to_call(cls, to_user: bool, info: ValidationInfo) -> bool:
+        if to_user and info.data.get("tools") == ():
+            raise ValueError("there are no tools to speak beside: name some in tools")
+        return to_user
+
+    @property
+    def marks(self) -> Marks | None:
+        """The marks its replies must carry, where its format is one of marks."""
+        return self.format if isinstance(self.format, Marks) else None
+
+
+def _is_once(reply: AnyReply) -> bool:
+    return isinstance(reply, TextReply) and reply.once
+
+
+def _always(human: HumanReply) -> bool:
+    return human.human_input_mode is HumanInputMode.ALWAYS
+
+
+def _has_model(replies: tuple[AnyReply, ...]) -> bool:
+    return any(isinstance(reply, ModelReply) for reply in replies)

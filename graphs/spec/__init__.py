@@ -1,0 +1,1 @@
+"""What a conversation is, as data."""

@@ -1,0 +1,146 @@
+"""What must hang together in a conversation: fields that are right alone and wrong together.
+
+Each check raises a ValueError that names the field, which pydantic turns into its own.
+"""
+
+from ..common.validation import near_or_all
+from .context_limits import check_limits, least_limit
+from .ends import (
+    AllOf,
+    AnyOf,
+    DoneToken,
+    End,
+    EndChatMode,
+    EndingTool,
+    Leaf,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    NoCode,
+    leaves,
+    lone,
+)
+from .fields import ConversationFields
+from .limits import most_calls, most_messages
+
+
+def check(conversation: ConversationFields) -> None:
+    """Make sure that a conversation hangs together.
+
+    Args:
+        conversation: The spec.
+
+    Raises:
+        ValueError: A task is missing, a context is too small, a name does not belong to a speaker,
+            a mode needs a stopper and has none, a model has no price, or an end can never hold;
+            names the field.
+    """
+    _check_tasks(conversation)
+    _check_prefixes(conversation)
+    _check_contexts(conversation)
+    opening, end_chat = conversation.opening, conversation.end_chat
+    _check_name(conversation, "opening.first_speaker", opening.first_speaker)
+    if opening.reconcile and not opening.answers:
+        raise ValueError("opening.reconcile: there is nothing to hear without opening.answers")
+    if end_chat.max_iterations is None and not conversation.is_bounded_by_people:
+        raise ValueError(
+            "end_chat.max_iterations: none is only possible where every round needs a person: give "
+            "a number of rounds"
+        )
+    needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+    if needs_stopper and not conversation.stoppers:
+        raise ValueError(
+            f"end_chat.mode: {end_chat.mode.value} needs a speaker with stops_chat = true"
+        )
+    for name in conversation.model_names if conversation.prices else ():
+        if name is not None and name not in conversation.prices:
+            raise ValueError(f"prices: there is none for the model {name!r}")
+    for path, end in leaves(end_chat.when, "end_chat.when"):
+        _check_end(conversation, path, end)
+    _check_possible(conversation, "end_chat.when", end_chat.when)
+
+
+def _check_tasks(conversation: ConversationFields) -> None:
+    # A person, or a first message, says what it is about.
+    is_told = any(speaker.human or speaker.first_message for speaker in conversation.speakers)
+    for speaker in conversation.speakers:
+        if speaker.task is None and conversation.task is None and not is_told:
+            raise ValueError(f"task: missing, and {speaker.name!r} has none of its own: give one")
+        if speaker.task is None and conversation.opening.answers:
+            raise ValueError(f"opening.answers: {speaker.name!r} has no task of its own to answer")
+    if conversation.task is None and conversation.task_specification is not None:
+        raise ValueError("task_specification: there is no task to make more specific")
+
+
+def _check_contexts(conversation: ConversationFields) -> None:
+    check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
+
+
+def _check_prefixes(conversation: ConversationFields) -> None:
+    for number, speaker in enumerate(conversation.speakers):
+        for name in speaker.prefixes:
+            _check_name(conversation, f"speakers.{number}.prefixes", name)
+            if name == speaker.name:
+                raise ValueError(
+                    f"speakers.{number}.prefixes: {name!r} does not hear itself: name another"
+                )
+
+
+def _check_name(conversation: ConversationFields, field: str, name: str | None) -> None:
+    if name is not None and name not in conversation.names:
+        known = near_or_all(name, conversation.names)
+        raise ValueError(f"{field}: nobody is called {name!r}{known}")
+
+
+def _check_end(conversation: ConversationFields, path: str, end: Leaf) -> None:
+    if isinstance(end, DoneToken | EndingTool | NoCode):
+        _check_name(conversation, f"{path}.by", end.by)
+    if isinstance(end, EndingTool):
+        who = conversation.speakers if end.by is None else (conversation.speaker(end.by),)
+        if not any(end.tool in speaker.tools for speaker in who):
+            lacks = "nobody has a tool" if end.by is None else f"{end.by} has no tool"
+            raise ValueError(f"{path}.tool: {lacks} {end.tool!r}: name it among a speaker's tools")
+    if isinstance(end, NoCode) and not any(one.runs_code for one in conversation.speakers):
+        raise ValueError(f'{path}: nobody runs code: put "code" among a speaker\'s replies')
+    if isinstance(end, MaxCost) and not any(
+        price.input or price.output for price in conversation.prices.values()
+    ):
+        raise ValueError(f"{path}: is never reached: give the models' prices")
+
+
+def _check_possible(conversation: ConversationFields, path: str, end: End | None) -> None:
+    """Refuse what can't all hold, since the conversation is over before."""
+    for place, part in enumerate(end.of if isinstance(end, AnyOf | AllOf) else ()):
+        at = f"{path}.of.{place}"
+        _check_possible(conversation, at, part)
+        if isinstance(end, AllOf) and not _is_possible(conversation, part):
+            messages, calls = _most(conversation)
+            field = f"{at}.limit" if isinstance(part, MaxMessages | MaxCalls) else at
+            raise ValueError(
+                f"{field}: can never hold: this conversation has at most {messages} messages and "
+                f"{calls} model calls"
+            )
+
+
+def _is_possible(conversation: ConversationFields, end: End) -> bool:
+    messages, calls = _most(conversation)
+    match end:
+        case AnyOf():
+            return any(_is_possible(conversation, part) for part in end.of)
+        case AllOf():
+            return all(_is_possible(conversation, part) for part in end.of)
+        case MaxMessages():
+            return end.limit <= messages
+        case MaxCalls():
+            return end.limit <= calls
+        case _:
+            return True
+
+
+def _most(conversation: ConversationFields) -> tuple[int, int]:
+    """The most messages and calls: each message takes a call at least."""
+    ends = lone(conversation.end_chat.when)
+    calls = min(
+        [most_calls(conversation), *(one.limit for one in ends if isinstance(one, MaxCalls))]
+    )
+    return min(most_messages(conversation), calls), calls

@@ -1,0 +1,94 @@
+"""The least limit of a speaker's context: what always stands in its prompts, and some room."""
+
+from collections.abc import Callable
+
+from pydantic import BaseModel
+
+from ...nodes.prompts.texts import IN_SHORT
+from ..common.errors import SpecError
+from ..speakers.context import RunningSummary, TokenBudget
+from ..speakers.speaker import Speaker
+from ..text.tokens import tokens_of_texts
+from .fields import ConversationFields
+
+ROOM = 64
+"""The least room for what is said, in tokens, that a prompt must have beside what always stands
+in it."""
+
+_TOKENS_PER_WORD = 2
+
+
+def tokens_of_summary(words: int) -> int:
+    """Estimate the tokens of the message that tells a summary of so many words."""
+    return tokens_of_texts([IN_SHORT]) + words * _TOKENS_PER_WORD
+
+
+def fixed_tokens(
+    conversation: ConversationFields,
+    speaker: Speaker,
+    task: str | None,
+    schema: type[BaseModel] | None = None,
+) -> int:
+    """Estimate the tokens of what stands in front of each prompt of a speaker.
+
+    Args:
+        conversation: The spec.
+        speaker: The speaker.
+        task: The task of all, as specified; None where each has its own.
+        schema: The pydantic model that the speaker's format names, where it is a `Schema`.
+
+    Returns:
+        The tokens of its system prompt and of its examples.
+    """
+    system = conversation.system_prompt(speaker, task, schema)
+    examples = [example.content for example in speaker.examples]
+    return tokens_of_texts([system, *examples])
+
+
+def check_limits(
+    conversation: ConversationFields, least: Callable[[Speaker], int], more: str
+) -> None:
+    """Make sure that limits on speakers' prompts leave room for a message.
+
+    Args:
+        conversation: The spec.
+        least: Gives the least limit that a speaker's context can have, in tokens.
+        more: What of it the error names, behind what always stands in a prompt.
+
+    Raises:
+        SpecError: One leaves none; names the field and the least limit.
+    """
+    for number, speaker in enumerate(conversation.speakers):
+        if not isinstance(speaker.context, TokenBudget | RunningSummary):
+            continue
+        needed, limit = least(speaker), speaker.context.limit
+        if limit < needed:
+            raise SpecError(
+                f"speakers.{number}.context.limit: {limit} tokens are too few for what always "
+                f"stands in a prompt of {speaker.name!r}{more} and a message: give {needed} or more"
+            )
+
+
+def least_limit(
+    conversation: ConversationFields, speaker: Speaker, schema: type[BaseModel] | None = None
+) -> int:
+    """Give the least number of tokens that a speaker's context can be limited to.
+
+    Args:
+        conversation: The spec.
+        speaker: The speaker.
+        schema: The pydantic model that the speaker's format names, where it is known.
+
+    Returns:
+        The tokens of what always stands in its prompt, as far as it is known before anyone has
+        spoken, and of a message.
+    """
+    opening = speaker.private_opening
+    told = [] if opening is None else [*opening.lines, opening.prompt or ""]
+    if conversation.opening.answers:
+        who = conversation.speakers if conversation.opening.reconcile else (speaker,)
+        told += [one.task or "" for one in who]
+    context = speaker.context
+    summary = tokens_of_summary(context.words) if isinstance(context, RunningSummary) else 0
+    standing = fixed_tokens(conversation, speaker, conversation.task, schema) + summary
+    return standing + tokens_of_texts(text for text in told if text) + ROOM

@@ -1,0 +1,33 @@
+"""What a conversation is, as data: task, speakers, how it opens and how it ends."""
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+from pydantic import model_validator
+
+from ..common.data import Data
+from .consistency import check
+from .fields import ConversationFields
+
+
+class Conversation(ConversationFields):
+    """One dialogue: what it is about, who speaks, how it opens and how it ends.
+
+    Raises:
+        pydantic.ValidationError: A field is missing, unknown or wrong, two speakers share a name,
+            a name does not belong to a speaker, a mode needs a stopper and has none, an end can
+            never hold, or a model has no price.
+    """
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        check(self)
+        return self
+
+
+class Form(Data, ABC):
+    """The short form of one kind of conversation: flat fields, as in a file or in Studio."""
+
+    @abstractmethod
+    def conversation(self) -> Conversation:
+        """Give the conversation that this form stands for."""

@@ -1,0 +1,261 @@
+"""The fields of a conversation, and what follows from them."""
+
+import json
+from typing import Annotated, Any, Final, Literal
+
+import tomli_w
+from pydantic import BaseModel, Field, PositiveInt, field_validator
+
+from ...nodes.prompts.texts import system_prompt
+from ..common.data import MOST, AtLeast, Cap, Data, Name, Text, listing
+from ..speakers.context import RunningSummary
+from ..speakers.replies import FunctionReply
+from ..speakers.speaker import Generation, Speaker
+from .ends import NO_CAP, EndChat, EndChatMode, Predicate, leaves
+from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
+from .sandbox import Sandbox
+from .usage import Price
+
+SPEC_VERSION: Final = 5
+"""The version of the spec this release writes; `graphs.spec.versions` reads older ones."""
+
+_A_PAIR = 2
+
+TASK_TEMPERATURE = 1.0
+"""What the task's rewriting uses unless told otherwise (LazyLLM's high temperature)."""
+
+
+class TaskSpecification(Data):
+    """The task is rewritten, by a model, into a more specific one before the conversation."""
+
+    word_limit: PositiveInt = 50
+    """The longest rewritten task, in words."""
+    model: Text | None = None
+    """The model that rewrites. None: the conversation's default."""
+    generation: Generation = Generation()
+    """Generation parameters; the temperature is 1.0 unless given."""
+
+
+class Opening(Data):
+    """What happens before the rounds."""
+
+    answers: bool = False
+    """Whether every speaker first answers its own task alone, unheard by the others."""
+    reconcile: bool = False
+    """Whether the others hear these tasks and answers after all: those who answer later before
+    their own answer, those who answered before when the rounds begin (Yacana)."""
+    first_speaker: Name | None = None
+    """Who speaks first in the rounds. None: the first of the speakers; after opening answers, the
+    second (Yacana's owner of the shift message)."""
+    first_line: Text | None = None
+    """What the first speaker is told before its first turn (Yacana's shift message). None: a
+    neutral line; after opening answers that were not reconciled, the answer of the speaker before
+    it."""
+
+
+class ConversationFields(Data):
+    """The fields of a conversation, each checked alone."""
+
+    version: Literal[5] = SPEC_VERSION
+    """The version of this spec's shape."""
+    title: Text | None = None
+    """What lists of sessions show. None: the task."""
+    task: Text | None = None
+    """The task of all. None only where every speaker has a task of its own, or where a person or a
+    first message says what it is about."""
+    speakers: Annotated[tuple[Speaker, ...], AtLeast(2)]
+    """Who takes part, in the order they speak. The first is the user agent's part, the others the
+    assistant agent's."""
+    turn_order: TurnOrder = RoundRobin()
+    """Who speaks next. Where it is chosen, as many turns as there are speakers count as a round."""
+    task_specification: TaskSpecification | None = None
+    """How the task is made more specific first. None: it is used as given."""
+    opening: Opening = Opening()
+    """What happens before the rounds."""
+    end_chat: EndChat = EndChat()
+    """How it ends."""
+    judge: AnyJudge = Judge()
+    """Who is asked whether a task is complete, and how."""
+    model: Text | None = None
+    """The model for all that name none. None: the one of the settings, else the embedded one."""
+    prices: dict[Text, Price] = Field(default_factory=dict)
+    """What the models charge, by their names. Where there is one, every model must be in it."""
+    max_tool_rounds: Cap = 5
+    """How many rounds of tool calls one turn may have before the speaker must answer (LazyLLM).
+    Rounds in which no call succeeds do not count."""
+    max_call_errors: Cap = 5
+    """At how many calls that no tool can be run for, in one turn, the conversation ends: unknown
+    tools, and arguments that are no JSON or do not fit (Yacana)."""
+    max_tool_errors: Cap = 5
+    """At how many calls in which a tool fails, in one turn, it ends."""
+    tool_timeout: Annotated[float, Field(gt=0, le=MOST)] = 60
+    """How long one call of a tool may take, in seconds. A tool's ``metadata["timeout"]`` wins."""
+    sandbox: Sandbox = Sandbox()
+    """Where code runs that speakers write."""
+    seed: int | None = None
+    """Asks models that can for the same conversation again, wherever a speaker names none."""
+
+    @field_validator("speakers")
+    @classmethod
+    def _names_differ(cls, speakers: tuple[Speaker, ...]) -> tuple[Speaker, ...]:
+        seen: set[str] = set()
+        for speaker in speakers:
+            if speaker.name.casefold() in seen:
+                raise ValueError(
+                    f"two speakers are called {speaker.name!r}: give each its own name"
+                )
+            seen.add(speaker.name.casefold())
+        return speakers
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The speakers' names, in the order given."""
+        return tuple(speaker.name for speaker in self.speakers)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The speakers' names in the order of a round, whoever speaks first in front."""
+        first = self.opening.first_speaker or self.names[1 if self.opening.answers else 0]
+        start = self.names.index(first)
+        return self.names[start:] + self.names[:start]
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether only two take part."""
+        return len(self.speakers) == _A_PAIR
+
+    def system_prompt(
+        self, speaker: Speaker, task: str | None, schema: type[BaseModel] | None = None
+    ) -> str:
+        """Give the system prompt of one speaker.
+
+        Args:
+            speaker: Who is to speak.
+            task: The task of all, as specified; None where each has its own.
+            schema: The pydantic model that the speaker's format names, where it is a `Schema`.
+
+        Returns:
+            The prompt; `nodes.prompts.texts.system_prompt` says what stands in it.
+        """
+        return system_prompt(
+            speaker,
+            [name for name in self.names if name != speaker.name],
+            task,
+            schema,
+            is_labelled=self.hears_labels(speaker),
+            tells_own_task=not self.opening.answers,
+        )
+
+    def hears_labels(self, speaker: Speaker) -> bool:
+        """Whether what a speaker hears is labelled with who said it.
+
+        Unless it says so itself: between two it goes without saying, save where somebody's task
+        and opening answer are heard too.
+        """
+        if speaker.labels is not None:
+            return speaker.labels
+        return not self.is_pair or self.opening.reconcile
+
+    @property
+    def stoppers(self) -> tuple[str, ...]:
+        """The names of those after whose turns it is asked whether a task is complete."""
+        marked = tuple(speaker.name for speaker in self.speakers if speaker.stops_chat)
+        return self.names if isinstance(self.judge, SeparateJudge) and not marked else marked
+
+    @property
+    def predicates(self) -> tuple[str, ...]:
+        """The names of the predicates that may end it."""
+        ends = (end for _, end in leaves(self.end_chat.when))
+        names = [end.name for end in ends if isinstance(end, Predicate)]
+        people = (speaker.human for speaker in self.speakers)
+        names += [one.is_termination for one in people if one and one.is_termination is not None]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def is_bounded_by_people(self) -> bool:
+        """Whether it can't go on for ever without a person.
+
+        In turn everybody speaks, and automatic replies in a person's place are counted.
+        """
+        has_people = any(speaker.human for speaker in self.speakers)
+        return has_people and isinstance(self.turn_order, RoundRobin)
+
+    @property
+    def secretive(self) -> tuple[str, ...]:
+        """The names of those who answer a private prompt first."""
+        return tuple(
+            speaker.name
+            for speaker in self.speakers
+            if speaker.private_opening is not None and speaker.private_opening.prompt is not None
+        )
+
+    @property
+    def model_names(self) -> list[str | None]:
+        """The models that it needs, each once; None stands for the default."""
+        names = [speaker.model for speaker in self.speakers if self.asks_model(speaker)]
+        if self.task_specification is not None:
+            names.append(self.task_specification.model)
+        if isinstance(self.judge, SeparateJudge):
+            names.append(self.judge.model)
+        if isinstance(self.turn_order, Moderator):
+            names.append(self.turn_order.model)
+        names += [
+            speaker.context.model or speaker.model
+            for speaker in self.speakers
+            if isinstance(speaker.context, RunningSummary) and self.sums_up(speaker)
+        ]
+        return list(dict.fromkeys(name or self.model for name in names))
+
+    def asks_model(self, speaker: Speaker) -> bool:
+        """Whether a speaker's model is asked for anything: its replies, or its own verdict."""
+        judges = (
+            speaker.stops_chat
+            and isinstance(self.judge, Judge)
+            and self.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+        )
+        return speaker.has_model or judges
+
+    def sums_up(self, speaker: Speaker) -> bool:
+        """Whether a speaker's history is summed up: by its policy, where anything is shown it."""
+        is_shown = self.asks_model(speaker) or any(
+            isinstance(reply, FunctionReply) for reply in speaker.replies
+        )
+        return isinstance(speaker.context, RunningSummary) and is_shown
+
+    def stored(self) -> dict[str, Any]:
+        """Give what sessions store, as plain values.
+
+        Returns:
+            What differs from the defaults, and the version, which says whose defaults they are.
+        """
+        return {"version": self.version} | self.model_dump(mode="json", exclude_defaults=True)
+
+    def to_toml(self) -> str:
+        """Write it as TOML, which `duologue run` and `load_conversation` read.
+
+        Returns:
+            What differs from the defaults, and the version.
+        """
+        stored = self.stored()
+        if self.end_chat.max_iterations is None:
+            stored["end_chat"]["max_iterations"] = NO_CAP
+        # Inside a block string TOML reads a carriage return and a line feed as one line feed.
+        blocks = "\\r" not in json.dumps(stored)
+        return tomli_w.dumps(stored, multiline_strings=blocks)
+
+    def speaker(self, name: str) -> Speaker:
+        """Give the speaker of this name.
+
+        Args:
+            name: A speaker's name.
+
+        Returns:
+            The speaker.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        for speaker in self.speakers:
+            if speaker.name == name:
+                return speaker
+        raise KeyError(f"nobody is called {name!r}; there are {listing(self.names)}")

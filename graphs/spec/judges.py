@@ -1,0 +1,148 @@
+"""Who decides whether a task is complete, and who decides whose turn it is, as data."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
+
+from ..common.data import Data, Kinded, Name, Text, all_different, by_kind
+
+VERDICT_TEMPERATURE = 0.3
+"""What a verdict uses unless told otherwise (Yacana's yes/no question)."""
+
+MOST_CRITERIA = 50
+"""The longest list of criteria, which are judged in one call."""
+
+
+class Judge(Kinded):
+    """Every speaker that stops the chat judges its own task (Yacana)."""
+
+    kind: Literal["speaker"] = "speaker"
+    """Who judges."""
+    form: Literal["structured", "two_questions"] = "structured"
+    """``structured``: one call whose answer is held to a schema. ``two_questions``: what is left,
+    then one word, for models without structured output."""
+    temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
+    """The temperature of the verdict, 0 to 2."""
+
+
+class SeparateJudge(Kinded):
+    """A judge of its own, that takes no part: it holds what was said against a list of criteria.
+
+    It sees everything that was said, private openings too, and is asked after each turn of a
+    speaker that stops the chat, or of every speaker where none does. When all criteria are met,
+    every task counts as complete.
+    """
+
+    kind: Literal["separate"] = "separate"
+    """Who judges."""
+    criteria: tuple[Text, ...] = Field(min_length=1, max_length=MOST_CRITERIA)
+    """What must be met, each a statement such as "They agree on a price." A speaker that keeps its
+    reflections is told which are met, in these words."""
+    prompt: Text | None = None
+    """The judge's system prompt. None: a neutral one. The task and the criteria follow it."""
+    model: Text | None = None
+    """The model that judges. None: the conversation's default."""
+    form: Literal["structured", "lines"] = "structured"
+    """``structured``: an answer that is held to a schema. ``lines``: a line of words for each
+    criterion, for models without structured output."""
+    temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
+    """The temperature of the verdict, 0 to 2."""
+
+    @field_validator("criteria")
+    @classmethod
+    def _criteria_differ(cls, criteria: tuple[str, ...]) -> tuple[str, ...]:
+        return all_different(criteria)
+
+
+class Finding(StrEnum):
+    """What a separate judge says of one criterion."""
+
+    MET = "met"
+    """It holds."""
+    NOT_MET = "not_met"
+    """It does not hold."""
+    INCONCLUSIVE = "inconclusive"
+    """What was said does not tell."""
+
+    @property
+    def in_words(self) -> str:
+        """It, as one says it."""
+        return self.value.replace("_", " ")
+
+
+class Verdict(Data):
+    """A judge's answer."""
+
+    speaker: str
+    """Whose task was judged, or after whose turn the separate judge was asked."""
+    complete: bool
+    """Whether it is complete. False when the answer could not be read."""
+    objectives_left: tuple[str, ...] = ()
+    """What is left to do, in the judge's words."""
+    readable: bool = True
+    """Whether the answer could be read."""
+    findings: dict[str, Finding] = Field(default_factory=dict)
+    """What a separate judge found of each criterion."""
+
+
+class RoundRobin(Kinded):
+    """One after the other, in the order of the speakers."""
+
+    kind: Literal["round_robin"] = "round_robin"
+    """Who decides."""
+
+
+class ByFunction(Kinded):
+    """A registered function names who speaks next."""
+
+    kind: Literal["function"] = "function"
+    """Who decides."""
+    name: Name
+    """The name it is registered by. It is called with the messages said so far, oldest first, and
+    the speakers' names, and gives one of the names."""
+
+
+class Moderator(Kinded):
+    """A model that takes no part names who speaks next. It sees what all hear."""
+
+    kind: Literal["moderator"] = "moderator"
+    """Who decides."""
+    prompt: Text | None = None
+    """The moderator's system prompt. None: a neutral one. The task and the names follow it."""
+    model: Text | None = None
+    """The model that chooses. None: the conversation's default."""
+    form: Literal["structured", "word"] = "structured"
+    """``structured``: an answer that is held to a schema. ``word``: a name alone, for models
+    without structured output."""
+    temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
+    """The temperature of the choice, 0 to 2."""
+
+
+def _kind(default: str) -> Discriminator:
+    """Tell kinds apart by their ``kind``, which may be left out for the default."""
+
+    def tag(given: Any) -> str | None:  # noqa: ANN401
+        if isinstance(given, dict):
+            # A list of criteria is nobody's but the separate judge's.
+            return str(given.get("kind", "separate" if "criteria" in given else default))
+        return str(getattr(given, "kind", default))
+
+    return Discriminator(tag)
+
+
+AnyJudge: TypeAlias = Annotated[
+    Annotated[Judge, Tag("speaker")] | Annotated[SeparateJudge, Tag("separate")],
+    _kind("speaker"),
+    BeforeValidator(by_kind),
+]
+"""Who judges."""
+
+TurnOrder: TypeAlias = Annotated[
+    Annotated[RoundRobin, Tag("round_robin")]
+    | Annotated[ByFunction, Tag("function")]
+    | Annotated[Moderator, Tag("moderator")],
+    _kind("round_robin"),
+    BeforeValidator(by_kind),
+]
+"""Who speaks next."""

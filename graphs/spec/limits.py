@@ -1,0 +1,65 @@
+"""The most that a conversation can have, whatever is said: messages, model calls, rounds of tools.
+
+Pure functions of a spec. How many steps of the graph that makes is in `graphs.rules.end_chat`.
+"""
+
+from ..common.data import MOST
+from .ends import EndChatMode, MaxMessages, lone
+from .fields import ConversationFields
+
+
+def most_messages(conversation: ConversationFields) -> int:
+    """Give the most messages that a conversation can have.
+
+    Args:
+        conversation: The spec.
+
+    Returns:
+        How many; without a cap on rounds a number that nobody reaches.
+    """
+    count = len(conversation.speakers)
+    opening = count if conversation.opening.answers else 0
+    rounds = conversation.end_chat.max_iterations or MOST
+    most = len(conversation.secretive) + opening + count * rounds
+    if any(speaker.human and speaker.human.sees_calls for speaker in conversation.speakers):
+        # A person may say something to each round of calls.
+        most *= 1 + most_tool_rounds(conversation)
+    ends = lone(conversation.end_chat.when)
+    caps = [end.limit for end in ends if isinstance(end, MaxMessages)]
+    last_words = {
+        EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: 1,
+        EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: count,
+    }
+    return min([most, *caps]) + last_words.get(conversation.end_chat.mode, 0)
+
+
+def most_calls(conversation: ConversationFields) -> int:
+    """Give the most model calls that a conversation can take.
+
+    In a turn those are the summary of what went before, one for each round of tools, the reply, one
+    more where that is rejected, the judge's two questions and the choice of who speaks next.
+
+    Args:
+        conversation: The spec.
+
+    Returns:
+        How many.
+    """
+    sums_up = any(map(conversation.sums_up, conversation.speakers))
+    per_turn = sums_up + most_tool_rounds(conversation) + 2 + 2 + 1
+    return 2 + most_messages(conversation) * per_turn
+
+
+def most_tool_rounds(conversation: ConversationFields) -> int:
+    """Give the most rounds of tool calls that one turn can have, those without success included.
+
+    One without success has an error at least, and the last of either kind ends the conversation.
+
+    Args:
+        conversation: The spec.
+
+    Returns:
+        How many.
+    """
+    errors = (conversation.max_call_errors - 1) + (conversation.max_tool_errors - 1)
+    return conversation.max_tool_rounds + errors

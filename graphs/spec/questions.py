@@ -1,0 +1,240 @@
+"""What a person is asked while a conversation waits, as data.
+
+When a person is asked for a message is in `graphs.rules.people`, before calls of tools in
+`graphs.speakers.approval`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from langchain_core.messages import ToolCall
+from langgraph.types import Interrupt
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import to_jsonable_python
+
+from ..common.data import Data
+from ..common.errors import AnswerError
+from ..speakers.approval import Action
+
+EXIT = "exit"
+"""What a person says to leave, in any case and with any white space around it (Agere)."""
+
+
+class Because(StrEnum):
+    """Why a person is asked."""
+
+    TURN = "turn"
+    """It is the turn of the speaker that the person speaks for."""
+    CALLS = "calls"
+    """Another speaker has called tools, which have not run yet."""
+    TERMINATION = "termination"
+    """The newest message is a termination message."""
+    MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"
+    """So many automatic replies were given."""
+
+
+Empty: TypeAlias = Literal["auto_reply", "run", "stop"] | None
+"""What happens without an answer: something else replies, the calls are run, or the conversation
+ends. None: there must be one."""
+
+
+class Asking(NamedTuple):
+    """That a person is asked now."""
+
+    speaker: str
+    """Whom the person speaks for."""
+    because: Because
+    """Why."""
+    empty: Empty
+    """What happens without an answer."""
+
+
+def _is_text(given: object) -> object:
+    if not isinstance(given, str):
+        raise ValueError(f"it must be text, not {type(given).__name__}")
+    return given
+
+
+def _is_said(given: str) -> str:
+    if not given.strip():
+        raise ValueError("it must not be empty")
+    return given
+
+
+_AnyText = Annotated[
+    str,
+    BeforeValidator(_is_text),
+    Field(description="What is said; empty, or exit, as the question says."),
+]
+_SomeText = Annotated[
+    str,
+    BeforeValidator(_is_text),
+    AfterValidator(_is_said),
+    Field(
+        description="What is said, or exit to leave the conversation.",
+        json_schema_extra={"pattern": r"\S"},
+    ),
+]
+
+
+class _Question(Data):
+    """Base of all questions."""
+
+    id: str
+    """By which it is answered: LangGraph's id of the interrupt."""
+    response_schema: dict[str, Any] = Field(default_factory=dict)
+    """The JSON schema of an answer; empty where any answer fits."""
+    problem: str | None = None
+    """What was wrong with the answer before, where there was one that did not fit."""
+
+
+class MessageQuestion(_Question):
+    """What a speaker says next. It is answered with text."""
+
+    kind: Literal["message"] = "message"
+    """Which question it is."""
+    speaker: str
+    """The speaker that the person speaks for."""
+    because: Because
+    """Why the person is asked."""
+    task: str = ""
+    """What the speaker works on; empty where that is for the person to say."""
+    heard: str = ""
+    """What the speaker has heard since it last spoke."""
+    calls: tuple[Action, ...] = ()
+    """The calls that wait, where another speaker has called tools. A text interrupts them."""
+    empty: Empty = None
+    """What happens without an answer: an automatic reply, the calls are run, or the conversation
+    ends. None: there must be one."""
+    prompt: str
+    """What is asked, in a sentence."""
+
+
+class ApprovalQuestion(_Question):
+    """Whether tools may run. It is answered with decisions, as LangChain's human-in-the-loop is."""
+
+    kind: Literal["approval"] = "approval"
+    """Which question it is."""
+    action_requests: tuple[dict[str, Any], ...]
+    """The calls, each with ``name``, ``args`` and ``description``."""
+    review_configs: tuple[dict[str, Any], ...]
+    """For each call ``action_name`` and ``allowed_decisions``."""
+
+
+class ToolQuestion(_Question):
+    """What a tool of the user's own asks by `langgraph.types.interrupt`."""
+
+    kind: Literal["tool"] = "tool"
+    """Which question it is."""
+    value: JsonValue
+    """What the tool asks."""
+
+
+Question: TypeAlias = MessageQuestion | ApprovalQuestion | ToolQuestion
+"""Anything that a person is asked."""
+
+Answer: TypeAlias = Callable[[Question], Any | Awaitable[Any]]
+"""Takes a question and gives the answer to it: text for a `MessageQuestion`, else what the
+question's ``response_schema`` says. None leaves the session waiting, as an `EOFError` does."""
+
+
+def payload(asked: Asking, task: str, heard: str, calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
+    """Make what `langgraph.types.interrupt` is given to ask a person for a message.
+
+    Args:
+        asked: How the person is asked.
+        task: What the speaker works on.
+        heard: What the speaker has heard since it last spoke.
+        calls: The calls that wait.
+
+    Returns:
+        The fields of a `MessageQuestion` as plain values, without what is LangGraph's.
+    """
+    question = MessageQuestion(
+        id="",
+        speaker=asked.speaker,
+        because=asked.because,
+        task=task,
+        heard=heard,
+        calls=tuple(Action(name=call["name"], args=call["args"]) for call in calls),
+        empty=asked.empty,
+        prompt=_prompt(asked),
+    )
+    return question.model_dump(mode="json", exclude={"id", "response_schema", "problem"})
+
+
+def schema_of(empty: Empty) -> Any:  # noqa: ANN401  # a type that pydantic reads
+    """Give the type that an answer must fit, by what happens without one."""
+    return _SomeText if empty is None else _AnyText
+
+
+def check_message(question: MessageQuestion, answer: object) -> None:
+    """Make sure that an answer fits a question for a message.
+
+    Raises:
+        AnswerError: It does not; says why.
+    """
+    try:
+        TypeAdapter(schema_of(question.empty)).validate_python(answer)
+    except ValidationError as error:
+        raise unfit(error) from error
+
+
+def unfit(error: ValidationError) -> AnswerError:
+    """Make one clear sentence of why an answer does not fit.
+
+    Args:
+        error: What pydantic found.
+    """
+    first = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    text = first["msg"].removeprefix("Value error, ")
+    where = f"{field}: {text[:1].lower()}{text[1:]}" if field else text
+    return AnswerError(f"the answer does not fit, and the question stays open: {where}")
+
+
+_PROMPTS = {
+    Because.TURN: "{speaker}, it is your turn.",
+    Because.CALLS: "{speaker}, these calls wait; say something to interrupt them.",
+    Because.TERMINATION: "{speaker}, the task is said to be done; say something to go on.",
+    Because.MAX_CONSECUTIVE_AUTO_REPLY: "{speaker}, the automatic replies are used up.",
+}
+_EMPTY = {
+    "auto_reply": "Nothing: an automatic reply. ",
+    "run": "Nothing: they may run. ",
+    "stop": "Nothing: the conversation ends. ",
+    None: "",
+}
+
+
+def _prompt(asked: Asking) -> str:
+    told = _PROMPTS[asked.because].format(speaker=asked.speaker)
+    return f"{told} {_EMPTY[asked.empty]}{EXIT}: leave."
+
+
+def read_question(interrupt: Interrupt[Any]) -> Question:
+    """Read a question out of LangGraph's interrupt.
+
+    Args:
+        interrupt: The interrupt.
+
+    Returns:
+        The question.
+    """
+    schema = interrupt.response_schema if isinstance(interrupt.response_schema, dict) else {}
+    found: dict[str, Any] = {"id": interrupt.id, "response_schema": schema}
+    value = interrupt.value
+    for kind in (MessageQuestion, ApprovalQuestion) if isinstance(value, dict) else ():
+        # What a tool asks may look like one of these.
+        with suppress(ValidationError):
+            return kind.model_validate(value | found)
+    return ToolQuestion(value=to_jsonable_python(value, fallback=str), **found)

@@ -1,0 +1,120 @@
+"""Where sessions live, by address. Each kind of store is in a module of its own, `store_*`."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from platformdirs import user_data_path
+
+from ..common.errors import StoreError
+from .base import Held, Store
+from .errors import redacted, store_errors, store_failure, taken_session, unknown_session
+from .memory import open_memory
+from .rows import SessionRow, check_session_id
+from .shared import shared
+from .sql.sqlite import open_sqlite
+
+__all__ = [
+    "Held",
+    "SessionRow",
+    "Store",
+    "check_session_id",
+    "default_store_url",
+    "open_store",
+    "store_errors",
+    "taken_session",
+    "unknown_session",
+]
+
+# Two characters at least, so that a drive (C:) still begins a path.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def default_store_url() -> str:
+    """Return the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
+    return f"sqlite:///{(user_data_path('duologue') / 'sessions.db').as_posix()}"
+
+
+@asynccontextmanager
+async def open_store(
+    target: str | Path | None = None, *, create: bool = True
+) -> AsyncIterator[Store]:
+    """Open the place where sessions live.
+
+    All that is open at once for the same address on the same event loop is one store, which is
+    closed with its last user.
+
+    Args:
+        target: None for the user's data folder; a path, `sqlite:///relative.db` or
+            `sqlite:////absolute.db` for a SQLite file, readable by its owner only if it is made
+            here; `postgresql://…` or `postgres://…`, see `graphs.store.sql.postgres`;
+            `memory:` or `memory:name` for this process's memory, where the same address is the
+            same store.
+        create: Whether a SQLite file is made where it is missing.
+
+    Yields:
+        The store, usable in this event loop until the block ends.
+
+    Raises:
+        StoreError: The target is none of these, or can't be used.
+    """
+    # In a thread, like all that touches files: the dev server refuses it in a coroutine.
+    place = await asyncio.to_thread(_place, target, create=create)
+    async with shared(place.address, place.opened) as store:
+        yield store
+
+
+class _Place(NamedTuple):
+    address: str
+    opened: Callable[[], Awaitable[Store]]
+
+
+def _place(target: str | Path | None, *, create: bool) -> _Place:
+    if target is None:
+        target = default_store_url()
+    if isinstance(target, Path):
+        return _sqlite(target, create=create)
+    if not isinstance(target, str):
+        raise _unfit(type(target).__name__)
+    if target.startswith(("postgresql://", "postgres://")):
+        return _Place(target, partial(_postgres(), target))
+    if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
+        return _Place(target, partial(open_memory, target))
+    path = target.removeprefix("sqlite:///")
+    if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
+        raise _unfit(repr(redacted(target)))
+    return _sqlite(Path(path), create=create)
+
+
+def _unfit(given: str) -> StoreError:
+    return StoreError(
+        f"Sessions can't be kept in {given}: use a file's path, sqlite:///file.db, postgresql://…, "
+        "memory: or memory:name."
+    )
+
+
+def _sqlite(path: Path, *, create: bool) -> _Place:
+    # Resolved, so that a link and what it points to are one store.
+    try:
+        path = path.expanduser().resolve()
+        is_there = path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise store_failure(f"sqlite:///{path.as_posix()}", str(error)) from error
+    url = f"sqlite:///{path.as_posix()}"
+    if not create and not is_there:
+        raise store_failure(url, "there is no such file")
+    return _Place(url, partial(open_sqlite, path, url))
+
+
+def _postgres() -> Callable[[str], Awaitable[Store]]:
+    try:
+        from .sql.postgres import open_postgres
+    except ImportError as error:
+        raise StoreError(
+            "Sessions in PostgreSQL need more packages: install duologue[postgres]."
+        ) from error
+    return open_postgres

@@ -1,0 +1,243 @@
+"""What every store of sessions offers: rows to read, and sessions to hold and write."""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias, TypeVar
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from .errors import busy_session, unknown_session
+from .rows import SessionRow, check_session_id
+
+T = TypeVar("T")
+
+_PATIENCE: Final = 1.0  # seconds that a session is waited for before it counts as busy
+_PAUSE: Final = 0.02  # seconds between two looks at it, at first
+
+
+# Inside the class, `list` is its method.
+_Rows: TypeAlias = list[SessionRow]
+
+
+class Held(ABC):
+    """A session that this run holds, and alone may write.
+
+    Get one from `Store.lock`. Every method that writes, and the checkpointer, raises `SessionError`
+    without writing where the run no longer holds the session, and `StoreError` when the database
+    fails.
+
+    Attributes:
+        session: The session's id.
+        url: The store's address as shown to people.
+        checkpointer: LangGraph's saver, which writes this session only.
+    """
+
+    session: str
+    url: str
+    checkpointer: BaseCheckpointSaver[str]
+
+    @abstractmethod
+    async def add(self, *, title: str, spec: str) -> SessionRow:
+        """Add the session's row, unfinished.
+
+        Args:
+            title: What people see in a listing.
+            spec: The conversation, as JSON text.
+
+        Returns:
+            The new row.
+
+        Raises:
+            SessionError: The session is there already.
+        """
+
+    async def finish(self, reason: str) -> None:
+        """Mark the session as finished because of `reason`; a second call replaces the reason.
+
+        Raises:
+            SessionError: There is no such session.
+        """
+        await self._change(status="finished", reason=reason)
+
+    async def wait(self) -> None:
+        """Mark the session as one that waits for a person.
+
+        Raises:
+            SessionError: There is no such session.
+        """
+        await self._change(status="waiting", reason=None)
+
+    async def reopen(self) -> None:
+        """Mark the session as unfinished, whatever ended it or whomever it waited for.
+
+        Raises:
+            SessionError: There is no such session.
+        """
+        await self._change(status="unfinished", reason=None)
+
+    async def clear_stop(self) -> None:
+        """Forget that the session was asked to stop, as a run that starts does.
+
+        Raises:
+            SessionError: There is no such session.
+        """
+        await self._change(stop_requested=False)
+
+    async def erase(self) -> bool:
+        """Delete the session's row and all its checkpoints; return whether there was a row."""
+        # The row goes last: a kill in between leaves something that can be deleted again.
+        await self.checkpointer.adelete_thread(self.session)
+        return await self._remove()
+
+    @abstractmethod
+    async def _remove(self) -> bool:
+        """Delete the session's row alone; return whether there was one."""
+
+    @abstractmethod
+    async def _change(self, **values: str | bool | None) -> None:
+        """Change fields of the session's row."""
+
+    async def drain(self) -> None:
+        """Await the writes under way; some stores have none."""
+        return
+
+
+class Store(ABC):
+    """The place where sessions live: a checkpointer, and one row for each session beside it.
+
+    Get one from `open_store`. Every method, and the checkpointer itself, raises `StoreError` when
+    the database behind it fails.
+
+    Attributes:
+        url: The address as shown to people; a password in it is replaced by `***`.
+        checkpointer: LangGraph's saver on the same database, to read with; who writes a session
+            holds it by `lock`. It belongs to the event loop that opened the store.
+    """
+
+    url: str
+    checkpointer: BaseCheckpointSaver[str]
+
+    @abstractmethod
+    async def get(self, session: str) -> SessionRow | None:
+        """Return the row of `session`, or None if there is no such session.
+
+        Raises:
+            StoreError: The database fails.
+        """
+
+    @abstractmethod
+    async def list(self) -> _Rows:
+        """Return every row, newest first by `created_at`; checkpoints are not read.
+
+        Raises:
+            StoreError: The database fails.
+        """
+
+    @abstractmethod
+    async def request_stop(self, session: str) -> None:
+        """Ask whoever runs `session`, here or in another process, to stop at its next turn.
+
+        Raises:
+            SessionError: There is no such session.
+            StoreError: The database fails.
+        """
+
+    async def stop_requested(self, session: str) -> bool:
+        """Return whether `session` was asked to stop.
+
+        Raises:
+            SessionError: There is no such session.
+            StoreError: The database fails.
+        """
+        row = await self.get(session)
+        if row is None:
+            raise unknown_session(session, self.url)
+        return row.stop_requested
+
+    async def delete(self, session: str) -> None:
+        """Delete the row of `session` and all its checkpoints.
+
+        Raises:
+            SessionError: There is no such session, or it is being run.
+            StoreError: The database fails.
+        """
+        async with self.lock(session) as held:
+            # The row may be damaged, so it is not read.
+            if not await held.erase():
+                raise unknown_session(session, self.url)
+
+    @asynccontextmanager
+    async def lock(self, session: str) -> AsyncIterator[Held]:
+        """Hold `session` for one run; it is freed at exit and by the death of this process.
+
+        Args:
+            session: Its id; the session need not exist yet.
+
+        Yields:
+            The session, to write it.
+
+        Raises:
+            SessionError: The id is not valid, or another run, in this process or another, holds
+                it ("busy") and does not free it within a second.
+            StoreError: The database fails.
+        """
+        check_session_id(session)
+        until, pause = time.monotonic() + _PATIENCE, _PAUSE
+        while (held := await self._take(session)) is None:
+            if time.monotonic() > until:
+                raise busy_session(session)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.2)
+        try:
+            yield held
+        finally:
+            await settled(self._free(held))
+
+    @abstractmethod
+    async def _take(self, session: str) -> Held | None:
+        """Hold a session; None: another run holds it."""
+
+    @abstractmethod
+    async def _free(self, held: Any) -> None:  # noqa: ANN401  # each store has its own kind
+        """Let go of a session that `_take` gave."""
+
+    @abstractmethod
+    async def is_locked(self, session: str) -> bool:
+        """Return whether someone is running `session` now.
+
+        Raises:
+            StoreError: The lock can't be looked at.
+        """
+
+    async def close(self) -> None:
+        """Free what the store keeps open; nobody uses it any more."""
+        return
+
+
+async def settled(work: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
+    """Await `work` to its end even when the caller is cancelled meanwhile.
+
+    Args:
+        work: What ends soon by itself.
+
+    Returns:
+        What `work` returns.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled; `work` has ended by then.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        # Looked at, so that asyncio does not report an error that nobody waits for any more.
+        _ = task.cancelled() or task.exception()
+        raise cancelled
+    return task.result()

@@ -1,0 +1,134 @@
+"""What is said when a store, or a session in it, can't be used."""
+
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..common.errors import SessionError, StoreError
+from ..common.sanitize import clean
+
+
+def unknown_session(session: str, url: str) -> SessionError:
+    """Return the error for a session that `url` does not hold."""
+    return SessionError(f"There is no session {session!r} in {url}.")
+
+
+def taken_session(session: str, url: str) -> SessionError:
+    """Return the error for adding a session that `url` holds already."""
+    return SessionError(f"Session {session!r} exists already in {url}.")
+
+
+def busy_session(session: str) -> SessionError:
+    """Return the error for a session that another run holds."""
+    return SessionError(f"Session {session!r} is busy: another run holds it.")
+
+
+def lost_session(session: str) -> SessionError:
+    """Return the error for a run that no longer holds its session."""
+    return SessionError(
+        f"Session {session!r} is no longer held by this run, which stops without writing more: "
+        "another run has taken it over, or its lock was removed."
+    )
+
+
+def redacted(url: str) -> str:
+    """Return `url` with any password in it replaced by `***`.
+
+    A password that was not percent-encoded may hold `@` or `/`, so all between the user and the
+    last `@` is replaced.
+    """
+    url = re.sub(r"(?s)^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", url)
+
+
+@contextmanager
+def store_errors(url: str) -> Iterator[None]:
+    """Turn the database drivers' exceptions inside the block into `StoreError`.
+
+    Stores and their checkpointers use it themselves. Around a whole run it would also catch what
+    a tool's own database raises.
+
+    Args:
+        url: The store's address; a password in it is not shown.
+
+    Raises:
+        StoreError: The block raised `sqlite3.Error`, `psycopg.Error`, or what a driver raises where
+            text is in no encoding.
+    """
+    try:
+        yield
+    except Exception as error:
+        # Looked up, not imported: PostgreSQL is optional, and who has not loaded it can't raise.
+        psycopg = sys.modules.get("psycopg")
+        if isinstance(error, sqlite3.Error):
+            is_damage = _is_damage(error)
+        elif psycopg and isinstance(error, psycopg.Error):
+            is_damage = (error.sqlstate or "").startswith(_DAMAGE_OF_POSTGRES)
+        elif isinstance(error, UnicodeDecodeError):
+            # SQLite quotes a damaged schema, which the driver can't decode.
+            is_damage = True
+        else:
+            raise
+        raise (damaged_store if is_damage else store_failure)(url, str(error)) from error
+
+
+def as_store_error(url: str, error: Exception) -> StoreError:
+    """Return the error for what a write has raised.
+
+    Args:
+        url: The store's address; a password in it is not shown.
+        error: What was raised.
+    """
+    try:
+        with store_errors(url):
+            raise error
+    except StoreError as told:
+        return told
+    except Exception:
+        # Values that have no place in a database, such as text in no encoding.
+        return store_failure(url, str(error))
+
+
+# A table or a column that is not there counts as damage, too.
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+_DAMAGE_OF_POSTGRES = ("42P01", "42703", "XX")
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    # Python's own has no code: text in no encoding.
+    return str(error).startswith("Could not decode") if code is None else code & 0xFF in _DAMAGE
+
+
+def damaged_store(url: str, why: str, session: str | None = None) -> StoreError:
+    """Return the error for a store, or one session in it, that can't be made sense of.
+
+    Args:
+        url: The store's address; a password in it is not shown.
+        why: What is wrong.
+        session: The session that is damaged. None: it is not known which.
+    """
+    if session is None:
+        return store_failure(url, why, "restore a backup, or choose another store")
+    what = f"session {session[:128]!r} can't be read: {why}"
+    return store_failure(url, what, "restore a backup, or delete that session")
+
+
+def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  # noqa: A002
+    """Return the error for a store that fails.
+
+    Args:
+        url: The store's address; a password in it is not shown.
+        why: What the driver or the system said; made into one short line.
+        help: What to do.
+    """
+    reason = " ".join(clean(why).split()).rstrip(".?") or "no reason was given"
+    if len(reason) > _LONGEST:
+        reason = f"{reason[:_LONGEST]}…"
+    end = "" if help is None else f"; {help}"
+    return StoreError(f"The sessions in {redacted(url)} can't be used: {reason}{end}.")
+
+
+_LONGEST = 400  # characters of what a driver said, which may quote what is stored

@@ -1,0 +1,140 @@
+"""Sessions in this process's memory, gone when it ends. Nothing is written anywhere."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+
+from .base import Held, Store
+from .errors import lost_session, taken_session, unknown_session
+from .rows import SessionRow, new_row
+from .saver import GuardedSaver
+from .serializer import PlainSerializer
+
+
+@dataclass
+class _Space:
+    rows: dict[str, SessionRow] = field(default_factory=dict)
+    held: dict[str, "MemoryHeld"] = field(default_factory=dict)
+    # What is read back is the same as from a database.
+    saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
+
+    def change(self, session: str, url: str, values: dict[str, Any]) -> None:
+        row = self.rows.get(session)
+        if row is None:
+            raise unknown_session(session, url)
+        self.rows[session] = row.model_copy(update=values | {"updated_at": datetime.now(UTC)})
+
+
+# One space for each URL, as long as the process lives: who opens it again sees the same sessions.
+_SPACES: dict[str, _Space] = {}
+
+
+class _Saver(GuardedSaver, InMemorySaver):
+    """LangGraph's saver on what a space holds, for the run that holds one session."""
+
+    def __init__(self, space: _Space, held: "MemoryHeld") -> None:
+        super().__init__(serde=space.saver.serde)
+        self.storage, self.writes, self.blobs = (
+            space.saver.storage,
+            space.saver.writes,
+            space.saver.blobs,
+        )
+        self.store_url = held.url
+        self._run = held
+
+    def _held(self, session: str) -> None:
+        self._run.check(session)
+
+
+class MemoryHeld(Held):
+    """A session in memory that this run holds.
+
+    Args:
+        space: Where it is.
+        url: The store's address.
+        session: Its id.
+    """
+
+    def __init__(self, space: _Space, url: str, session: str) -> None:
+        self.url = url
+        self.session = session
+        self._space = space
+        self.checkpointer = _Saver(space, self)
+
+    def check(self, session: str) -> None:
+        """Make sure that the run still holds the session, and that it is this one.
+
+        Raises:
+            SessionError: It does not.
+        """
+        if session != self.session or self._space.held.get(session) is not self:
+            raise lost_session(session)
+
+    async def add(self, *, title: str, spec: str) -> SessionRow:
+        """See `Held.add`."""
+        self.check(self.session)
+        row = new_row(self.session, title, spec)
+        if self._space.rows.setdefault(self.session, row) is not row:
+            raise taken_session(self.session, self.url)
+        return row
+
+    async def _remove(self) -> bool:
+        self.check(self.session)
+        return self._space.rows.pop(self.session, None) is not None
+
+    async def _change(self, **values: str | bool | None) -> None:
+        self.check(self.session)
+        self._space.change(self.session, self.url, values)
+
+
+class MemoryStore(Store):
+    """A store in memory, shared by all in this process that open the same URL.
+
+    Args:
+        url: `memory:` or `memory:name`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._space = _SPACES.setdefault(url, _Space())
+        self.checkpointer = self._space.saver
+
+    async def get(self, session: str) -> SessionRow | None:
+        """See `Store.get`."""
+        return self._space.rows.get(session)
+
+    async def request_stop(self, session: str) -> None:
+        """See `Store.request_stop`."""
+        self._space.change(session, self.url, {"stop_requested": True})
+
+    async def _take(self, session: str) -> MemoryHeld | None:
+        held = MemoryHeld(self._space, self.url, session)
+        # `setdefault` is one step, so two event loops in two threads can't both win.
+        return held if self._space.held.setdefault(session, held) is held else None
+
+    async def _free(self, held: MemoryHeld) -> None:
+        del self._space.held[held.session]
+
+    async def is_locked(self, session: str) -> bool:
+        """See `Store.is_locked`."""
+        return session in self._space.held
+
+    async def list(self) -> list[SessionRow]:
+        """See `Store.list`."""
+        # Insertion order settles what one tick of the clock can't.
+        rows = reversed(list(self._space.rows.values()))
+        return sorted(rows, key=lambda row: row.created_at, reverse=True)
+
+
+async def open_memory(url: str) -> Store:
+    """Open the store in this process's memory.
+
+    Args:
+        url: `memory:` or `memory:name`.
+
+    Returns:
+        The store.
+    """
+    return MemoryStore(url)

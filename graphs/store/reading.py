@@ -1,0 +1,153 @@
+"""One boundary around all that is read from a store: whatever fails in it is a `StoreError`.
+
+Around writes stands `graphs.store.errors.store_errors`, which knows the drivers' errors
+alone: what is written is the user's, and may itself be at fault.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Annotated, Any, Final
+
+from langgraph.checkpoint.base import CheckpointTuple
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PositiveInt,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
+
+from ..common.errors import DuologueError, SessionError, StoreError
+from ..spec.versions import NewerError
+from .errors import damaged_store, store_errors, store_failure
+from .rows import SessionRow
+from .serializer import UnknownTypeError
+
+
+@contextmanager
+def reading_store(url: str, session: str | None = None) -> Iterator[None]:
+    """Turn whatever is raised inside the block into `StoreError`.
+
+    It belongs around reading what is stored and making sense of it, and around nothing of the
+    user's.
+
+    Args:
+        url: The store's address; a password in it is not shown.
+        session: The session that is read. None: it is not known which.
+
+    Raises:
+        StoreError: It can't be read; says why, and what to do.
+        SessionError: The block raised it: there is no such session, or no such message.
+    """
+    try:
+        with store_errors(url):
+            yield
+    except (StoreError, SessionError):
+        raise
+    except NewerError as error:
+        raise store_failure(url, f"session {session!r} can't be read: {error}") from error
+    except Exception as error:
+        raise damaged_store(url, _said(error), session) from error
+
+
+def _said(error: Exception) -> str:
+    """Say what is wrong, in a few words."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        text = first["msg"].removeprefix("Value error, ")
+        return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
+    if isinstance(error, DuologueError | UnknownTypeError | _DamageError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+class _DamageError(ValueError):
+    """What is stored does not fit together."""
+
+
+def read_version(found: Sequence[Sequence[Any]], newest: int, url: str) -> int | None:
+    """Read the version of a store's tables.
+
+    Args:
+        found: The rows of `duologue_schema`.
+        newest: The newest version that this release reads.
+        url: The store's address.
+
+    Returns:
+        The version. None: the tables are new.
+
+    Raises:
+        StoreError: It is none, or a newer release wrote it.
+    """
+    if not found:
+        return None
+    with reading_store(url):
+        try:
+            ((version,),) = TypeAdapter(list[tuple[PositiveInt]]).validate_python(
+                [tuple(row) for row in found], strict=True
+            )
+        except ValueError as error:
+            raise _DamageError("duologue_schema holds no version") from error
+    if version > newest:
+        raise StoreError(
+            f"The sessions in {url} have format {version} and this duologue reads up to "
+            f"{newest}: upgrade duologue, or choose another store."
+        )
+    return version
+
+
+def read_row(values: Sequence[Any], url: str) -> SessionRow:
+    """Make the row of a session out of what its table holds.
+
+    Args:
+        values: The columns, in the order of `SessionRow`'s fields.
+        url: The store's address.
+
+    Raises:
+        StoreError: They do not fit; names the session.
+    """
+    data = dict(zip(SessionRow.model_fields, values, strict=True))
+    session = data["session"]
+    with reading_store(url, session if isinstance(session, str) else None):
+        row = SessionRow.model_validate(data)
+        if sha256(row.spec.encode()).hexdigest() != row.digest:
+            raise _DamageError("its conversation is not the one that was stored")
+        return row
+
+
+_Version = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.")]
+"""What LangGraph counts a channel's writes with, where it stores them in a database."""
+
+
+class _Checkpoint(BaseModel):
+    """What must be in a checkpoint for LangGraph to go on from it."""
+
+    model_config = ConfigDict(strict=True)
+
+    v: int
+    id: str
+    ts: str
+    channel_values: dict[str, Any]
+    channel_versions: dict[str, _Version]
+    versions_seen: dict[str, dict[str, _Version]]
+
+
+_WRITES: Final = TypeAdapter(list[tuple[str, str, Any]])
+
+
+def checked(found: CheckpointTuple) -> CheckpointTuple:
+    """Give a checkpoint that was read, if LangGraph can go on from it.
+
+    Raises:
+        ValueError: It can't; says why.
+    """
+    checkpoint = _Checkpoint.model_validate(found.checkpoint)
+    _WRITES.validate_python(found.pending_writes or [])
+    if checkpoint.id != found.config["configurable"]["checkpoint_id"]:
+        raise _DamageError("a checkpoint stands in the place of another one")
+    if not isinstance(found.metadata, dict):
+        raise _DamageError("the metadata of a checkpoint is no object")
+    return found

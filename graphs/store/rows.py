@@ -1,0 +1,79 @@
+"""What is listed of a session, and what its id may be."""
+
+import re
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from ..common.errors import SessionError
+
+_SESSION_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+class SessionRow(BaseModel):
+    """What is known of one session without reading its checkpoints.
+
+    Attributes:
+        session: The session's id, which is LangGraph's `thread_id`.
+        title: What people see in a listing.
+        spec: The conversation, as JSON text.
+        digest: SHA-256 of `spec` in UTF-8, 64 hexadecimal digits.
+        status: Whether the conversation has ended, or waits for a person.
+        reason: Why it ended; None while unfinished.
+        stop_requested: Whether someone asked it to stop at its next turn.
+        created_at: When the row was added, UTC.
+        updated_at: When the row last changed, UTC.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session: str
+    title: str
+    spec: str
+    digest: str
+    status: Literal["unfinished", "waiting", "finished"] = "unfinished"
+    reason: str | None = None
+    stop_requested: bool = False
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+
+
+def new_row(session: str, title: str, spec: str) -> SessionRow:
+    """Return the row of a session that starts now.
+
+    Args:
+        session: Its id, see `check_session_id`.
+        title: What people see in a listing.
+        spec: The conversation, as JSON text.
+
+    Raises:
+        SessionError: The id is not valid.
+    """
+    now = datetime.now(UTC)
+    return SessionRow(
+        session=check_session_id(session),
+        title=title,
+        spec=spec,
+        digest=sha256(spec.encode()).hexdigest(),
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def check_session_id(session: str) -> str:
+    """Return `session` if it can be a session's id.
+
+    Args:
+        session: 1 to 128 letters, digits, `.`, `_` or `-` (ASCII), but neither `.` nor `..`.
+
+    Raises:
+        SessionError: It is something else.
+    """
+    if _SESSION_ID.fullmatch(session) is None or session in {".", ".."}:
+        raise SessionError(
+            f"{session!r} can't be a session's id: use 1 to 128 of A-Z a-z 0-9 . _ - "
+            "(and not just . or ..)."
+        )
+    return session

@@ -1,0 +1,67 @@
+"""One open store for all in this process that use the same address on the same event loop."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+from .base import Store, settled
+
+
+class _Shared:
+    """An open store, or one that is being opened, and how many use it."""
+
+    def __init__(self, opening: Awaitable[Store]) -> None:
+        # A task of its own: who asked first may be cancelled while others wait for it.
+        self.opening = asyncio.ensure_future(opening)
+        self.users = 0
+
+    async def close(self) -> None:
+        """Close the store, or give up opening it."""
+        self.opening.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            store = await self.opening
+            await store.close()
+
+
+_OPEN: dict[tuple[str, asyncio.AbstractEventLoop], _Shared] = {}
+# Stores inherited by a fork. Kept, because SQLite forbids closing a connection in a forked child.
+_OF_THE_PARENT: list[object] = []
+
+
+def _begin_anew() -> None:
+    _OF_THE_PARENT.extend(_OPEN.values())
+    _OPEN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
+@asynccontextmanager
+async def shared(address: str, opened: Callable[[], Awaitable[Store]]) -> AsyncIterator[Store]:
+    """Use the store at an address, opened by its first user and closed by its last.
+
+    Args:
+        address: The same text for the same store.
+        opened: Opens it.
+
+    Yields:
+        The store.
+
+    Raises:
+        StoreError: It can't be opened.
+    """
+    key = address, asyncio.get_running_loop()
+    store = _OPEN.get(key)
+    if store is None:
+        store = _OPEN[key] = _Shared(opened())
+    store.users += 1
+    try:
+        yield await asyncio.shield(store.opening)
+    finally:
+        store.users -= 1
+        # In a forked child it is the parent's.
+        if not store.users and _OPEN.get(key) is store:
+            del _OPEN[key]
+            await settled(store.close())

@@ -1,0 +1,278 @@
+"""Sessions in a PostgreSQL database. Needs the extra `postgres`.
+
+Each open store has a pool of connections, and one more that shows that it lives. Behind a pooler
+that hands out connections by transaction, such as PgBouncer, that one goes past it.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, LiteralString, NamedTuple
+from urllib.parse import unquote
+
+import psycopg
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
+
+from ...common.errors import StoreError
+from ..base import Store, settled
+from ..errors import as_store_error, lost_session, redacted, store_errors, store_failure
+from ..writer import Failure, Job, Lease, Results, Statement, Writer
+from .postgres_owner import ALIVE, PostgresOwner, halves, key
+from .postgres_pool import Connection, Connections, UnreachableError
+from .postgres_saver import PostgresSaver
+from .tables import SqlStore
+
+_POOL_SIZE: Final = 10
+_CONNECT: Final = 10  # seconds
+_KEPT_ALIVE: Final = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+_TURN: Final = 60.0  # seconds that another process may take to make the tables
+_STANDING: Final[LiteralString] = (
+    "SELECT session, owner, number FROM duologue_leases JOIN unnest("
+    "%(sessions)s::text[], %(owners)s::text[], %(numbers)s::integer[]) "
+    "AS given (session, owner, number) USING (session, owner, number) "
+    # Ordered, so that two batches can't deadlock; FOR SHARE, so that nobody takes a lease over
+    # before the commit.
+    "ORDER BY session FOR SHARE OF duologue_leases"
+)
+"""Gives those of some leases that stand."""
+
+_ALL_STAND: Final[LiteralString] = (
+    "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _STANDING + ") AS standing"  # noqa: S608
+)
+"""Fails, with all that follows in its transaction, unless all of some leases stand."""
+
+
+class _Address(NamedTuple):
+    """How a store is reached."""
+
+    url: str
+    """How it is shown."""
+    conninfo: str
+    """Of the pool's connections."""
+    direct: str
+    """Of the one that shows that the store lives."""
+    is_direct: bool
+    """Whether the user gave it."""
+    pool_size: int
+    timeout: float
+    """Seconds to connect in, and to wait for a connection of the pool."""
+
+
+class PostgresStore(SqlStore):
+    """A store in one schema of a PostgreSQL database.
+
+    Args:
+        address: How it is reached.
+    """
+
+    # Within this time a connection that broke is made anew, and nothing may be taken over.
+    second_look = 2.0
+    known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
+
+    def __init__(self, address: _Address) -> None:
+        super().__init__()
+        self.url = address.url
+        self._owner = PostgresOwner(address.direct, address.url, is_direct=address.is_direct)
+        self.owner = self._owner.name
+        self._connections = Connections(
+            address.conninfo,
+            size=address.pool_size,
+            timeout=address.timeout,
+            # A pooler may answer each transaction by another connection.
+            prepares=not address.is_direct,
+        )
+        self.writer = Writer(self._commit, self._explain)
+        self.checkpointer = PostgresSaver(self.url, self._connections, self.writer)
+
+    def _saver(self, lease: Lease) -> PostgresSaver:
+        return PostgresSaver(self.url, self._connections, self.writer, lease)
+
+    async def open(self) -> None:
+        """Connect, and make LangGraph's tables and ours.
+
+        Raises:
+            StoreError: The database can't be reached or used, or a newer version of this library
+                made its tables.
+        """
+        connection = await self._owner.open()
+        with store_errors(self.url):
+            if self._owner.is_direct:
+                # Tried alone, because the pool would not say why it gets none.
+                await self._connections.connect_once()
+            found = await (await connection.execute("SELECT current_schema() AS s")).fetchone()
+        if found is None or found["s"] is None:
+            raise store_failure(self.url, "no schema of its search_path exists")
+        with store_errors(self.url):
+            await self._connections.pool.open()
+            async with _turn(connection, f"set-up {found['s']}", self.url):
+                await self.set_up()
+                await AsyncPostgresSaver(self._connections.pool).setup()
+        self._owner.watch()
+
+    def statement(self, sql: LiteralString, *values: object) -> Statement:
+        """See `SqlStore.statement`."""
+        return Statement(sql.replace("?", "%s"), values)
+
+    async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
+        with store_errors(self.url):
+            return await self._connections.fetch(sql.replace("?", "%s"), values, tuple_row)
+
+    async def _is_alive(self, owner: str) -> bool:
+        return bool(await self._read(ALIVE, *halves(owner)))
+
+    async def _commit(self, jobs: Sequence[Job]) -> Results:
+        return await self._connections.again(partial(self._committed, jobs))
+
+    async def _explain(self, error: Exception) -> Failure:
+        return Failure(as_store_error(self.url, error), isinstance(error, UnreachableError))
+
+    async def _committed(self, jobs: Sequence[Job]) -> Results:
+        async with self._connections.pool.connection() as connection:
+            try:
+                # Everything goes to the server at once.
+                async with connection.pipeline(), connection.transaction():
+                    # A row that somebody else has locked must not stop all sessions.
+                    await connection.execute("SET LOCAL lock_timeout = '5s'")
+                    if any(job.lease is not None for job in jobs):
+                        await connection.execute(_ALL_STAND, _terms(jobs))
+                    sent = [await _sent(connection, job) for job in jobs]
+                return [cursor.rowcount for cursor in sent]
+            except psycopg.errors.DivisionByZero:
+                return await self._fenced(connection, jobs)
+
+    async def _fenced(self, connection: Connection, jobs: Sequence[Job]) -> Results:
+        """Commit the jobs whose leases stand, where some don't."""
+        async with connection.transaction():
+            cursor = connection.cursor(row_factory=tuple_row)
+            standing = set(await (await cursor.execute(_STANDING, _terms(jobs))).fetchall())
+            results = list[int | Exception]()
+            for job in jobs:
+                if job.lease is not None and job.lease.terms not in standing:
+                    results.append(lost_session(job.lease.session))
+                else:
+                    results.append((await _sent(connection, job)).rowcount)
+            return results
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await super().close()
+        await self._connections.pool.close()
+        await self._owner.close()
+
+
+def _terms(jobs: Sequence[Job]) -> dict[str, Any]:
+    leases = {job.lease.terms for job in jobs if job.lease is not None}
+    sessions, owners, numbers = ([term[place] for term in leases] for place in range(3))
+    return {"sessions": sessions, "owners": owners, "numbers": numbers, "count": len(leases)}
+
+
+async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
+    """Send a job's statements; return the cursor of the last."""
+    cursor = connection.cursor(binary=True)
+    for sql, values, many in job.statements:
+        cursor = connection.cursor(binary=True)
+        # LangGraph's statements and ours, neither made of what anybody says.
+        query: Any = sql
+        await (cursor.executemany if many else cursor.execute)(query, values)
+    return cursor
+
+
+@asynccontextmanager
+async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[None]:
+    """Keep other processes from doing the same at the same time."""
+    until = time.monotonic() + _TURN
+    # Asked again and again: a statement that waits inside PostgreSQL would stop the holder's
+    # CREATE INDEX CONCURRENTLY, which waits for all statements under way.
+    take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
+    while True:
+        found = await (await connection.execute(take, [key(what)])).fetchone()
+        if found and found["got"]:
+            break
+        if time.monotonic() > until:
+            raise store_failure(url, f"another process has been making its tables for {_TURN:g} s")
+        await asyncio.sleep(0.05)
+    try:
+        yield
+    finally:
+        await settled(connection.execute("SELECT pg_advisory_unlock(%s)", [key(what)]))
+
+
+def _address(target: str) -> _Address:
+    """Read an address, and what in it is ours and not libpq's.
+
+    Raises:
+        StoreError: It is not valid.
+    """
+    url = redacted(target)
+    address, _, query = target.partition("?")
+    ours = dict[str, str]()
+    others = list[str]()
+    for pair in filter(None, query.split("&")):
+        name, _, value = pair.partition("=")
+        if name in ("pool_size", "direct"):
+            ours[name] = unquote(value)
+        else:
+            others.append(pair)
+    try:
+        given = "?".join(filter(None, (address, "&".join(others))))
+        timeout = int(conninfo_to_dict(given).get("connect_timeout") or 0) or _CONNECT
+        # What libpq would do by itself notices after two hours that the server's machine is gone.
+        known = conninfo_to_dict(given)
+        kept = {name: value for name, value in _KEPT_ALIVE.items() if name not in known}
+        conninfo = make_conninfo(given, connect_timeout=timeout, **kept)
+    except ValueError:
+        raise StoreError(f"{url!r} is not valid: connect_timeout must be in seconds.") from None
+    except psycopg.ProgrammingError:
+        # Not chained: what libpq says of a bad address may hold parts of the password.
+        raise StoreError(
+            f"{url!r} is not a valid PostgreSQL address: "
+            "use postgresql://user:password@host:port/database, with special characters as %XX."
+        ) from None
+    size = ours.get("pool_size", str(_POOL_SIZE))
+    if not re.fullmatch("[1-9][0-9]{0,3}", size):
+        raise StoreError(f"{url!r} is not valid: pool_size must be a whole number from 1 to 9999.")
+    past, direct = conninfo, ours.get("direct")
+    if direct is not None:
+        host, _, port = direct.rpartition(":")
+        if not host.strip("[]") or not port.isdigit():
+            raise StoreError(f"{url!r} is not valid: direct must be HOST:PORT of the server.")
+        # The address of the pooler's machine would stand above the host's name.
+        parts: dict[str, Any] = conninfo_to_dict(conninfo)
+        parts.pop("hostaddr", None)
+        past = make_conninfo(**parts | {"host": host.strip("[]"), "port": port})
+    return _Address(url, conninfo, past, direct is not None, int(size), timeout)
+
+
+async def open_postgres(target: str) -> Store:
+    """Open the store in a PostgreSQL database; its tables are made if they are missing.
+
+    Args:
+        target: `postgresql://…` or `postgres://…`, as libpq takes it. Ten seconds are given to
+            connect unless it names a `connect_timeout`. Two more parameters are ours:
+            `pool_size`, the most connections used at once (10), beside the one that shows that the
+            store lives; and `direct`, HOST:PORT of the server itself, needed where the address is
+            that of a pooler such as PgBouncer.
+
+    Returns:
+        The store, usable in this event loop.
+
+    Raises:
+        StoreError: The address is not valid, or the database can't be reached or used.
+    """
+    store = PostgresStore(_address(target))
+    try:
+        await store.open()
+    except BaseException:
+        await settled(store.close())
+        raise
+    return store

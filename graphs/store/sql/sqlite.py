@@ -1,0 +1,208 @@
+"""Sessions in one SQLite file, which several processes may use at once.
+
+Each open store has two connections, one to read and one to write, each in a thread of its own.
+"""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, LiteralString
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from ...common.errors import StoreError
+from ...common.threads import in_thread
+from ..base import Store, settled
+from ..errors import as_store_error, lost_session, store_errors, store_failure
+from ..writer import Failure, Job, Lease, Results, Statement, Writer
+from .sqlite_files import StoreFile
+from .sqlite_owner import Owner
+from .sqlite_saver import SqliteSessionSaver, SqliteThread
+from .tables import LEASE, SqlStore
+
+_WAIT: Final = 30.0  # seconds for another process's write, or for its first set-up of the file
+_PAUSE: Final = 0.01  # seconds between two tries
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_FOR_ALL: Final = (
+    *_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_READONLY,
+)
+
+
+class SqliteStore(SqlStore):
+    """A store in one SQLite file.
+
+    Args:
+        file: The file, which is there.
+
+    Raises:
+        sqlite3.Error: It can't be opened.
+        OSError: Its lock can't be made.
+    """
+
+    known_tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'duologue_schema'"
+
+    def __init__(self, file: StoreFile) -> None:
+        super().__init__()
+        self.url = file.url
+        self._file = file
+        with ExitStack() as opened:
+            self._writing = SqliteThread(file.path)
+            opened.callback(self._writing.connection.close)
+            self._reading = SqliteThread(file.path)
+            opened.callback(self._reading.connection.close)
+            self._owner = Owner(file.locks)
+            opened.pop_all()
+        self.owner = self._owner.name
+        self.writer = Writer(partial(self._writing.run, self._commit), self._explain)
+        self.checkpointer = SqliteSessionSaver(self.url, self._reading, self.writer)
+        self._is_closing = False
+
+    def _saver(self, lease: Lease) -> SqliteSessionSaver:
+        return SqliteSessionSaver(self.url, self._reading, self.writer, lease)
+
+    async def set_up(self) -> None:
+        """Make LangGraph's tables and ours.
+
+        Raises:
+            StoreError: The file can't be used, or a newer version of this library wrote it.
+        """
+        try:
+            with store_errors(self.url):
+                await self._writing.run(self._prepare)
+                await super().set_up()
+                await self._writing.run(self._owner.tidy)
+        except OSError as error:
+            raise store_failure(self.url, error.strerror or str(error)) from error
+
+    def _prepare(self) -> None:
+        connection = self._writing.connection
+        # Switched to WAL, readers don't wait for the writer.
+        self._waited("PRAGMA journal_mode = WAL")
+        # What is committed outlives a power cut, too; the second is for macOS.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        SqliteSaver(connection).setup()
+        # From here on `_waited` waits, which looks whether it is to go on.
+        connection.execute("PRAGMA busy_timeout = 0")
+        self._reading.connection.execute("PRAGMA query_only = ON")
+        self._file.opened()
+
+    def statement(self, sql: LiteralString, *values: object) -> Statement:
+        """See `SqlStore.statement`."""
+        return Statement(sql, values)
+
+    async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
+        def read() -> list[Any]:
+            return self._reading.connection.execute(sql, values).fetchall()
+
+        with store_errors(self.url):
+            return await self._reading.run(read)
+
+    async def _is_alive(self, owner: str) -> bool:
+        try:
+            return await self._reading.run(self._owner.is_alive, owner)
+        except OSError as error:
+            raise store_failure(self.url, str(error)) from error
+
+    def _commit(self, jobs: Sequence[Job]) -> Results:
+        connection = self._writing.connection
+        self._waited("BEGIN IMMEDIATE")
+        try:
+            results = [_done(connection, job) for job in jobs]
+            connection.execute("COMMIT")
+        except BaseException:
+            # Some errors have rolled it back already.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self._file.check(connection)
+        return results
+
+    def _waited(self, sql: LiteralString) -> None:
+        """Run a statement for which another process may have to be waited for.
+
+        SQLite's own timeout holds for neither the switch to WAL nor a store that is to be closed.
+        """
+        until = time.monotonic() + _WAIT
+        while True:
+            try:
+                self._writing.connection.execute(sql)
+                return
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode & 0xFF in _BUSY
+                if not is_busy or self._is_closing or time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE)
+
+    async def _explain(self, error: Exception) -> Failure:
+        # A file that is gone is for all, too.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        is_for_all = isinstance(error, StoreError) or code in _FOR_ALL
+        return Failure(as_store_error(self.url, error), is_for_all)
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        self._is_closing = True
+        await super().close()
+        # The last to close the file writes all to it and removes the files beside it.
+        await self._reading.close()
+        await self._writing.run(self._owner.close)
+        await self._writing.close()
+
+
+def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
+    lease = job.lease
+    if lease is not None and connection.execute(LEASE, lease.terms).fetchone() is None:
+        return lost_session(lease.session)
+    changed = 0
+    for sql, given, many in job.statements:
+        cursor = (connection.executemany if many else connection.execute)(sql, given)
+        changed = cursor.rowcount
+    return changed
+
+
+async def open_sqlite(path: Path, url: str) -> Store:
+    """Open the store in one SQLite file, made if it is missing.
+
+    Args:
+        path: The file, absolute and without links.
+        url: How it is shown.
+
+    Returns:
+        The store, usable in this event loop.
+
+    Raises:
+        StoreError: The file or its folder can't be used.
+    """
+    file = StoreFile(path, url)
+    # In a task of its own: what a thread has opened must be closed, whoever is cancelled meanwhile.
+    opening = asyncio.ensure_future(in_thread(_opened, file))
+    try:
+        store = await asyncio.shield(opening)
+        await store.set_up()
+    except BaseException:
+        await settled(_closed(opening))
+        raise
+    return store
+
+
+async def _closed(opening: Awaitable[SqliteStore]) -> None:
+    with suppress(StoreError):
+        await (await opening).close()
+
+
+def _opened(file: StoreFile) -> SqliteStore:
+    file.prepare()
+    try:
+        with store_errors(file.url):
+            return SqliteStore(file)
+    except OSError as error:
+        raise store_failure(file.url, error.strerror or str(error)) from error

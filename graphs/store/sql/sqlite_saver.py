@@ -1,0 +1,171 @@
+"""LangGraph's saver on SQLite: it reads in a thread, and leaves writing to the writer."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from ..saver import LeasedSaver
+from ..serializer import PlainSerializer
+from ..writer import Lease, Statement, Writer
+
+T = TypeVar("T")
+
+_WAIT: Final = 30.0  # seconds
+
+
+class SqliteThread:
+    """A connection in a thread of its own.
+
+    Args:
+        path: The database, which is there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
+        # A file that was deleted meanwhile is not made anew.
+        self.connection = sqlite3.connect(
+            f"{path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=_WAIT,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+
+    async def run(self, function: Callable[..., T], *given: object) -> T:
+        """Call a function in the thread, behind all those that were called before."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, partial(function, *given))
+
+    async def close(self) -> None:
+        """Close the connection and end the thread, when all is done that was asked for."""
+        with suppress(sqlite3.Error):
+            await self.run(self.connection.close)
+        self._executor.shutdown(wait=False)
+
+
+class _Noted:
+    """Takes statements where LangGraph's saver expects a cursor."""
+
+    def __init__(self) -> None:
+        self._statements: list[Statement] = []
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
+        """Note a statement."""
+        self._statements.append(Statement(sql, values))
+
+    def executemany(self, sql: str, values: Sequence[Any]) -> None:
+        """Note a statement that is run once for each of the values."""
+        self._statements.append(Statement(sql, values, many=True))
+
+    def taken(self) -> list[Statement]:
+        """Give what was noted since the last time."""
+        taken, self._statements = self._statements, []
+        return taken
+
+
+class _ThreadedSaver(SqliteSaver):
+    """LangGraph's saver, which reads in a thread and leaves writing to the writer."""
+
+    def __init__(self, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
+        super().__init__(reader.connection, serde=PlainSerializer())
+        self.lease = lease
+        self._reader = reader
+        self._writer = writer
+        self._noted = _Noted()
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[Any]:
+        """Give a cursor, or what notes the statements of a transaction."""
+        if transaction:
+            yield self._noted
+            return
+        with closing(self.conn.cursor()) as cursor:
+            yield cursor
+
+    async def _write(self, call: Callable[..., T], *given: object) -> T:
+        result = call(*given)
+        await self._writer.write(*self._noted.taken(), lease=self.lease)
+        return result
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint, see LangGraph's saver."""
+        return await self._write(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Save what one task wrote, see LangGraph's saver."""
+        await self._write(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete all checkpoints of a session, see LangGraph's saver."""
+        await self._write(self.delete_thread, thread_id)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Read one checkpoint, see LangGraph's saver."""
+        return await self._reader.run(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Read checkpoints, newest first, see LangGraph's saver."""
+
+        def found() -> list[CheckpointTuple]:
+            return list(self.list(config, filter=filter, before=before, limit=limit))
+
+        for one in await self._reader.run(found):
+            yield one
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Read the writes of delta channels, see LangGraph's saver."""
+        call = partial(self.get_delta_channel_history, config=config, channels=channels)
+        return await self._reader.run(call)
+
+
+class SqliteSessionSaver(LeasedSaver, _ThreadedSaver):
+    """Our saver on one SQLite file.
+
+    Args:
+        url: How the store is shown.
+        reader: Reads are made by it.
+        writer: Commits what is written.
+        lease: The session that may be written. None: the saver is for reading only.
+    """
+
+    def __init__(
+        self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None = None
+    ) -> None:
+        super().__init__(reader, writer, lease)
+        self.store_url = url

@@ -1,0 +1,1 @@
+"""Rules about texts, whatever they are about. Pure functions."""

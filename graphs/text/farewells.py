@@ -1,0 +1,190 @@
+"""Whether a text is nothing but thanks, farewells and pleasantries. The words are in `phrases`."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+from .phrases import COURTESIES, DECORATION, FILLER_WORDS, FILLERS, SIGN_OFFS, SMILES, STOPS
+
+_TOPIC_WORDS = 6
+"""How many words may name what somebody gives thanks for."""
+
+_SIGNATURE_WORDS = 5
+"""How many words a signature has at most."""
+
+APOSTROPHES = "'’‘ʼ`´′"  # noqa: RUF001
+"""What is typed for an apostrophe; words are the same with and without."""
+
+FACE = re.compile(r"[:;]['-]?[()]|<3")
+"""A smile typed in signs."""
+
+_NOT_COURTESY = re.compile(r"[\d?؟`{}=<>|\\@$€£%^]|\(\)|://")
+_CLAUSE_END = re.compile(r"[.!;:\n()\[\]\"“”«»„¡¿—–…/]+|\s-+\s")  # noqa: RUF001
+_PLACEHOLDER = re.compile(
+    r"\[[^\[\]\n]{0,20}\b(?:name|signature)\b[^\[\]\n]{0,20}\]", re.IGNORECASE
+)
+_HONORIFIC = re.compile(
+    r"\b(?i:dr|mr|mrs|ms|mx|prof|professor|doctor|herr|frau|monsieur|madame|sr|sra|signor|signora)"
+    r"\b\.? [A-ZÀ-Þ]\w+"
+)
+_NO_APOSTROPHES = str.maketrans("", "", APOSTROPHES)
+
+
+def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ()) -> bool:
+    """Whether a text holds nothing but thanks, farewells and pleasantries.
+
+    Args:
+        text: The text, in English, German, French, Spanish, Italian or Portuguese.
+        names: Names that may be said in it, such as those of the other speakers.
+        marks: Texts in it to be ignored, such as the marks of a format.
+
+    Returns:
+        True when it does. A question, a number or code makes it false, as does any sentence that
+        is no courtesy.
+    """
+    shown = _undressed(text, names, marks)
+    if _NOT_COURTESY.search(shown):
+        return False
+    emoji = {sign for sign in shown if unicodedata.category(sign) in ("So", "Cn", "Co")}
+    if not emoji <= SMILES | DECORATION:
+        return False
+    known = frozenset(word for name in names for word in _bare(name))
+    found = not emoji.isdisjoint(SMILES)
+    for sentence in set(_CLAUSE_END.split(_unsigned(shown))):
+        courtesy = _is_courtesy(sentence, known)
+        if courtesy is None:
+            return False
+        found = found or courtesy
+    return found
+
+
+def _undressed(text: str, names: Sequence[str], marks: Sequence[str]) -> str:
+    """A text without marks, full names, placeholders, typed faces and Markdown."""
+    shown = _emphasis_gone(text)
+    for mark in map(_emphasis_gone, marks):
+        if mark.strip():
+            none = r"(?:[ \t]*(?:none|n/a)\b)?" if mark.rstrip().endswith(":") else ""
+            shown = re.sub(re.escape(mark.strip()) + none, "\n", shown, flags=re.IGNORECASE)
+    for name in map(_emphasis_gone, names):
+        if name.strip():
+            shown = re.sub(
+                rf"(?<!\w){re.escape(name.strip())}(?!\w)", " ", shown, flags=re.IGNORECASE
+            )
+    shown = re.sub(r"(?m)^[ \t]*>+", "", shown)
+    for dressing in (_PLACEHOLDER, _HONORIFIC, FACE):
+        shown = dressing.sub(" ", shown)
+    return shown
+
+
+def _emphasis_gone(text: str) -> str:
+    return re.sub(r"[*_~#]+", "", unicodedata.normalize("NFKC", text))
+
+
+def _unsigned(text: str) -> str:
+    """A text without the name below a line such as "Kind regards,"."""
+    lines = [found for found in text.splitlines() if _bare(found)]
+    for below in (1, 2):
+        if len(lines) > below and " ".join(_bare(lines[-below - 1])).endswith(_table().sign_offs):
+            signature = " ".join(lines[-below:]).split()
+            if len(signature) <= _SIGNATURE_WORDS and all(word[0].isupper() for word in signature):
+                return "\n".join(lines[:-below])
+    return "\n".join(lines)
+
+
+def _bare(text: str) -> list[str]:
+    """The words of a text, without accents and apostrophes."""
+    apart = unicodedata.normalize("NFKD", text.translate(_NO_APOSTROPHES))
+    letters = "".join(sign for sign in apart if not unicodedata.combining(sign))
+    return re.findall(r"[^\W_]+", letters.casefold())
+
+
+def _is_courtesy(sentence: str, names: frozenset[str]) -> bool | None:
+    """Whether a sentence is a courtesy; None when it holds anything else."""
+    words = [word for clause in sentence.split(",") for word in (*_bare(clause), ",")]
+    found, place, left = False, 0, 0
+    row = _FILLER
+    while place < len(words):
+        opened = _opened(words, place)
+        word = words[place]
+        if opened is not None:
+            size, kind = opened
+            place += size
+            if kind is not _FILLER:
+                found, row = True, kind
+                left = _TOPIC_WORDS if words[place - 1] in row.topic else 0
+            elif word in _table().stops:
+                left = 0
+            continue
+        if word == ",":
+            left = 0
+        elif word in row.topic:
+            left = _TOPIC_WORDS
+        elif word not in row.tail and word not in names:
+            if not left or word in _table().stops:
+                return None
+            left -= 1
+        place += 1
+    return found
+
+
+class _Row(NamedTuple):
+    tail: frozenset[str]
+    topic: frozenset[str]
+
+
+_FILLER = _Row(frozenset(), frozenset())
+
+
+class _Table(NamedTuple):
+    phrases: dict[tuple[str, ...], _Row]
+    """Every phrase that a courtesy is made of."""
+    longest: int
+    """The length of the longest, in words."""
+    stops: frozenset[str]
+    """What no topic goes on with."""
+    sign_offs: tuple[str, ...]
+    """What the line above a signature ends with."""
+
+
+def _opened(words: list[str], place: int) -> tuple[int, _Row] | None:
+    """The longest phrase that begins at this place: its length and its row."""
+    table = _table()
+    for size in range(min(table.longest, len(words) - place), 0, -1):
+        row = table.phrases.get(tuple(words[place : place + size]))
+        if row is not None:
+            return size, row
+    return None
+
+
+@cache
+def _table() -> _Table:
+    phrases = dict.fromkeys(_spellings((*FILLERS, *FILLER_WORDS.split())), _FILLER)
+    for courtesy in COURTESIES:
+        topic = frozenset(_bare(courtesy.topic))
+        row = _Row(frozenset(_bare(courtesy.tail)), topic)
+        for phrase in _spellings(courtesy.openers):
+            known = phrases.setdefault(phrase, row)
+            if known is not row:  # Some phrases are the same in two languages.
+                phrases[phrase] = _Row(row.tail | known.tail, row.topic | known.topic)
+    return _Table(
+        phrases,
+        max(map(len, phrases)),
+        frozenset(_bare(STOPS)),
+        tuple(" ".join(_bare(sign_off)) for sign_off in SIGN_OFFS),
+    )
+
+
+def _spellings(phrases: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Every way to spell out the alternatives of these phrases, in words."""
+    for phrase in phrases:
+        # The words first, then the spellings: there are many more of them.
+        bare = re.sub(r"[^(|) ]+", lambda found: " ".join(_bare(found[0])), phrase)
+        parts = re.split(r"\(([^)]*)\)", bare)
+        choices = (part.split("|") if place % 2 else [part] for place, part in enumerate(parts))
+        for choice in product(*choices):
+            words = tuple("".join(choice).split())
+            if words:
+                yield words

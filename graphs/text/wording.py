@@ -1,0 +1,266 @@
+"""What a text is, whatever it is about: blank, a token, a farewell, the same as another.
+
+Pure rules, without a model. Where they cannot be sure they say no: a conversation that a guard ends
+too late has cost a few calls, one that it ends too early has lost its result.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+
+from rapidfuzz.distance import Indel
+
+from .farewells import APOSTROPHES, FACE, is_farewell
+from .phrases import DECORATION, SMILES, TELLING
+
+__all__ = [
+    "is_blank",
+    "is_equal",
+    "is_farewell",
+    "is_same",
+    "is_same_move",
+    "is_short",
+    "plain",
+    "says",
+]
+
+SHORT_WORDS = 5
+"""A reply of fewer words may be said again and again, such as "higher" in a game."""
+
+NEARLY = 0.95
+"""From this similarity on two texts are nearly the same."""
+
+_LONG = 10_000
+"""Longer texts, in characters, are compared word by word."""
+
+_EMPHASIS = "*_`~\"' \t"
+"""What may stand around a token, which can itself begin with one of these signs."""
+
+_HOLLOW = frozenset("+<=>|~\u2800\u3164\u115f\u1160\uffa0\ufffd")
+"""Characters that show nothing or only decorate, though their category says otherwise."""
+
+_TELLING = frozenset(TELLING.casefold().split())
+_SIGN = re.compile(r"[^\w\s]|_")
+_SENTENCE_END = re.compile(r"[.!?:;…。\n]+")
+_CODE = re.compile(r"```(.*?)(?:```|\Z)|`([^`\n]+)`", re.DOTALL)
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|«([^»\n]+)»|„([^“”\n]+)[“”]|「([^」\n]+)」")
+_NAME = re.compile(r"(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
+# Signs count between numbers: "7 + 5" is not "7 - 5".
+_NUMBER = re.compile(
+    r"(?<![\w)])[-−–]?\d+(?:[.,:/]\d+)*(?:\s*[-+*/^×÷−–<>=%]+(?=\s*[-(]?\d))?"  # noqa: RUF001
+    r"|\d+(?:[.,:/]\d+)*"
+)
+# What is left of emoji in plain text, and numerals that are letters.
+_SYMBOL = re.compile(r"[^\w\s]|[零〇一二三四五六七八九十百千万億]")
+_LABEL = re.compile(r"(?<!['’])\b[B-HJ-Z]\b(?!['’])")  # noqa: RUF001
+
+# Scripts without spaces: about so many letters make a word.
+_DENSE = (
+    (re.compile(r"[\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), 2),
+    (re.compile(r"[\u3040-\u30ff]"), 3),
+    (re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"), 5),
+)
+_DENSE_GAP = re.compile(r"(?<=[\u3005-\u30ff\u3400-\u9fff]) +(?=[\u3005-\u30ff\u3400-\u9fff])")
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text says nothing: white space, invisible characters, bare punctuation, Markdown.
+
+    Args:
+        text: The text.
+
+    Returns:
+        True when there is no letter, number, emoji or other telling sign in it.
+    """
+    return FACE.search(text) is None and all(_is_hollow(sign) for sign in set(text))
+
+
+def says(token: str, text: str) -> bool:
+    """Whether a text says a token: it is the text, or stands alone on a line of it.
+
+    Args:
+        token: The token.
+        text: The text, in which decoration may stand around the token.
+
+    Returns:
+        True when it does; talking about the token is not saying it.
+    """
+    # As it stands too: the token may itself begin with a sign of emphasis.
+    return any(token in (found.strip(), found.strip(_EMPHASIS)) for found in text.splitlines())
+
+
+def ends_with(word: str, text: str) -> bool:
+    """Whether a word ends a text, in just this case; signs may stand behind it, no letters.
+
+    Args:
+        word: The word, such as ``TERMINATE``.
+        text: The text.
+
+    Returns:
+        True when it does, also where nothing else is said.
+    """
+    found = re.search(rf"(?<!\w){re.escape(word)}[^\w]*\Z", text)
+    return found is not None
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two replies of one speaker are the same, word by word or nearly.
+
+    Args:
+        one: A reply.
+        other: Another.
+
+    Returns:
+        True when they are. Replies whose numbers, options, names, quotes or code differ are moves
+        of their own, and short ones are never the same.
+    """
+    if is_short(one) or is_short(other):
+        return False
+    first, second = plain(one), plain(other)
+    if first == second:
+        return _is_equal(one, other)
+    # Cheap first: the similarity cannot be higher than the lengths allow.
+    if 2 * min(len(first), len(second)) < NEARLY * (len(first) + len(second)):
+        return False
+    if not _is_near(first, second):
+        return False
+    pairs = zip(_facts(one), _facts(other), strict=True)
+    return all(fact == its for fact, its in pairs) and not _moved(one, other)
+
+
+def is_same_move(one: str, other: str) -> bool:
+    """Whether two texts hold the same numbers and options, as two moves of a game do not.
+
+    The same answer to another guess, such as "Too high, try a lower number.", is no repetition.
+
+    Args:
+        one: A text that was answered.
+        other: Another.
+
+    Returns:
+        True when they do, and when neither holds any.
+    """
+    return _moves(one) == _moves(other)
+
+
+def is_equal(one: str, other: str) -> bool:
+    """Whether two texts are the same but for case, white space, punctuation and Markdown.
+
+    Args:
+        one: A text.
+        other: Another.
+
+    Returns:
+        True when they are, short ones too.
+    """
+    return plain(one) == plain(other) and _is_equal(one, other)
+
+
+def is_short(text: str) -> bool:
+    """Whether a text has fewer than `SHORT_WORDS` words; letters make words where spaces do not.
+
+    Args:
+        text: The text.
+
+    Returns:
+        True when it is short.
+    """
+    return _words(text) < SHORT_WORDS
+
+
+@lru_cache(maxsize=1024)
+def plain(text: str) -> str:
+    """Give a text without what does not change what it says.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The text in small letters, without punctuation, Markdown, invisible characters and smiles,
+        and with single spaces.
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    words = " ".join(_SIGN.sub(lambda found: _plain_sign(found[0]), folded).split())
+    return _DENSE_GAP.sub("", words)
+
+
+@lru_cache(maxsize=1024)
+def _words(text: str) -> float:
+    rest, words = plain(text), 0.0
+    for letters, per_word in _DENSE:
+        rest, count = letters.subn(" ", rest)
+        words += count / per_word
+    return words + len(rest.split())
+
+
+@lru_cache(maxsize=4096)
+def _plain_sign(sign: str) -> str:
+    category = unicodedata.category(sign)
+    if sign in APOSTROPHES or category == "Cf" or "\ufe00" <= sign <= "\ufe0f":
+        return ""
+    kept = category[0] == "M" or (category in ("So", "Cn") and sign not in SMILES | DECORATION)
+    return sign if kept else " "
+
+
+@lru_cache(maxsize=4096)
+def _is_hollow(sign: str) -> bool:
+    category = unicodedata.category(sign)
+    if category == "Sk":
+        return sign < "\U0001f000"  # Beyond are the skin tones of emoji.
+    if sign in _HOLLOW or category[0] in "ZP" or category in ("Cc", "Cf", "Cs"):
+        return True
+    box = "\u2500" <= sign <= "\u259f"
+    return box or (category[0] == "M" and sign != "\u20e3")
+
+
+def _is_equal(one: str, other: str) -> bool:
+    """Whether two texts that are the same in words are so in signs that count."""
+    code = _code(one), _code(other)
+    return _moves(one) == _moves(other) and (code[0] == code[1] or not all(code))
+
+
+def _moves(text: str) -> tuple[list[str], list[str]]:
+    shown = unicodedata.normalize("NFKC", text)
+    numbers = [re.sub(r"\s", "", found) for found in _NUMBER.findall(shown)]
+    return numbers, _LABEL.findall(shown)
+
+
+def _code(text: str) -> list[str]:
+    found = (fence or inline for fence, inline in _CODE.findall(text))
+    return [" ".join(code.split()) for code in found]
+
+
+def _facts(text: str) -> Iterator[object]:
+    """What must be the same in texts that are nearly the same, the cheapest first."""
+    yield _moves(text)
+    yield _code(text)
+    yield [plain("".join(found)) for found in _QUOTED.findall(text)]
+    yield Counter(_NAME.findall(text))
+    yield _SYMBOL.findall(plain(text))
+    yield Counter(word for word in plain(text).split() if word in _TELLING)
+
+
+def _is_near(one: str, other: str) -> bool:
+    if len(one) + len(other) > 2 * _LONG:
+        words = one.split(), other.split()
+        return Indel.normalized_similarity(*words, score_cutoff=NEARLY) >= NEARLY
+    return Indel.normalized_similarity(one, other, score_cutoff=NEARLY) >= NEARLY
+
+
+def _moved(one: str, other: str) -> bool:
+    """Whether two texts that are nearly the same differ in a sentence of their own.
+
+    "Thank you, my next question is this: does it have fur?" is made of a form and a move.
+    """
+    sentences = [Counter(map(plain, _SENTENCE_END.split(text))) for text in (one, other)]
+    rests = [
+        " ".join(left.elements())
+        for left in (sentences[0] - sentences[1], sentences[1] - sentences[0])
+    ]
+    words = [Counter(rest.split()) for rest in rests]
+    # A word that only comes or goes is no move, one in another's place is.
+    if not (words[0] - words[1] and words[1] - words[0]):
+        return False
+    return not _is_near(*rests)

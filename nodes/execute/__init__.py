@@ -1,0 +1,1 @@
+"""Running what a speaker has called: tools, and code."""

@@ -1,0 +1,232 @@
+"""What a person decides of calls before they run, and what comes of each decision."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool
+from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from ...graphs.log.messages import Failure, Kind, line
+from ...graphs.log.state import State
+from ...graphs.rules.approval import approval, call_shown, misfit, misshapen, needing_approval
+from ...graphs.rules.people import leaves
+from ...graphs.speakers.approval import (
+    AnyDecision,
+    Approval,
+    Decisions,
+    DecisionType,
+    Edit,
+    Reject,
+    Respond,
+)
+from ...graphs.speakers.speaker import Speaker
+from ...tools.registry.arguments import check_arguments, parameters_of
+from ...tools.registry.state import ArgumentsError
+from ..models.tool_calling.calls import read_call
+from ..step.asking import ask
+from ..step.resources import Moment
+from .call import Answer, wrong
+
+
+def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval | None:
+    """Give what a person has to be asked about the calls of a message.
+
+    Args:
+        moment: Where the conversation is.
+        speaker: Who made the calls.
+        message: The message with the calls, or with code that the speaker has heard.
+
+    Returns:
+        One question for all of them; None where there is nothing to decide. Code that was heard is
+        no call of a tool, though it be in the language that a tool is named by.
+    """
+    if line(message).kind is Kind.CODE:
+        return None
+    tools = _tools_of(moment, speaker)
+    return approval(speaker, message.tool_calls, lambda name: parameters_of(tools[name]))
+
+
+def _tools_of(moment: Moment, speaker: Speaker) -> dict[str, BaseTool]:
+    """The speaker's tools, by their registered names."""
+    return dict(zip(speaker.tools, moment.resources.registry.tools_of(speaker), strict=True))
+
+
+def ask_about(
+    moment: Moment, request: Approval, speaker: Speaker, message: AIMessage
+) -> dict[str, Any] | None:
+    """Ask a person about calls; nothing may have run before.
+
+    Args:
+        moment: Where the conversation is.
+        request: The question.
+        speaker: Who made the calls.
+        message: The message with the calls.
+
+    Returns:
+        The answer as the state keeps it, for `decided`; None where the person leaves.
+
+    Raises:
+        AnswerError: The answer does not fit; the question stays open.
+        langgraph.errors.GraphInterrupt: There is none yet.
+    """
+    fitting = _fitting(request, _tools_of(moment, speaker))
+    answer: Decisions | None = ask(request.payload(), fitting)
+    if answer is None:
+        return None
+    calls = needing_approval(speaker, message.tool_calls)
+    dumped = answer.model_dump(mode="json")["decisions"]
+    ids = [str(call["id"]) for call in calls]
+    return {"message": message.id, "decisions": dict(zip(ids, dumped, strict=True))}
+
+
+def seen(message: AIMessage) -> dict[str, Any]:
+    """Give the update that keeps that a person has seen the calls of a message, and lets them run.
+
+    A step of its own: the answer must not become that to another question of the same step.
+    """
+    return {"decisions": {"message": message.id}}
+
+
+def is_seen(state: State, message: AIMessage) -> bool:
+    """Whether a person has seen the calls of a message."""
+    return (state.get("decisions") or {}).get("message") == message.id
+
+
+def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
+    """Give what a person has decided of the calls of a message, by their ids.
+
+    Args:
+        state: The session's state.
+        message: The message with the calls.
+
+    Returns:
+        The decisions; None where nobody has decided anything.
+    """
+    kept = state.get("decisions") or {}
+    if kept.get("message") != message.id or "decisions" not in kept:
+        return None
+    return {key: _DECISION.validate_python(one) for key, one in kept["decisions"].items()}
+
+
+_DECISION: TypeAdapter[AnyDecision] = TypeAdapter(AnyDecision)
+
+
+def _fitting(request: Approval, tools: Mapping[str, BaseTool]) -> Any:  # noqa: ANN401  # a type
+    """What an answer to this question must be; one that is not is refused before it is stored."""
+
+    def check(given: object, read: ValidatorFunctionWrapHandler) -> Decisions | None:
+        if leaves(given):
+            return None
+        try:
+            answer: Decisions = read(given)
+        except ValidationError as error:
+            raise ValueError(misshapen(error)) from error
+        fault = misfit(request, answer, list(tools)) or _unstorable(answer)
+        fault = fault or _unfit_arguments(answer, tools)
+        if fault is not None:
+            raise ValueError(fault)
+        return answer
+
+    return Annotated[Decisions, WrapValidator(check)]
+
+
+def _unstorable(answer: Decisions) -> str | None:
+    """Say which edited arguments the log can't hold."""
+    for place, decision in enumerate(answer.decisions):
+        if isinstance(decision, Edit):
+            action = decision.edited_action
+            read = read_call(action.name, action.args, None)
+            if read["type"] == "invalid_tool_call":
+                why = str(read["error"]).removesuffix(".")
+                return f"decisions.{place}.edited_action.args: {why[:1].lower()}{why[1:]}"
+    return None
+
+
+def _unfit_arguments(answer: Decisions, tools: Mapping[str, BaseTool]) -> str | None:
+    """Say which edited arguments a tool does not take: that is no fault of the speaker's."""
+    for place, decision in enumerate(answer.decisions):
+        if not isinstance(decision, Edit):
+            continue
+        action = decision.edited_action
+        schema, given = tools[action.name].tool_call_schema, action.args
+        try:
+            if isinstance(schema, dict):
+                check_arguments(schema, given)
+            else:
+                TypeAdapter(schema).validate_python(given)
+        except (ArgumentsError, ValidationError) as error:
+            why = wrong(error) if isinstance(error, ValidationError) else str(error)
+            return f"decisions.{place}.edited_action.args: {why}"
+    return None
+
+
+def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> Answer | None:
+    """Give what a call that is not run gives.
+
+    Args:
+        call: The call, as the speaker made it.
+        decision: What a person decided of it, where one was asked.
+
+    Returns:
+        Its answer; None where it is run.
+    """
+    match decision:
+        case Reject():
+            why = (decision.message or "").strip()
+            told = _REFUSED.format(name=call["name"]) + (_THEY_SAY + why if why else _NO_REASON)
+            return Answer(told, Failure.PERSON, decision="reject")
+        case Respond():
+            return Answer(decision.message, decision="respond")
+        case _:
+            return None
+
+
+_REFUSED = "A person refused the call of {name}, so it did not run."
+_THEY_SAY = " They say: "
+_NO_REASON = " They gave no reason."
+
+
+def why_refused(name: str, told: str) -> str | None:
+    """Give why a person refused a call, out of what the speaker was told of it.
+
+    Args:
+        name: The tool's registered name.
+        told: What `instead_of_tool` gave.
+
+    Returns:
+        The reason; None where there is none.
+    """
+    _, says, why = told.removeprefix(_REFUSED.format(name=name)).partition(_THEY_SAY)
+    return why if says else None
+
+
+def as_decided(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
+    """Give the call that runs: what a person made of it, else as it was made."""
+    if not isinstance(decision, Edit):
+        return call
+    action = decision.edited_action
+    return ToolCall(name=action.name, args=action.args, id=call["id"], type="tool_call")
+
+
+def kind_of(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None:
+    """Say what was decided; who changes nothing has approved."""
+    if decision is None:
+        return None
+    ran = as_decided(call, decision)
+    is_same = (ran["name"], ran["args"]) == (call["name"], call["args"])
+    return "approve" if is_same and decision.type == "edit" else decision.type
+
+
+def edit_told(call: ToolCall, answer: Answer) -> str:
+    """Give an answer's text as the speaker is told it, who learns where its call was changed.
+
+    Args:
+        call: The call, as the speaker made it.
+        answer: What came of it.
+    """
+    if answer.decision != "edit":
+        return answer.text
+    ran = call_shown(answer.tool or call["name"], answer.arguments or {})
+    return f"A person changed this call before it ran, to {ran}. What came of it:\n{answer.text}"

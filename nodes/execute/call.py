@@ -1,0 +1,246 @@
+"""Running one call of a tool. Whatever goes wrong with it is text for the model, no exception."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool, ToolException
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolInvocationError
+from langgraph.types import Command
+from pydantic import JsonValue, ValidationError
+
+from ...graphs.log.messages import Failure, Kind, is_said, line
+from ...graphs.log.remembered import memory
+from ...graphs.speakers.approval import DecisionType
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.questions import unfit
+from ...graphs.store.serializer import check_storable
+from ...tools.registry.arguments import check_arguments
+from ...tools.registry.functions import is_cancelled
+from ...tools.registry.state import ArgumentsError, RunCode, ToolState
+from ..step.resources import Moment, session_id
+
+
+class Answer(NamedTuple):
+    """What came of one call."""
+
+    text: str
+    """What the speaker is told."""
+    failure: Failure | None = None
+    """Whose fault it is, where the call failed."""
+    arguments: dict[str, Any] | None = None
+    """The arguments it was run with, where a hook or a person has changed them."""
+    parsed: JsonValue = None
+    """What it says, as plain values."""
+    tool: str | None = None
+    """The tool that was run, where a person chose another one."""
+    decision: DecisionType | None = None
+    """What a person decided of the call, where one was asked."""
+
+    def recorded(self) -> dict[str, Any]:
+        """Write it as plain values."""
+        return self._asdict() | {"failure": self.failure and self.failure.value}
+
+    @classmethod
+    def read(cls, recorded: Mapping[str, Any]) -> "Answer":
+        """Read what `recorded` has written."""
+        failure = recorded["failure"]
+        return cls(**{**recorded, "failure": Failure(failure) if failure else None})
+
+
+def given(message: ToolMessage) -> Answer:
+    """Read an answer that a tool or a hook gave."""
+    about = line(message)
+    failed = message.status == "error"
+    return Answer(
+        _text_of(message),
+        (about.failure or Failure.TOOL) if failed else None,
+        about.arguments,
+        about.parsed,
+        about.tool,
+        about.decision,
+    )
+
+
+def _text_of(message: ToolMessage) -> str:
+    """What a tool gave as text; an image and the like is named, since it can't be shown."""
+    blocks = message.content if isinstance(message.content, list) else []
+    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
+    if all(kind == "text" for kind in kinds):
+        return str(message.text)
+    parts = [
+        block
+        if isinstance(block, str)
+        else str(block.get("text"))
+        if block.get("type") == "text"
+        else f"[{block.get('mime_type') or block.get('type')}, not shown]"
+        for block in blocks
+    ]
+    return "\n".join(parts)
+
+
+def unknown_tool(name: str, allowed: Sequence[str]) -> Answer:
+    """Answer a call of a tool that the speaker has not (Lagent, Agere)."""
+    there_are = f"there are: {', '.join(allowed)}" if allowed else "you have none"
+    return Answer(f"There is no tool {name!r}; {there_are}.", Failure.CALL)
+
+
+def tool_state(moment: Moment, speaker: Speaker, run_code: RunCode) -> ToolState:
+    """Give what a tool may know of the conversation: what its caller knows, and no more."""
+    return ToolState(
+        session=session_id(),
+        speaker=speaker.name,
+        messages=[*_heard(moment.log, speaker.name)],
+        run_code=run_code,
+    )
+
+
+def _heard(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
+    """What a speaker has said and heard of others, each with who said it."""
+    kinds = (Kind.HEARD, Kind.SHIFT, Kind.REMEMBERED)
+    told = ((message, line(message)) for message in memory(log, name))
+    return [
+        AIMessage(message.text, name=about.speaker)
+        if about.speaker == name
+        else HumanMessage(message.text, name=about.speaker)
+        for message, about in told
+        if (is_said(message, about) or about.kind in kinds)
+        and not isinstance(message, ToolMessage)
+        and message.text.strip()
+    ]
+
+
+async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: float) -> Answer:
+    """Run one call of a tool.
+
+    What the tool's function takes beside its arguments (`ToolRuntime`, `InjectedState`,
+    `InjectedToolCallId`) comes from LangGraph, whatever the model writes under those names.
+
+    Args:
+        call: The call.
+        tool: The tool.
+        state: What the tool may know.
+        seconds: How long it may take. A function that is not async can't be ended: it runs on in
+            its thread, and what it gives then is dropped.
+
+    Returns:
+        What came of it.
+
+    Raises:
+        GraphInterrupt: It asks a person by ``interrupt()``. It runs again from its start when the
+            answer is there.
+        AnswerError: That answer does not fit; the question stays open.
+    """
+    name = call["name"]
+    node = ToolNode([_contained(tool)], handle_tool_errors=False)
+    asks = AIMessage("", tool_calls=[ToolCall(**{**call, "name": tool.name})])
+    try:
+        if isinstance(tool.args_schema, dict):
+            check_arguments(tool.args_schema, call["args"])
+        async with asyncio.timeout(seconds) as limit:
+            found = await node.ainvoke({**state, "messages": [*state["messages"], asks]})
+    except GraphInterrupt as error:
+        problem = _unstorable(error)
+        if problem is None:
+            raise
+        return Answer(f"{name} failed: what it asks can't be stored: {problem}", Failure.TOOL)
+    except GraphBubbleUp:
+        raise
+    except ValidationError as error:
+        # LangGraph's own: an answer to what the tool asks that does not fit leaves it open.
+        raise unfit(error) from error
+    except (Exception, asyncio.CancelledError) as error:
+        if is_cancelled():
+            # Whatever the tool made of that: it is the whole run that ends.
+            raise asyncio.CancelledError from error
+        if isinstance(error, TimeoutError) and limit.expired():
+            return Answer(f"{name} took longer than {seconds:g} s: it was given up", Failure.TOOL)
+        return _failed(name, tool, error)
+    return _read(name, found)
+
+
+def _unstorable(asked: GraphInterrupt) -> Exception | None:
+    """Why what a tool asks can't be stored while it waits."""
+    try:
+        for one in asked.args[0]:
+            check_storable(one.value)
+    except Exception as error:
+        return error
+    return None
+
+
+def _failed(name: str, tool: BaseTool, error: BaseException) -> Answer:
+    """Tell the model what went wrong."""
+    unfit = f"The arguments of {name} do not fit"
+    match error:
+        case ToolInvocationError() if error.source.title == getattr(
+            tool.args_schema, "__name__", name
+        ):
+            return Answer(f"{unfit}: {wrong(error.source)}", Failure.CALL)
+        case ToolInvocationError():
+            # The tool's own, about something that it has read.
+            return Answer(f"{name} failed: ValidationError: {error.source}", Failure.TOOL)
+        case ArgumentsError():
+            return Answer(f"{unfit}: {error}", Failure.CALL)
+        case ToolException() | _ExitError():
+            # The first is meant for the model (Yacana's ToolError).
+            return Answer(f"{name} failed: {error}", Failure.TOOL)
+        case _:
+            return Answer(f"{name} failed: {type(error).__name__}: {error}", Failure.TOOL)
+
+
+class _ExitError(Exception):
+    """A tool wanted the program to end, or raised something else that is no exception."""
+
+
+def _contained(tool: BaseTool) -> BaseTool:
+    """A tool that raises exceptions alone: what else a task raises ends the event loop."""
+    run, arun = tool._run, tool._arun
+
+    @wraps(run)
+    def contained(*args: object, **arguments: object) -> object:
+        with _exceptions_alone():
+            return run(*args, **arguments)
+
+    @wraps(arun)
+    async def acontained(*args: object, **arguments: object) -> object:
+        with _exceptions_alone():
+            return await arun(*args, **arguments)
+
+    copied = tool.model_copy()
+    # Pydantic lets nobody set a method; the class stays as it is, which LangChain looks at, too.
+    object.__setattr__(copied, "_run", contained)
+    object.__setattr__(copied, "_arun", acontained)
+    return copied
+
+
+@contextmanager
+def _exceptions_alone() -> Iterator[None]:
+    try:
+        yield
+    except (Exception, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise _ExitError(f"{type(error).__name__}: {error}") from error
+
+
+def wrong(error: ValidationError) -> str:
+    """Say what is wrong with arguments, by their names."""
+    return "; ".join(
+        f"{'.'.join(map(str, one['loc'])) or 'they'}: {one['msg']}" for one in error.errors()
+    )
+
+
+def _read(name: str, found: Any) -> Answer:  # noqa: ANN401
+    messages = found.get("messages") if isinstance(found, dict) else None
+    if not messages or not isinstance(messages[0], ToolMessage):
+        what = type(found[0] if isinstance(found, list) and found else found).__name__
+        hint = ", which tools here may not" if isinstance(found, Command | list) else ""
+        return Answer(f"{name} failed: it gave a {what}{hint}", Failure.TOOL)
+    return given(messages[0])

@@ -1,0 +1,222 @@
+"""Running the calls of one message: those of tools side by side, those that run code in a row.
+
+Each call is a task of LangGraph's of its own: what has finished is recorded, and not run again
+after a kill; what was in flight is, under the same call id.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage
+from langchain_core.messages.tool import ToolCall
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphInterrupt
+from langgraph.func import task
+
+from ...graphs.common.errors import AnswerError, SpecError
+from ...graphs.log.messages import Failure, Kind, line
+from ...graphs.speakers.approval import AnyDecision, DecisionType
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.sandbox import Language
+from ...tools.registry.state import RunCode, languages_of, timeout_of
+from ...tools.sandbox.sandbox import Ran
+from ..step.resources import Moment
+from ..turn.hooks import Hooks, before_tool
+from ..turn.outputs import exit_code_of
+from ..turn.reply import turn_of
+from .approval import as_decided, instead_of_tool, kind_of
+from .call import Answer, given, run_call, tool_state, unknown_tool
+from .interpreter import Interpreter
+from .results import Answers
+
+_SLACK = 30.0
+"""How many seconds later than the sandbox a call that runs code is given up."""
+
+
+@task
+async def call_tool(run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Run one call; LangGraph records what it gives."""
+    return await run()
+
+
+@task
+async def see_calls(run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Run the hooks in front of the calls; LangGraph records what they make of them."""
+    return await run()
+
+
+class _Call(NamedTuple):
+    """A call that runs, as a person and the hooks in front of it have made it."""
+
+    made: ToolCall
+    """The call as the speaker has made it."""
+    call: ToolCall
+    decision: DecisionType | None
+    """What a person has decided of it."""
+    instead: Answer | None = None
+    """What a hook has answered in the tool's place."""
+
+    @property
+    def id(self) -> str:
+        """The id, by which its result is found."""
+        return str(self.call["id"])
+
+    def about(self, answer: Answer) -> Answer:
+        """Note what was run, where that is not what the speaker has called."""
+        name, arguments = self.call["name"], self.call["args"]
+        changed = self.decision == "edit" or arguments != self.made["args"]
+        return answer._replace(
+            arguments=arguments if changed else None,
+            tool=None if name == self.made["name"] else name,
+            decision=self.decision,
+        )
+
+
+@dataclass(frozen=True)
+class CallsRun:
+    """One run of all calls of a message."""
+
+    moment: Moment
+    speaker: Speaker
+    hooks: Hooks
+    interpreter: Interpreter
+
+    async def all_of(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
+        """Run the calls, the hooks before them first; give what came of each."""
+        is_code = line(message).kind is Kind.CODE
+        found: dict[str, Answer] = {}
+        asked: list[_Call] = []
+        for made in message.tool_calls:
+            decision = decisions.get(str(made["id"]))
+            answer = instead_of_tool(made, decision)
+            if answer is not None:
+                found[str(made["id"])] = answer
+            else:
+                kind = kind_of(made, decision)
+                asked.append(_Call(made, as_decided(made, decision), kind))
+        found |= await self._run(await self._hooked(asked, is_code=is_code), is_code=is_code)
+        ids = [str(made["id"]) for made in message.tool_calls]
+        answers = {call_id: found[call_id] for call_id in ids if call_id in found}
+        for broken in message.invalid_tool_calls:
+            text = broken["error"] or f"The call of {broken['name']} can't be read."
+            answers[str(broken["id"])] = Answer(text, Failure.CALL)
+        return answers
+
+    async def _run(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, Answer]:
+        """Run calls; give what came of each, by its id.
+
+        Raises:
+            GraphInterrupt: Tools wait for answers; the others have finished.
+            AnswerError: An answer to a tool does not fit; the others have finished.
+        """
+        run = self._block if is_code else self._tool
+        chained = [one for one in calls if is_code or self._runs_code(one.call)]
+        # LangGraph knows a task by its place: these begin now, the others one after another.
+        begun = {one.id: self._begin(run, one) for one in calls if one not in chained}
+        found: dict[str, Answer] = {}
+        held_up: list[BaseException] = []
+        for one in chained:
+            try:
+                record = await self._begin(run, one)
+            except (GraphInterrupt, AnswerError) as error:
+                # Those behind it wait with it, since they would find another interpreter.
+                held_up.append(error)
+                break
+            self.interpreter.keep(record["kept"])
+            found[one.id] = answer = Answer.read(record["answer"])
+            if is_code and exit_code_of(answer.parsed, failed=answer.failure is not None):
+                # The first that fails is the last (AutoGen).
+                break
+        records = await asyncio.gather(*begun.values(), return_exceptions=True)
+        for call_id, came in zip(begun, records, strict=True):
+            if isinstance(came, BaseException):
+                held_up.append(came)
+            else:
+                found[call_id] = Answer.read(came["answer"])
+        _raise_all(held_up)
+        return found
+
+    async def _hooked(self, asked: Sequence[_Call], *, is_code: bool) -> Sequence[_Call]:
+        """Run the hooks in front of all calls: one that fails must not cost what a tool does."""
+        if not any(hook.before_tool for _, hook in self.hooks):
+            return asked
+        turn = turn_of(self.moment, self.speaker, self.moment.log)
+
+        async def record() -> dict[str, Any]:
+            made = []
+            for one in asked:
+                call, instead = await before_tool(self.hooks, turn, one.call)
+                if is_code and not isinstance(call["args"].get("code"), str):
+                    raise SpecError(
+                        f"a hook of {self.speaker.name!r} failed in before_tool: its code is no "
+                        "text"
+                    )
+                answer = None if instead is None else given(instead).recorded()
+                made.append({"args": call["args"], "instead": answer})
+            return {"calls": made}
+
+        # Recorded, as calls are: where a tool asks a person, what was asked about is what runs.
+        return [
+            one._replace(
+                call=ToolCall(**{**one.call, "args": made["args"]}),
+                instead=None if made["instead"] is None else Answer.read(made["instead"]),
+            )
+            for one, made in zip(asked, (await see_calls(record))["calls"], strict=True)
+        ]
+
+    def _begin(
+        self, run: Callable[[ToolCall], Awaitable[Answer]], one: _Call
+    ) -> Awaitable[dict[str, Any]]:
+        async def record() -> dict[str, Any]:
+            answer = await run(one.call) if one.instead is None else one.instead
+            return {"answer": one.about(answer).recorded(), "kept": self.interpreter.dumped()}
+
+        return call_tool(record)
+
+    def _runs_code(self, call: ToolCall) -> bool:
+        tool = self.moment.resources.registry.tool(call["name"])
+        return tool is not None and bool(languages_of(tool))
+
+    async def _tool(self, call: ToolCall) -> Answer:
+        registry, conversation = self.moment.resources.registry, self.moment.conversation
+        allowed = self.speaker.tools if self.speaker.tool_choice != "none" else ()
+        tool = registry.tool(call["name"]) if call["name"] in allowed else None
+        if tool is None:
+            return unknown_tool(call["name"], allowed)
+        seconds = timeout_of(tool)
+        if seconds is None:
+            # What runs code is ended by the sandbox, which says so.
+            runs_code = bool(languages_of(tool))
+            seconds = (
+                conversation.sandbox.seconds + _SLACK if runs_code else conversation.tool_timeout
+            )
+        state = tool_state(self.moment, self.speaker, self._run_code_for(tool))
+        return await run_call(call, tool, state, seconds)
+
+    def _run_code_for(self, tool: BaseTool) -> RunCode:
+        may = languages_of(tool)
+
+        async def run_code(language: Language, code: str) -> Ran:
+            if language not in may:
+                raise SpecError(
+                    f"the tool {tool.name!r} runs {language}: give it "
+                    f'metadata={{"sandbox": ["{language}"]}}'
+                )
+            return await self.interpreter.run(language, code)
+
+        return run_code
+
+    async def _block(self, call: ToolCall) -> Answer:
+        return await self.interpreter.run_block(call["name"], call["args"]["code"])
+
+
+def _raise_all(errors: Sequence[BaseException]) -> None:
+    """Raise what held calls up: all questions at once, so that each can be answered."""
+    interrupts = [error for error in errors if isinstance(error, GraphInterrupt)]
+    for error in errors:
+        if not isinstance(error, GraphInterrupt):
+            raise error
+    if interrupts:
+        raise GraphInterrupt(tuple(one for error in interrupts for one in error.args[0]))

@@ -1,0 +1,121 @@
+"""What came of calls, on its way into the log: past the hooks, to the speaker or to all."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+
+from ...graphs.log.messages import Failure, Kind, Line, Source, line, result, said
+from ...graphs.rules.end_chat import paused
+from ...graphs.rules.position import Event
+from ...graphs.speakers.speaker import Speaker
+from ..step.resources import Moment
+from ..turn.hooks import Hooks, after_tool
+from ..turn.people import Interruption
+from ..turn.reply import turn_of
+from .approval import edit_told
+from .call import Answer, given
+
+Answers = Mapping[str, Answer]
+"""What came of each call, by its id, in the order of the calls."""
+
+
+async def past_hooks(moment: Moment, speaker: Speaker, hooks: Hooks, message: AIMessage) -> Answers:
+    """Run the hooks behind the tools; give what they make of each result."""
+    turn = turn_of(moment, speaker, moment.log)
+    calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
+    answers: dict[str, Answer] = {}
+    for found in moment.log[moment.log.index(message) + 1 :]:
+        if not isinstance(found, ToolMessage):
+            # What somebody was told meanwhile.
+            continue
+        answer, call = given(found), calls.get(found.tool_call_id)
+        if call is not None and answer.failure is not Failure.PERSON:
+            run = ToolCall(
+                name=answer.tool or call["name"],
+                args=call["args"] if answer.arguments is None else answer.arguments,
+                id=call["id"],
+                type="tool_call",
+            )
+            seen = ToolMessage(
+                found.text, tool_call_id=found.tool_call_id, name=run["name"], status=found.status
+            )
+            made = given(await after_tool(hooks, turn, run, seen))
+            failure = made.failure and (answer.failure or made.failure)
+            answer = answer._replace(text=made.text, failure=failure)
+        # Else a person refused it, or its arguments could not be read: no tool was called.
+        answers[found.tool_call_id] = answer
+    return answers
+
+
+async def returned(
+    moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers
+) -> dict[str, Any]:
+    """Write what came of the calls, for the speaker to answer, or to say as it is."""
+    is_code = line(message).kind is Kind.CODE
+    # What a person refuses counts as no error, so it must count here: else a turn has no end.
+    counts = (None, Failure.PERSON)
+    succeeded = not is_code and any(answer.failure in counts for answer in answers.values())
+    is_said = is_code or _is_direct(moment, speaker, message, answers)
+    told = dict(answers)
+    event = Event.GIVEN if is_said else Event.RETURNED
+    position = paused(moment.conversation, moment.position, event, succeeded=succeeded)
+    if not is_said:
+        # What is said as it is tells of nothing but the tool.
+        for call in message.tool_calls:
+            answer = answers[str(call["id"])]
+            told[str(call["id"])] = answer._replace(text=edit_told(call, answer))
+    return await moment.step(position, result_lines(moment, speaker, told, final=not is_code))
+
+
+async def interrupted(
+    moment: Moment, speaker: Speaker, message: AIMessage, person: Interruption
+) -> dict[str, Any]:
+    """Write for each call that it was interrupted, and behind that what the person has said."""
+    text = f"Not run: {person.speaker} said something instead."
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    answers = {str(call["id"]): Answer(text, Failure.PERSON) for call in calls}
+    about = Line(
+        kind=Kind.SPEECH,
+        speaker=person.speaker,
+        stage=moment.turn.stage,
+        source=Source.HUMAN,
+        interrupts=True,
+    )
+    lines = result_lines(moment, speaker, answers, final=True)
+    spoken = said(len(moment.log) + len(lines), person.text, about)
+    # It counts as a round: else a turn could go on for ever.
+    position = paused(moment.conversation, moment.position, Event.RETURNED, succeeded=True)
+    return await moment.step(position, [*lines, spoken])
+
+
+def _is_direct(moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers) -> bool:
+    """Whether what the tools gave is the speaker's message (Yacana, LangChain's return_direct)."""
+    by_person = ("reject", "respond")
+    if any(answer.failure or answer.decision in by_person for answer in answers.values()):
+        return False
+    ran = [answers[str(call["id"])].tool or call["name"] for call in message.tool_calls]
+    tools = (moment.resources.registry.tool(name) for name in ran)
+    return speaker.return_direct or all(tool is not None and tool.return_direct for tool in tools)
+
+
+def result_lines(
+    moment: Moment, speaker: Speaker, answers: Answers, *, final: bool
+) -> list[AnyMessage]:
+    """Write results for the log; `graphs.log.messages.result` says what `final` means."""
+    return [
+        result(
+            len(moment.log) + place,
+            answer.text,
+            speaker=speaker.name,
+            call_id=call_id,
+            failure=answer.failure,
+            arguments=answer.arguments,
+            tool=answer.tool,
+            decision=answer.decision,
+            parsed=answer.parsed,
+            final=final,
+        )
+        for place, (call_id, answer) in enumerate(answers.items())
+    ]

@@ -1,0 +1,1 @@
+"""Judges, and the moderator who chooses the next speaker."""

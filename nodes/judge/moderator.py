@@ -1,0 +1,138 @@
+"""Who speaks next, where that is chosen: by a registered function or by a moderator model.
+
+A choice that can't be read, or is nobody's name, is recorded as such; the next in order speaks.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from pydantic import BaseModel, ConfigDict, create_model
+
+from ...graphs.common.data import listing
+from ...graphs.common.errors import SpecError
+from ...graphs.log.messages import NOBODY, Kind, Line, said
+from ...graphs.rules.end_chat import chose
+from ...graphs.rules.turns import in_turn
+from ...graphs.speakers.speaker import Generation
+from ...graphs.spec.judges import ByFunction, Moderator
+from ...graphs.spec.usage import Usage
+from ...tools.registry.functions import call
+from ..models.model import Model
+from ..prompts import texts as prompts
+from ..step.resources import Moment, heard
+from ..turn.prompt import Asked
+from .observer import observed
+
+UNREADABLE = "This names nobody who could speak next."
+"""What is recorded of a choice that can't be read."""
+
+
+async def choose(moment: Moment) -> dict[str, Any]:
+    """Choose who speaks next.
+
+    Args:
+        moment: The session's state.
+
+    Returns:
+        The update of the state.
+
+    Raises:
+        ModelError: The model did not answer; the session can be resumed.
+        SpecError: The function failed, or names nobody.
+    """
+    order = moment.conversation.turn_order
+    if isinstance(order, ByFunction):
+        name = await _called(moment, order.name)
+        return await _chosen(moment, name, name)
+    assert isinstance(order, Moderator)  # noqa: S101  # in a round-robin nobody chooses
+    # A moderator gives the word to somebody else.
+    names = [name for name in moment.conversation.names if name != moment.position.speaker]
+    if len(names) == 1:
+        return await _chosen(moment, names[0], names[0])
+    model = await moment.model(order.model)
+    found = await _asked(moment, order, model, names)
+    return await _chosen(moment, found.answer.text, found.found, found.new, found.usage)
+
+
+async def _called(moment: Moment, function: str) -> str:
+    names = moment.conversation.names
+    order = moment.resources.registry.order(function)
+    spoken = heard(moment.log)
+    if not spoken:
+        # All of it was removed, and functions may look at the newest message.
+        return in_turn(moment.conversation, moment.position)
+    name = await call("order", function, order, spoken, names)
+    if name not in names:
+        raise SpecError(f"the order {function!r} chose {name!r}; there are {listing(names)}")
+    return name
+
+
+async def _asked(
+    moment: Moment, order: Moderator, model: Model, names: Sequence[str]
+) -> Asked[str | None]:
+    parameters = moment.parameters(Generation(), order.temperature)
+    question = prompts.filled(prompts.WHO_IS_NEXT, names=", ".join(names))
+    if order.form == "word":
+        question = prompts.filled(prompts.NAME_ALONE, question=question)
+
+    async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, str | None]:
+        if order.form == "word":
+            answer = await model.answer(prompt, parameters, purpose=Kind.CHOICE)
+            return answer, read_name(answer.text, names)
+        answer, found = await model.structured(
+            prompt,
+            _schema(names),
+            parameters,
+            purpose=Kind.CHOICE,
+            instead='turn_order.form = "word"',
+        )
+        return answer, None if found is None else str(found.model_dump()["next_speaker"])
+
+    return await observed(moment, model, _system(moment, order), question, ask, private=False)
+
+
+def _system(moment: Moment, order: Moderator) -> list[str]:
+    system = [
+        order.prompt or prompts.MODERATOR,
+        prompts.filled(prompts.MEMBERS, names=", ".join(moment.conversation.names)),
+    ]
+    return system if moment.task is None else [*system, f"The task: {moment.task}"]
+
+
+def _schema(names: Sequence[str]) -> type[BaseModel]:
+    one_of = Literal[tuple(names)]  # type: ignore[valid-type]  # the names are known only now
+    fields: dict[str, Any] = {"next_speaker": (one_of, ...)}
+    return create_model("Choice", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def read_name(text: str, names: Sequence[str]) -> str | None:
+    """Read a moderator's answer, which must be a name and nothing else.
+
+    Args:
+        text: The answer.
+        names: Who may be named.
+
+    Returns:
+        The name, whatever its case and the signs around it. None for anything else.
+    """
+    plain = text.strip(" \t\r\n*_`\"'.:!#>").casefold()
+    return next((name for name in names if name.casefold() == plain), None)
+
+
+async def _chosen(
+    moment: Moment,
+    text: str,
+    name: str | None,
+    new: Sequence[AnyMessage] = (),
+    usage: dict[str, Usage] | None = None,
+) -> dict[str, Any]:
+    position = chose(moment.conversation, moment.position, name)
+    about = Line(
+        kind=Kind.CHOICE,
+        audience=NOBODY,
+        to=position.chosen,
+        problem=None if name is not None else UNREADABLE,
+    )
+    choice = said(len(moment.log) + len(new), text, about)
+    return await moment.step(position, [*new, choice], usage)

@@ -1,0 +1,100 @@
+"""Asking somebody who takes no part, the separate judge or the moderator, by what was said."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
+
+from ...graphs.common.errors import ContextTooLongError
+from ...graphs.log.messages import NOBODY, Kind, Line, line, said
+from ...graphs.log.viewpoint import overheard
+from ...graphs.text.tokens import tokens_of
+from ..models.client.too_long import ran_out_of_room
+from ..models.model import Model
+from ..prompts import texts as prompts
+from ..step.resources import Moment, notify
+from ..turn.prompt import Asked
+
+T = TypeVar("T")
+
+Ask = Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]]
+"""Takes a prompt; gives the answer, and what is read from it."""
+
+
+async def observed(
+    moment: Moment,
+    model: Model,
+    system: Sequence[str],
+    question: str,
+    ask: Ask[T],
+    *,
+    private: bool,
+) -> Asked[T]:
+    """Ask somebody who has heard the conversation.
+
+    Where that is too long for the model, or leaves no room for a whole answer, the older half is
+    left out, and stays so.
+
+    Args:
+        moment: The session's state.
+        model: Who is asked.
+        system: The paragraphs of the system prompt.
+        question: What is asked.
+        ask: Asks.
+        private: Whether what only one speaker knows is heard, too.
+
+    Returns:
+        The answer.
+
+    Raises:
+        ModelError: There was none; a `ContextTooLongError` where nothing more can be left out.
+    """
+    lines: list[AnyMessage] = [*moment.log]
+    usage, has_room = moment.usage, False
+    while True:
+        transcript = overheard(_heard(lines), private=private) or prompts.NOTHING_SAID
+        # What never changes first, the question last, so that most of it can be cached.
+        heard = prompts.filled(prompts.HEARD, transcript=transcript, question=question)
+        try:
+            answer, found = await ask([SystemMessage("\n\n".join(system)), HumanMessage(heard)])
+        except ContextTooLongError:
+            since = _half(_heard(lines), private=private)
+            if since is None:
+                raise
+        else:
+            usage = moment.with_call(usage, model, answer)
+            # Once: an answer that is cut off again is cut off by a limit of the model's own.
+            has_room = has_room or not ran_out_of_room(answer, model.max_tokens)
+            since = None if has_room else _half(_heard(lines), private=private)
+            if since is None:
+                return Asked(answer, found, lines[len(moment.log) :], usage)
+            has_room = True
+        text = prompts.filled(prompts.SHORTENED, name=prompts.OBSERVER)
+        about = Line(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
+        lines.append(said(len(lines), "", about))
+        notify(text)
+
+
+def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """What of a log is still told to those who take no part."""
+    cuts = (about for message in reversed(log) if _is_cut(about := line(message)))
+    since = next((about.since for about in cuts), None)
+    places = (place for place, message in enumerate(log) if message.id == since)
+    return list(log[next(places, 0) :])
+
+
+def _is_cut(about: Line) -> bool:
+    return about.kind is Kind.SUMMARY and about.speaker is None
+
+
+def _half(log: Sequence[BaseMessage], *, private: bool) -> str | None:
+    """The id of the message with which the newer half begins; None where it is one message."""
+    spoken = [message for message in log if overheard([message], private=private)]
+    left = sum(tokens_of(message.text) for message in spoken)
+    most = left // 2
+    for message, following in pairwise(spoken):
+        left -= tokens_of(message.text)
+        if left <= most:
+            return following.id
+    return spoken[-1].id if len(spoken) > 1 else None

@@ -1,0 +1,201 @@
+"""A speaker judges its own task, from its own viewpoint.
+
+By one call held to a schema, or by two questions for models without structured output. What can't
+be read counts as not complete and is recorded as such.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...graphs.log.messages import NOBODY, Kind, Line, said
+from ...graphs.rules.end_chat import asked, judged
+from ...graphs.rules.position import Event
+from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
+from ...graphs.spec.judges import Judge, Verdict
+from ..models.model import Model
+from ..prompts import texts as prompts
+from ..step.resources import Moment
+from ..turn.prompt import Asked, asked_behind, asked_of, view_of
+
+
+class Judgement(BaseModel):
+    """Which objectives of a task are left, and whether it is complete."""
+
+    # Strict schemas of OpenAI's API want every field and no other.
+    model_config = ConfigDict(extra="forbid")
+
+    objectives_left: list[str] = Field(
+        max_length=10, description="The objectives that are not met yet, each in a few words."
+    )
+    complete: bool = Field(description="True when every objective of the task is met.")
+
+
+async def judge_yourself(moment: Moment) -> dict[str, Any]:
+    """Ask the speaker who has just spoken whether its task is complete.
+
+    Args:
+        moment: The session's state.
+
+    Returns:
+        The update of the state.
+
+    Raises:
+        ModelError: The model did not answer; the session can be resumed.
+    """
+    conversation = moment.conversation
+    speaker = conversation.speaker(moment.turn.speaker)
+    model = await moment.model(speaker.model)
+    assert isinstance(conversation.judge, Judge)  # noqa: S101  # a separate judge has its own module
+    temperature = conversation.judge.temperature
+    if conversation.judge.form == "structured":
+        return await _structured(moment, speaker, model, temperature)
+    if moment.position.event is not Event.ASKED:
+        return await _what_is_left(moment, speaker, model)
+    return await _is_complete(moment, speaker, model, temperature)
+
+
+def _parameters(moment: Moment, speaker: Speaker, temperature: float) -> dict[str, object]:
+    # The speaker's stop texts and length are for its speeches; a verdict has its own form.
+    chosen = speaker.generation.model_copy(
+        update={"temperature": temperature, "stop": (), "max_tokens": None}
+    )
+    return moment.parameters(chosen, temperature)
+
+
+def _own_temperature(speaker: Speaker) -> float:
+    own = speaker.generation.temperature
+    return SPEAKER_TEMPERATURE if own is None else own
+
+
+def _kept(speaker: Speaker) -> tuple[str, ...]:
+    return (speaker.name,) if speaker.keep_reflection else NOBODY
+
+
+async def _structured(
+    moment: Moment, speaker: Speaker, model: Model, temperature: float
+) -> dict[str, Any]:
+    question = HumanMessage(prompts.JUDGE_YOURSELF)
+
+    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
+        return await model.structured(
+            asked_behind(view_of(moment, speaker, log, behind=[question]), [question]),
+            Judgement,
+            _parameters(moment, speaker, temperature),
+            purpose=Kind.REFLECTION,
+            instead='judge.form = "two_questions"',
+            speaker=speaker.name,
+            tool_calling=speaker.tool_calling,
+        )
+
+    found = await asked_of(moment, speaker, model, ask, behind=[question])
+    answer, judgement = found.answer, found.found
+    if judgement is None:
+        verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
+        text = str(answer.text)
+    else:
+        left = tuple(judgement.objectives_left)
+        # "Complete" beside a list of what is left is no completion.
+        complete = judgement.complete and not left
+        verdict = Verdict(speaker=speaker.name, complete=complete, objectives_left=left)
+        text = _in_words(verdict)
+    number = len(moment.log) + len(found.new)
+    # An unreadable answer is no reflection worth keeping in the speaker's view.
+    audience = _kept(speaker) if verdict.readable else NOBODY
+    lines = [
+        said(number, prompts.JUDGE_YOURSELF, Line(kind=Kind.QUESTION, audience=audience)),
+        said(number + 1, text, _reflection(speaker, audience, verdict)),
+    ]
+    position = judged(moment.conversation, moment.position, complete=verdict.complete)
+    return await moment.step(position, [*found.new, *lines], found.usage)
+
+
+def _in_words(verdict: Verdict) -> str:
+    """Say a verdict as the speaker itself would."""
+    if verdict.objectives_left:
+        return prompts.filled(prompts.STILL_LEFT, objectives="; ".join(verdict.objectives_left))
+    return prompts.NOTHING_LEFT if verdict.complete else prompts.NOT_COMPLETE
+
+
+async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
+    question = HumanMessage(prompts.WHAT_IS_LEFT)
+    found = await _in_text(moment, speaker, model, [question], _own_temperature(speaker))
+    number = len(moment.log) + len(found.new)
+    lines = [
+        said(number, prompts.WHAT_IS_LEFT, Line(kind=Kind.QUESTION, audience=_kept(speaker))),
+        said(number + 1, found.answer.text, _reflection(speaker, _kept(speaker), None)),
+    ]
+    return await moment.step(asked(moment.position), [*found.new, *lines], found.usage)
+
+
+async def _is_complete(
+    moment: Moment, speaker: Speaker, model: Model, temperature: float
+) -> dict[str, Any]:
+    first, reflection = moment.log[-2:]
+    question = HumanMessage(prompts.IS_COMPLETE)
+    # Kept reflections stand in the view already; the others are shown for this question only.
+    before = [] if speaker.keep_reflection else [HumanMessage(first.text), _answered(reflection)]
+    found = await _in_text(moment, speaker, model, [*before, question], temperature)
+    complete = yes_or_no(found.answer.text)
+    verdict = Verdict(
+        speaker=speaker.name,
+        complete=complete is True,
+        objectives_left=() if complete else (reflection.text,),
+        readable=complete is not None,
+    )
+    number = len(moment.log) + len(found.new)
+    lines = [
+        said(number, prompts.IS_COMPLETE, Line(kind=Kind.QUESTION, audience=NOBODY)),
+        said(number + 1, found.answer.text, _reflection(speaker, NOBODY, verdict)),
+    ]
+    position = judged(moment.conversation, moment.position, complete=verdict.complete)
+    return await moment.step(position, [*found.new, *lines], found.usage)
+
+
+async def _in_text(
+    moment: Moment,
+    speaker: Speaker,
+    model: Model,
+    behind: Sequence[BaseMessage],
+    temperature: float,
+) -> Asked[None]:
+    """Ask something behind what the speaker sees."""
+
+    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
+        answer = await model.answer(
+            asked_behind(view_of(moment, speaker, log, behind=behind), behind),
+            _parameters(moment, speaker, temperature),
+            purpose=Kind.REFLECTION,
+            speaker=speaker.name,
+            tool_calling=speaker.tool_calling,
+        )
+        return answer, None
+
+    return await asked_of(moment, speaker, model, ask, behind=behind)
+
+
+def _answered(reflection: BaseMessage) -> AIMessage:
+    return AIMessage(reflection.text.strip() or prompts.NOTHING_LEFT)
+
+
+def _reflection(speaker: Speaker, audience: tuple[str, ...], verdict: Verdict | None) -> Line:
+    return Line(kind=Kind.REFLECTION, speaker=speaker.name, audience=audience, verdict=verdict)
+
+
+def yes_or_no(text: str) -> bool | None:
+    """Read a one-word answer.
+
+    The whole answer must be the word, whatever its case and the signs around it: "I do not know",
+    "None" and "nothing left" are no answer (Yacana's substring test reads a "no" in each).
+
+    Args:
+        text: The answer.
+
+    Returns:
+        True for yes, False for no, None for anything else.
+    """
+    words = re.findall(r"\w+", text.casefold().replace("_", " "))
+    return {("yes",): True, ("no",): False}.get(tuple(words))

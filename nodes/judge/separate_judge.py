@@ -1,0 +1,134 @@
+"""A judge that takes no part holds what was said against a list of criteria.
+
+One call a time: held to a schema, or by a line of words for each criterion. What can't be read
+counts as not complete and is recorded as such.
+"""
+
+import re
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from ...graphs.log.messages import NOBODY, Kind, Line, said
+from ...graphs.rules.end_chat import judged
+from ...graphs.speakers.speaker import Generation
+from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
+from ..models.model import Model
+from ..prompts import texts as prompts
+from ..step.resources import Moment
+from ..turn.prompt import Asked
+from .observer import observed
+
+Findings = dict[str, Finding]
+"""For each criterion what was found."""
+
+
+async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]:
+    """Ask the separate judge how it stands with its criteria.
+
+    Args:
+        moment: The session's state.
+        judge: The judge's spec.
+
+    Returns:
+        The update of the state.
+
+    Raises:
+        ModelError: The model did not answer; the session can be resumed.
+    """
+    speaker = moment.conversation.speaker(moment.turn.speaker)
+    model = await moment.model(judge.model)
+    found = await _asked(moment, judge, model)
+    answer, findings = found.answer, found.found
+    verdict = Verdict(
+        speaker=speaker.name,
+        complete=findings is not None and set(findings.values()) == {Finding.MET},
+        objectives_left=tuple(
+            criterion for criterion, found in (findings or {}).items() if found is not Finding.MET
+        ),
+        readable=findings is not None,
+        findings=findings or {},
+    )
+    kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
+    number = len(moment.log) + len(found.new)
+    text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
+    lines = [
+        said(number, prompts.JUDGE_CRITERIA, Line(kind=Kind.QUESTION, audience=NOBODY)),
+        said(number + 1, text, Line(kind=Kind.REFLECTION, audience=kept, verdict=verdict)),
+    ]
+    position = judged(moment.conversation, moment.position, complete=verdict.complete)
+    return await moment.step(position, [*found.new, *lines], found.usage)
+
+
+async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Findings | None]:
+    parameters = moment.parameters(Generation(), judge.temperature)
+    question = prompts.JUDGE_CRITERIA
+    if judge.form == "lines":
+        question = prompts.filled(prompts.JUDGE_IN_LINES, question=question)
+
+    async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
+        if judge.form == "lines":
+            answer = await model.answer(prompt, parameters, purpose=Kind.REFLECTION)
+            return answer, read_lines(answer.text, judge.criteria)
+        answer, found = await model.structured(
+            prompt,
+            _schema(judge.criteria),
+            parameters,
+            purpose=Kind.REFLECTION,
+            instead='judge.form = "lines"',
+        )
+        if found is None:
+            return answer, None
+        return answer, dict(zip(judge.criteria, found.model_dump().values(), strict=True))
+
+    return await observed(moment, model, _system(moment, judge), question, ask, private=True)
+
+
+def _system(moment: Moment, judge: SeparateJudge) -> list[str]:
+    numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
+    return [
+        judge.prompt or prompts.SEPARATE_JUDGE,
+        *prompts.tasks_of_all(moment.conversation.speakers, moment.task),
+        prompts.filled(prompts.CRITERIA, criteria="\n".join(numbered)),
+    ]
+
+
+def _schema(criteria: tuple[str, ...]) -> type[BaseModel]:
+    """A field for each criterion: a list could be too short."""
+    fields: dict[str, Any] = {
+        f"criterion_{number}": (Finding, Field(description=text))
+        for number, text in enumerate(criteria, start=1)
+    }
+    return create_model("Findings", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+_WORDS = {finding.in_words: finding for finding in Finding}
+
+_LINE = re.compile(r"\W*(?:criterion\W*)?(\d+)\W+(not[ _]met|met|inconclusive)\W*", re.IGNORECASE)
+
+
+def read_lines(text: str, criteria: tuple[str, ...]) -> Findings | None:
+    """Read a judge's answer of one line for each criterion.
+
+    Args:
+        text: The answer.
+        criteria: The criteria, which are numbered from 1.
+
+    Returns:
+        What was found of each. None where a line says something else, or a number is missing, said
+        twice, or of no criterion.
+    """
+    found: dict[int, Finding] = {}
+    for written in filter(str.strip, text.splitlines()):
+        read = _LINE.fullmatch(written)
+        if read is None or int(read[1]) in found:
+            return None
+        found[int(read[1])] = _WORDS[read[2].casefold().replace("_", " ")]
+    if sorted(found) != list(range(1, len(criteria) + 1)):
+        return None
+    return {text: found[number] for number, text in enumerate(criteria, start=1)}
+
+
+def _in_words(findings: Findings) -> str:
+    return "; ".join(f"{criterion} ({found.in_words})" for criterion, found in findings.items())

@@ -1,0 +1,1 @@
+"""The models that speak: found by name, asked, and read."""

@@ -1,0 +1,81 @@
+"""What a model has answered, in the form that the rest of the program relies on. Pure functions.
+
+Models that users bring may give anything that LangChain lets through.
+"""
+
+import json
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.messages.utils import count_tokens_approximately
+
+from ...graphs.common.errors import ModelError
+from ...graphs.log.messages import storable
+from ...graphs.spec.usage import ESTIMATED, token_count
+
+
+def as_answer(found: object, label: str) -> AIMessage:
+    """Take an answer as it came.
+
+    Args:
+        found: What the model gave.
+        label: How the model is called.
+
+    Returns:
+        The answer, with its content as text that can be stored.
+
+    Raises:
+        ModelError: It is no answer.
+    """
+    if not isinstance(found, AIMessage):
+        raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
+    metadata = found.response_metadata
+    if str(metadata.get("finish_reason")).startswith("length"):
+        # Joined by LangChain where several pieces of a stream say it.
+        metadata = {**metadata, "finish_reason": "length"}
+    return found.model_copy(
+        update={"content": storable(str(found.text)), "response_metadata": metadata}
+    )
+
+
+def as_text(answer: AIMessage, found: object) -> AIMessage:
+    """Make text of an answer that is held to a schema.
+
+    Args:
+        answer: The answer. Some models answer by calling a tool instead of writing text.
+        found: What LangChain has read of it.
+
+    Returns:
+        The answer, as JSON text and without calls.
+    """
+    is_called = not answer.text and found is not None
+    text = json.dumps(found, ensure_ascii=False) if is_called else str(answer.text)
+    return answer.model_copy(
+        update={"content": storable(text), "tool_calls": [], "invalid_tool_calls": []}
+    )
+
+
+def counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
+    """Make sure that an answer tells what it has used: budgets count on it.
+
+    Args:
+        answer: The answer.
+        prompt: What was asked.
+
+    Returns:
+        The answer with its tokens, which are estimated where the model does not tell both counts.
+    """
+    told = answer.usage_metadata
+    metadata = answer.response_metadata
+    read = None if told is None else token_count(told.get("input_tokens"))
+    written = None if told is None else token_count(told.get("output_tokens"))
+    if told is None or read is None or written is None:
+        read = count_tokens_approximately(prompt)
+        written = count_tokens_approximately([answer])
+        told, metadata = None, {**metadata, ESTIMATED: True}
+    used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    details = None if told is None else told.get("input_token_details")
+    if details and (cached := token_count(details.get("cache_read"))):
+        used["input_token_details"] = InputTokenDetails(cache_read=min(cached, read))
+    return answer.model_copy(update={"usage_metadata": used, "response_metadata": metadata})

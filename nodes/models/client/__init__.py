@@ -1,0 +1,1 @@
+"""The client of OpenAI's API, and the HTTP under it."""

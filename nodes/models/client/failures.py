@@ -1,0 +1,250 @@
+"""What goes wrong when a model is asked, in one sentence each.
+
+The client of OpenAI is imported only where it has raised, or reads what it raised.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ....graphs.common.addresses import shown
+from ....graphs.common.errors import DuologueError, ModelError
+from ....graphs.common.sanitize import excerpt
+from ....graphs.common.settings import Settings
+from ....graphs.store.errors import redacted
+from .origin import comes_from, is_api_error, is_clients, is_status_error
+from .server_replies import NoReplyError, UnreadableReplyError, WithheldError
+from .too_long import as_too_long
+
+if TYPE_CHECKING:
+    import openai
+    from tenacity import RetryCallState
+
+_OPENAI = "api.openai.com"
+"""Where calls go when no address is set."""
+
+
+def address_of(settings: Settings) -> str:
+    """Give a server's address as users may see it: never with a password in it."""
+    return shown(settings.base_url) if settings.base_url else _OPENAI
+
+
+def name_of(label: str, address: str | None) -> str:
+    """Give what is asked in words: a server, or a model in a child of this process."""
+    return f"the model server at {address}" if address else f"the model {label}"
+
+
+@contextmanager
+def failures(label: str, address: str | None) -> Iterator[None]:
+    """Turn every exception inside the block into one sentence: a server may send anything.
+
+    Args:
+        label: The model's name.
+        address: Where its server is. None: in a child of this process.
+
+    Raises:
+        ContextTooLongError: The model refused the prompt as too long.
+        ModelError: The block failed; says how and what to do. What a callback handler of the user's
+            raises passes as it is.
+    """
+    at = name_of(label, address)
+    try:
+        yield
+    except DuologueError:
+        raise
+    except Exception as error:
+        if _passed(error, "langchain_core.callbacks.manager"):
+            raise
+        if (too_long := as_too_long(error, label)) is not None:
+            raise too_long from error
+        what = _what_went_wrong(error, label, address)
+        raise ModelError(f"{at} {_redirected(error)}{what}") from error
+
+
+@contextmanager
+def refusals(label: str) -> Iterator[None]:
+    """Recognise inside the block that a model of the user's own refused a prompt as too long.
+
+    Args:
+        label: The model's name.
+
+    Raises:
+        ContextTooLongError: It did. What else it raises is the user's to read, and passes.
+    """
+    try:
+        yield
+    except Exception as error:
+        if (too_long := as_too_long(error, label)) is not None:
+            raise too_long from error
+        raise
+
+
+def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
+    below = _http_error(error)
+    if not is_clients(error):
+        return _unreadable(error) if below is None else _what_broke(error, below, address)
+    import openai
+
+    match error:
+        case openai.APITimeoutError():
+            return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+        case openai.APIConnectionError() if not address:
+            return "is gone: its process has ended; try again"
+        case openai.APIConnectionError():
+            return _what_broke(error, below, address)
+        case openai.APIStatusError():
+            return _refused(error, label)
+        case openai.APIError():
+            return f"sent an error instead of an answer{_detail(error)}"
+        case _:
+            return f"broke off: {_in_words(error)}"
+
+
+def _refused(error: "openai.APIStatusError", label: str) -> str:
+    """What an HTTP status says."""
+    import openai
+
+    match error:
+        case openai.AuthenticationError():
+            return "rejected the key: check OPENAI_API_KEY or DUOLOGUE_API_KEY"
+        case openai.PermissionDeniedError():
+            return f"refused the call (403){_detail(error) or ': check what its key may do'}"
+        case openai.NotFoundError():
+            # Some servers say so of what they can't do, too.
+            return (
+                f"has no model {label!r}: `duologue models` lists what it has; or its address "
+                f"lacks /v1{_detail(error)}"
+            )
+        case openai.RateLimitError():
+            return f"keeps refusing for now (429){_detail(error)}"
+        case _:
+            return f"answered with an error ({error.status_code}){_detail(error)}"
+
+
+def _unreadable(error: Exception) -> str:
+    """Why a reply could not be read."""
+    if isinstance(error, WithheldError):
+        return f"withheld its answer: {error}"
+    if isinstance(error, NoReplyError | json.JSONDecodeError):
+        return (
+            "does not answer as OpenAI's API does: check its address, which mostly ends in /v1 "
+            f"({_in_words(error)})"
+        )
+    return f"does not answer as OpenAI's API does: {_in_words(error)}"
+
+
+def _what_broke(error: Exception, below: BaseException | None, address: str | None) -> str:
+    """What was wrong with a connection or with what came over it."""
+    import httpx2
+
+    match below:
+        case httpx2.TimeoutException():
+            return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+        case httpx2.DecodingError():
+            return f"sent a body that can't be unpacked ({_in_words(below)}): try again"
+        case httpx2.TooManyRedirects():
+            return f"keeps redirecting (last to {_shown(below.request.url)}): check its address"
+        case httpx2.UnsupportedProtocol():
+            return "is no address of HTTP: check its address"
+        case _ if broke_off(error):
+            return "keeps breaking off in mid-answer: try again"
+        case httpx2.RemoteProtocolError():
+            return f"sent what is no whole HTTP answer ({_in_words(below)}): try again"
+        case httpx2.ReadError() | httpx2.WriteError():
+            return "keeps closing the connection before it has answered: try again"
+        case _ if address == _OPENAI:
+            return "can't be reached: check the network, and HTTPS_PROXY if you need a proxy"
+        case _:
+            return "can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
+
+
+def _http_error(error: BaseException | None) -> BaseException | None:
+    """What the HTTP client has raised, behind what others have made of it."""
+    while error is not None and not comes_from(error, "httpx2"):
+        error = error.__cause__
+    return error
+
+
+def _redirected(error: Exception) -> str:
+    """Where a server has sent us to, as the beginning of a sentence; empty where it has not."""
+    below: Any = _http_error(error)
+    if is_status_error(error):
+        reached, is_elsewhere = error.response.url, bool(error.response.history)
+    elif is_api_error(error) and below is not None and below._request is not None:
+        import httpx2
+
+        reached = below.request.url
+        is_endless = isinstance(below, httpx2.TooManyRedirects)
+        is_elsewhere = reached != error.request.url and not is_endless
+    else:
+        return ""
+    if not is_elsewhere:
+        return ""
+    return f"redirects to {_shown(reached)}, which "
+
+
+def _shown(url: object) -> str:
+    """An address that was redirected to; behind a question mark there may be a secret."""
+    return excerpt(redacted(str(url)).partition("?")[0])
+
+
+def _detail(error: "openai.APIError") -> str:
+    """What an error says in its body, behind a colon."""
+    body = error.body
+    message = body.get("message") if isinstance(body, dict) else None
+    told = _excerpt(message if isinstance(message, str) else body) if body else ""
+    return told and f": {told}"
+
+
+def _in_words(error: BaseException) -> str:
+    """What an exception says; its type, where its words alone do not tell."""
+    if isinstance(error, RecursionError):
+        return "the reply is nested too deep"
+    said = _excerpt(error)
+    if isinstance(error, json.JSONDecodeError):
+        return f"the reply is no JSON: {said}"
+    is_plain = isinstance(error, UnreadableReplyError) or comes_from(error, "httpx2")
+    return said if is_plain and said else f"{type(error).__name__}: {said}".rstrip(": ")
+
+
+def _excerpt(thing: object) -> str:
+    try:
+        return excerpt(str(thing))
+    except Exception:
+        # Some errors fail at putting into words what could not be read.
+        return ""
+
+
+def broke_off(error: BaseException) -> bool:
+    """Whether a connection broke while an answer streamed in, which the client does not mend."""
+    cause: BaseException | None = error
+    while cause is not None:
+        # Where the client reads a stream; a failure before that it has retried itself.
+        if _passed(cause, "openai._streaming"):
+            from openai import APIConnectionError
+
+            return isinstance(error, APIConnectionError)
+        cause = cause.__cause__
+    return False
+
+
+def once_more(label: str, state: "RetryCallState") -> str:
+    """Say that a model is asked once more, and what became of its answer."""
+    import httpx2
+
+    below = _http_error(state.outcome.exception() if state.outcome else None)
+    how = "broke off in mid-answer"
+    if isinstance(below, httpx2.TimeoutException):
+        how = str(below) or "was silent"
+    return f"{label} {how}: asking once more"
+
+
+def _passed(error: BaseException, module: str) -> bool:
+    """Whether an exception has passed through a function of a module."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") == module:
+            return True
+        trace = trace.tb_next
+    return False

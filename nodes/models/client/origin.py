@@ -1,0 +1,101 @@
+"""Whose a model or an error is, told without loading the client of OpenAI.
+
+Loading it costs as much as the rest of this program. A thing that is the client's shows that it is
+loaded, so nothing here loads it.
+"""
+
+from typing import TYPE_CHECKING, TypeGuard
+
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
+
+if TYPE_CHECKING:
+    import openai
+    from langchain_openai import ChatOpenAI
+
+    from .chat_model import ChatModel
+
+
+def comes_from(thing: object, module: str) -> bool:
+    """Whether a thing's class, or one that it is made from, stands in a package or module."""
+    homes = (each.__module__ for each in type(thing).__mro__)
+    return any(home == module or home.startswith(f"{module}.") for home in homes)
+
+
+def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
+    """Whether OpenAI's client raised an error."""
+    if not comes_from(error, "openai"):
+        return False
+    from openai import OpenAIError
+
+    return isinstance(error, OpenAIError)
+
+
+def is_api_error(error: BaseException) -> TypeGuard["openai.APIError"]:
+    """Whether OpenAI's client raised an error for what a server said, or for its silence."""
+    if not comes_from(error, "openai"):
+        return False
+    from openai import APIError
+
+    return isinstance(error, APIError)
+
+
+def is_status_error(error: BaseException | None) -> TypeGuard["openai.APIStatusError"]:
+    """Whether OpenAI's client raised an error for an HTTP status."""
+    if not comes_from(error, "openai"):
+        return False
+    from openai import APIStatusError
+
+    return isinstance(error, APIStatusError)
+
+
+def is_unreadable(error: BaseException) -> bool:
+    """Whether OpenAI's client raised for an answer that does not fit its schema."""
+    if not comes_from(error, "openai"):
+        return False
+    from openai import ContentFilterFinishReasonError, LengthFinishReasonError
+
+    return isinstance(error, (ContentFilterFinishReasonError, LengthFinishReasonError))
+
+
+def answer_in(error: BaseException) -> AIMessage | None:
+    """Give the answer that OpenAI's client has raised for, since it does not fit its schema.
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        What the model had written when it was cut off or filtered, with its usage where that is
+        known. None: the client raised for something else.
+    """
+    if not is_unreadable(error):
+        return None
+    # Older clients give none for what was filtered.
+    completion = getattr(error, "completion", None)
+    if completion is None or not completion.choices:
+        return AIMessage("")
+    choice, used = completion.choices[0], completion.usage
+    counted = used and UsageMetadata(
+        input_tokens=used.prompt_tokens,
+        output_tokens=used.completion_tokens,
+        total_tokens=used.total_tokens,
+    )
+    return AIMessage(
+        choice.message.content or "",
+        usage_metadata=counted,
+        response_metadata={"finish_reason": choice.finish_reason},
+    )
+
+
+def speaks_openai(chat: object) -> TypeGuard["ChatOpenAI"]:
+    """Whether a model is LangChain's client of OpenAI, ours among them."""
+    if not comes_from(chat, "langchain_openai"):
+        return False
+    from langchain_openai import ChatOpenAI
+
+    return isinstance(chat, ChatOpenAI)
+
+
+def is_ours(chat: object) -> TypeGuard["ChatModel"]:
+    """Whether a model is the client that is made here, and not one of the user's own."""
+    return comes_from(chat, "duologue.nodes.models.client.chat_model")

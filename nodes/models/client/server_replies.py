@@ -1,0 +1,260 @@
+"""The JSON that a server replies with, brought into the form of OpenAI's API. Pure functions.
+
+Servers that speak OpenAI's API differ in the details, and its clients fail at many of these. Only
+fields that are read somewhere are kept, each with a value of its type.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ....graphs.common.sanitize import excerpt
+from ....graphs.spec.usage import token_count
+
+_ENDINGS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+_CUT_OFF = frozenset({"max_tokens", "model_length", "MAX_TOKENS"})
+"""What other servers say instead of ``length``."""
+
+_TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
+
+_TEXTS = ("text", "output_text")
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+"""Parts of a content that are nothing to say."""
+
+_MOST_CALLS = 2**31
+"""A larger index is taken for junk and dropped."""
+
+
+class UnreadableReplyError(ValueError):
+    """A reply that can't be brought into the form; says in a few words why."""
+
+
+class NoReplyError(UnreadableReplyError):
+    """No JSON object at all, as what sends it is mostly not the API."""
+
+
+class WithheldError(UnreadableReplyError):
+    """A reply whose message was taken out by a filter of the server's."""
+
+
+def failure_in(found: object) -> object:
+    """Find what a server says went wrong, in a reply or an event that came with status 200.
+
+    Args:
+        found: The JSON of either.
+
+    Returns:
+        What it says, in any form. None: nothing went wrong.
+    """
+    if not isinstance(found, Mapping):
+        return None
+    choice = _choice(found) or {}
+    if told := found.get("error") or choice.get("error"):
+        return told
+    if choice.get("finish_reason") == "error":
+        return "its finish_reason is 'error'"
+    is_message = not found.get("choices") and isinstance(found.get("message"), str)
+    return found if is_message or found.get("object") == "error" else None
+
+
+def whole_reply(found: object) -> dict[str, Any]:
+    """Bring a reply that is not streamed into the form.
+
+    Args:
+        found: The JSON of the body.
+
+    Returns:
+        A ``chat.completion`` with one choice.
+
+    Raises:
+        NoReplyError: It is no object.
+        WithheldError: Its message was filtered.
+        UnreadableReplyError: There is no message in it.
+    """
+    body = _object(found)
+    choice = _choice(body)
+    message = choice.get("message") if choice is not None else None
+    if choice is None or not isinstance(message, Mapping):
+        if choice is not None and choice.get("finish_reason") == "content_filter":
+            raise WithheldError("its content filter stopped it")
+        raise _no_message(body)
+    content = message.get("content")
+    calls = _calls(message.get("tool_calls"))
+    sound = {
+        "role": "assistant",
+        "content": None if content is None else _text(content),
+        "refusal": _if_text(message.get("refusal")),
+        **({"tool_calls": calls} if calls else {}),
+    }
+    return {
+        **_envelope(body, "chat.completion"),
+        "choices": [{"index": 0, "message": sound, **_ending(choice)}],
+        "usage": _usage(body.get("usage")),
+    }
+
+
+def piece_of_reply(found: object) -> dict[str, Any]:
+    """Bring one event of a streamed reply into the form.
+
+    Args:
+        found: The JSON of the event.
+
+    Returns:
+        A ``chat.completion.chunk`` with at most one choice.
+
+    Raises:
+        NoReplyError: It is no object.
+        UnreadableReplyError: Its choice holds nothing that is known.
+    """
+    body = _object(found)
+    choice = _choice(body)
+    choices = []
+    if choice is not None:
+        delta = _delta(choice, body)
+        calls = _calls(delta.get("tool_calls"))
+        sound: dict[str, Any] = {"tool_calls": calls} if calls else {}
+        if delta.get("content") is not None:
+            sound["content"] = _text(delta["content"])
+        if "role" in delta:
+            sound["role"] = "assistant"
+        if "refusal" in delta:
+            sound["refusal"] = _if_text(delta["refusal"])
+        choices.append({"index": 0, "delta": sound, **_ending(choice)})
+    return {
+        **_envelope(body, "chat.completion.chunk"),
+        "choices": choices,
+        "usage": _usage(body.get("usage")),
+    }
+
+
+def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a choice of an event adds; a server that does not stream sends a whole message."""
+    for given in (choice.get("delta"), choice.get("message")):
+        if isinstance(given, Mapping):
+            return given
+    if choice.get("finish_reason") or body.get("usage"):
+        return {}
+    raise _no_message(body)
+
+
+def _no_message(body: Mapping[str, Any]) -> UnreadableReplyError:
+    return UnreadableReplyError(f"the reply has no message in it: {excerpt(_as_json(body))}")
+
+
+def _object(found: object) -> Mapping[str, Any]:
+    if not isinstance(found, Mapping):
+        what = "null" if found is None else f"a {type(found).__name__}"
+        raise NoReplyError(f"the reply is {what}, not a JSON object")
+    return found
+
+
+def _choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The first of the choices; more are never asked for."""
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, Mapping) else None
+
+
+def _envelope(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    created, tier = body.get("created"), _if_text(body.get("service_tier"))
+    return {
+        "id": _if_text(body.get("id")) or "",
+        "object": kind,
+        "created": created if type(created) is int else 0,
+        "model": _if_text(body.get("model")) or "",
+        "system_fingerprint": _if_text(body.get("system_fingerprint")),
+        "service_tier": tier if tier in _TIERS else None,
+    }
+
+
+def _ending(choice: Mapping[str, Any]) -> dict[str, Any]:
+    reason = _if_text(choice.get("finish_reason"))
+    if reason in _CUT_OFF:
+        reason = "length"
+    elif reason and reason not in _ENDINGS:
+        reason = "stop"
+    logprobs = choice.get("logprobs")
+    return {
+        "finish_reason": reason or None,
+        "logprobs": logprobs if isinstance(logprobs, Mapping) else None,
+    }
+
+
+def _if_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _text(content: object) -> str:
+    """What is said: a text, or its parts as some servers send them."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [text for part in content if (text := _part(part)) is not None]
+        if content and not texts:
+            shown = excerpt(_as_json(content))
+            raise UnreadableReplyError(f"the reply has no text in its content: {shown}")
+        return "".join(texts)
+    return _as_json(content)
+
+
+def _part(part: object) -> str | None:
+    """What a part of the content says; None where it can't be read."""
+    kind = part.get("type", "text") if isinstance(part, Mapping) else None
+    if kind in _THOUGHTS:
+        return ""
+    text = part.get("text") if isinstance(part, Mapping) and kind in _TEXTS else part
+    return text if isinstance(text, str) else None
+
+
+def _as_json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise UnreadableReplyError("it is nested too deep") from None
+
+
+def _calls(found: object) -> list[dict[str, Any]]:
+    """Calls, or parts of calls; arguments that are no text become the JSON that they stand for."""
+    return [_call(call) for call in found] if isinstance(found, list) else []
+
+
+def _call(found: object) -> dict[str, Any]:
+    call = found if isinstance(found, Mapping) else {}
+    given = call.get("function")
+    function = given if isinstance(given, Mapping) else {}
+    arguments, call_id = function.get("arguments"), call.get("id")
+    index = call.get("index")
+    is_place = type(index) is int and 0 <= index < _MOST_CALLS
+    return {
+        **({"index": index} if is_place else {}),
+        "id": str(call_id) if isinstance(call_id, str | int) else None,
+        "type": "function",
+        "function": {
+            "name": _if_text(function.get("name")),
+            "arguments": arguments if arguments is None else _as_argument(arguments),
+        },
+    }
+
+
+def _as_argument(arguments: object) -> str:
+    return arguments if isinstance(arguments, str) else _as_json(arguments)
+
+
+def _usage(found: object) -> dict[str, Any] | None:
+    """The counts of tokens; None where one of the two that matter is not told."""
+    usage = found if isinstance(found, Mapping) else {}
+    read, written = (token_count(usage.get(f"{part}_tokens")) for part in ("prompt", "completion"))
+    if read is None or written is None:
+        return None
+    sums = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    details = {
+        key: _counts(given)
+        for key in ("prompt_tokens_details", "completion_tokens_details")
+        if isinstance(given := usage.get(key), Mapping)
+    }
+    return {**sums, **details}
+
+
+def _counts(found: Mapping[str, Any]) -> dict[str, int]:
+    counts = ((name, token_count(each)) for name, each in found.items())
+    return {name: count for name, count in counts if count is not None}

@@ -1,0 +1,1 @@
+"""The embedded model, in a child process."""

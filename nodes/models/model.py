@@ -1,0 +1,332 @@
+"""One model that speaks: asked for a message, or for an answer that fits a schema.
+
+Which model a name means is in `nodes.models.resolve`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, ValidationError
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+
+from ...graphs.common.data import listing
+from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
+from ...graphs.log.messages import Kind
+from ...graphs.speakers.formats import Marks
+from ...graphs.speakers.schemas import is_strict, read_json, schema_of
+from ...graphs.spec.usage import Price
+from ...graphs.text.fences import unfenced
+from .answers import as_answer, as_text, counted
+from .client.failures import broke_off, failures, name_of, once_more, refusals
+from .client.origin import answer_in, is_ours, is_status_error, speaks_openai
+from .client.retries import tries_told
+from .embedded import child as embedded
+from .embedded.grammar import grammar
+from .tool_calling.by_schema import answer_schema, read_answer, response_format, told
+from .tool_calling.calls import normalised, unread
+from .tool_calling.names import renamed, wire_names, with_called
+from .tool_calling.native import ToolCalling, check_choice, offering
+
+_BREAKS = 2
+"""How often an answer that broke off is asked for once more, at most."""
+
+Notify = Callable[[str], None]
+"""Takes one line that tells the user what is going on."""
+
+
+def _ignore(text: str) -> None:
+    """Listens to nobody."""
+
+
+S = TypeVar("S", bound=BaseModel)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is ready to be asked."""
+
+    label: str
+    """How it is called in usage and errors."""
+    chat: BaseChatModel
+    """What speaks to it."""
+    address: str | None = None
+    """Where its server is. None: in a child of this process, or not ours to know."""
+    is_local: bool = False
+    """Whether it runs in a child of this process."""
+    is_embedded: bool = False
+    """Whether it is the tiny embedded one, which is told little and held to its form."""
+    n_ctx: int = embedded.N_CTX
+    """The tokens of context that a model on this machine is started with."""
+    notify: Notify = _ignore
+    """Is told when an answer takes longer than it should."""
+    name: str | None = None
+    """What the conversation calls it."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest answer, in tokens, where a call names none. None: not known."""
+        most = getattr(self.chat, "max_tokens", None)
+        return most if isinstance(most, int) else None
+
+    def price(self, prices: Mapping[str, Price]) -> Price | None:
+        """Give what it charges by a price table, under either of its names."""
+        return prices.get(self.label) or prices.get(self.name or "")
+
+    def check_price(self, prices: Mapping[str, Price]) -> None:
+        """Make sure that a price table, where there is one, knows the model.
+
+        Raises:
+            SpecError: It does not.
+        """
+        if prices and self.price(prices) is None:
+            known = listing(prices)
+            raise SpecError(f"prices: there is none for the model {self.label!r}, only for {known}")
+
+    async def answer(
+        self,
+        messages: Sequence[BaseMessage],
+        parameters: Mapping[str, Any],
+        *,
+        purpose: Kind,
+        speaker: str | None = None,
+        marks: Marks | None = None,
+        tools: Sequence[BaseTool] = (),
+        tool_choice: str = "auto",
+        tool_calling: ToolCalling | None = None,
+        listener: BaseCallbackHandler | None = None,
+    ) -> AIMessage:
+        """Ask for one message.
+
+        Args:
+            messages: The prompt. Its calls of tools have registered names.
+            parameters: Generation parameters in OpenAI's names.
+            purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
+            speaker: Who speaks; shown there too.
+            marks: The form of the answer, for a model that can be held to one.
+            tools: What it may call.
+            tool_choice: ``auto``: it may call some, ``required``: it must call one, ``none``: it
+                must not, or the registered name of the one to call (OpenAI's terms).
+            tool_calling: ``native``: by the API, ``schema``: tools are told of in the prompt, and
+                the answer is held to a JSON schema and read as a call (its tokens are not shown as
+                a speech then). None: ``schema`` for models in a child of this process.
+            listener: Is told of the answer piece by piece where a model that calls tools natively
+                can stream, whether or not anybody follows; of each try anew where one broke off.
+
+        Returns:
+            The answer. Its calls have registered names and arguments that can be stored; the
+            broken ones say why they are.
+
+        Raises:
+            ContextTooLongError: The model refused the prompt as too long.
+            ModelError: There was none, or the model can't call tools; says why.
+            SpecError: The tool to call is none of the tools.
+        """
+        check_choice(tool_choice, tools)
+        options = self._options(parameters)
+        by_schema = self.by_schema(tool_calling)
+        may_call = bool(tools) and tool_choice != "none"
+        if self.is_embedded:
+            talks = purpose is not Kind.SPECIFIED_TASK
+            sampling = embedded.sampling(self.n_ctx) if talks else embedded.REWRITING
+            extra = {**options.get("extra_body", {}), **sampling}
+            if marks is not None and not may_call:
+                extra["grammar"] = grammar(marks.lines, marks.end)
+            options["extra_body"] = extra
+        prompt = self._prompt(messages, tools, tool_choice, tool_calling)
+        if by_schema and may_call:
+            # What streams in is JSON, which is nothing for people to read.
+            shown = Kind.ANSWER if purpose is Kind.SPEECH else purpose
+            return await self._by_form(prompt, tools, tool_choice, options, shown, speaker)
+        names = wire_names(tool.name for tool in tools)
+        chat: Runnable[LanguageModelInput, AIMessage] = self.chat
+        if tools and not by_schema:
+            chat = offering(self.chat, self.label, tools, tool_choice, names)
+
+        def read(found: object) -> AIMessage:
+            answer = as_answer(found, self.label)
+            if by_schema and tools:
+                # A call that it writes though it was told not to is nothing to say.
+                answer = read_answer(answer, tools)
+                answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
+            return counted(normalised(answer, names), prompt)
+
+        heard_by = None if by_schema else listener
+        try:
+            return await self._asked(
+                chat.ainvoke, read, prompt, purpose, speaker, options, heard_by
+            )
+        except ValidationError as error:
+            found = unread(error)
+            if found is None:
+                raise
+            return read(found)
+
+    async def structured(
+        self,
+        messages: Sequence[BaseMessage],
+        schema: type[S],
+        parameters: Mapping[str, Any],
+        *,
+        purpose: Kind,
+        instead: str,
+        speaker: str | None = None,
+        tool_calling: ToolCalling | None = None,
+    ) -> tuple[AIMessage, S | None]:
+        """Ask for an answer that fits a schema.
+
+        Args:
+            messages: The prompt.
+            schema: The pydantic model of the answer.
+            parameters: Generation parameters in OpenAI's names.
+            purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
+            instead: What to set in the spec where the model can't be held to a schema.
+            speaker: Who speaks; shown there too.
+            tool_calling: How the prompt's calls of tools are sent; as for `answer`.
+
+        Returns:
+            The answer as JSON text, and as the schema; None where it does not fit.
+
+        Raises:
+            ContextTooLongError: The model refused the prompt as too long.
+            ModelError: There was no answer, or the model can't be held to a schema.
+            SpecError: A function of the schema failed, such as a validator.
+        """
+        options = self._options(parameters)
+        # A dict: given the class, the client raises on what it can't read and hides the text.
+        form = schema_of(schema)
+        # OpenAI holds an answer to the schema only when asked to; others may not know the word.
+        strict = {"strict": is_strict(form)} if speaks_openai(self.chat) else {}
+        asked = self._held(form, options, instead, **strict)
+        prompt = self._prompt(messages, (), "none", tool_calling)
+
+        def read(found: dict[str, Any]) -> tuple[AIMessage, S | None]:
+            answer = as_text(as_answer(found["raw"], self.label), found["parsed"])
+            answer = counted(answer, prompt)
+            try:
+                # LangChain mends JSON that is cut off; half an answer must not count as whole.
+                return answer, read_json(schema, unfenced(answer.text))
+            except ValidationError:
+                return answer, None
+
+        try:
+            return await self._asked(asked.ainvoke, read, prompt, purpose, speaker, {})
+        except ContextTooLongError:
+            raise
+        except ModelError as error:
+            if is_status_error(error.__cause__) and error.__cause__.status_code == 400:
+                # Servers say in many ways that they do not know the word.
+                raise ModelError(
+                    f"{error}; if it has no structured output, set {instead}"
+                ) from error
+            raise
+        except Exception as error:
+            unfit = answer_in(error)
+            if unfit is None:
+                raise
+            return counted(as_answer(unfit, self.label), prompt), None
+
+    def by_schema(self, tool_calling: ToolCalling | None) -> bool:
+        """Whether its calls of tools are answers that are held to a schema.
+
+        Args:
+            tool_calling: What the speaker says of that. None: it is known of the model.
+        """
+        return self.is_local if tool_calling is None else tool_calling == "schema"
+
+    def _prompt(
+        self,
+        messages: Sequence[BaseMessage],
+        tools: Sequence[BaseTool],
+        choice: str,
+        tool_calling: ToolCalling | None,
+    ) -> list[BaseMessage]:
+        """The prompt as it is sent: calls as text, or by names that are accepted."""
+        if self.by_schema(tool_calling):
+            return told(messages, tools, choice, briefly=self.is_embedded)
+        return renamed(messages, with_called(wire_names(tool.name for tool in tools), messages))
+
+    async def _by_form(
+        self,
+        prompt: Sequence[BaseMessage],
+        tools: Sequence[BaseTool],
+        choice: str,
+        options: Mapping[str, Any],
+        purpose: Kind,
+        speaker: str | None,
+    ) -> AIMessage:
+        """Ask for an answer that is held to the schema of the tools."""
+
+        def read(found: object) -> AIMessage:
+            return counted(read_answer(as_answer(found, self.label), tools), prompt)
+
+        def read_with_raw(found: dict[str, Any]) -> AIMessage:
+            return read(as_text(as_answer(found["raw"], self.label), found["parsed"]))
+
+        if speaks_openai(self.chat):
+            # As extra body: else the client raises where an answer is cut off, and hides the text.
+            extra = {**(self.chat.extra_body or {}), **options.get("extra_body", {})}
+            extra["response_format"] = response_format(tools, choice)
+            held = {**options, "extra_body": extra}
+            return await self._asked(self.chat.ainvoke, read, prompt, purpose, speaker, held)
+        schema = {"title": "answer", **answer_schema(tools, choice)}
+        asked = self._held(schema, options, 'tool_calling = "native"')
+        return await self._asked(asked.ainvoke, read_with_raw, prompt, purpose, speaker, {})
+
+    def _held(
+        self, schema: dict[str, Any], options: Mapping[str, Any], instead: str, **strict: bool
+    ) -> Runnable[LanguageModelInput, Any]:
+        """The model held to a schema, with what a call of it gives beside the text."""
+        fields = type(self.chat).model_fields
+        chat = self.chat.model_copy(
+            update={name: value for name, value in options.items() if name in fields}
+        )
+        try:
+            return chat.with_structured_output(schema, include_raw=True, **strict)
+        except NotImplementedError as error:
+            raise ModelError(f"{self.label} has no structured output: set {instead}") from error
+
+    def _options(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a call; a seed means nothing where a cache may change the numbers."""
+        seeded = self.is_local and parameters.get("seed") is not None
+        return {**parameters, **({"extra_body": dict(embedded.REPRODUCIBLE)} if seeded else {})}
+
+    async def _asked(
+        self,
+        ask: Callable[..., Awaitable[Any]],
+        read: Callable[[Any], T],
+        messages: Sequence[BaseMessage],
+        purpose: Kind,
+        speaker: str | None,
+        options: Mapping[str, Any],
+        listener: BaseCallbackHandler | None = None,
+    ) -> T:
+        """Ask, and read the answer; whatever fails of that is one error."""
+        # What a model of the user's own raises is the user's to read.
+        reading = failures(self.label, self.address) if is_ours(self.chat) else refusals(self.label)
+        retries = (self.chat.max_retries or 0) if is_ours(self.chat) else 0
+        with reading, tries_told(self.notify, name_of(self.label, self.address), retries):
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception(broke_off),
+                stop=stop_after_attempt(1 + min(retries, _BREAKS)),
+                before_sleep=lambda state: self.notify(once_more(self.label, state)),
+                reraise=True,
+            ):
+                with attempt:
+                    # By its answer's id what streams in is told from what came of another try.
+                    shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
+                    config = RunnableConfig(metadata=shown)
+                    if listener is not None:
+                        # By themselves they would stand in the place of those who listen already.
+                        config["callbacks"] = [listener]
+                        config = merge_configs(ensure_config(), config)
+                    return read(await ask(list(messages), config=config, **options))
+        raise AssertionError("the last attempt returns or raises")

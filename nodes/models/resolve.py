@@ -1,0 +1,212 @@
+"""The models that speak, found by name and made ready.
+
+How one is asked is in `nodes.models.model`. Everything but a model given in Python speaks
+OpenAI's API through `langchain_openai.ChatOpenAI`; the model that needs no key lives in
+`nodes.models.embedded.child`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from langchain_core.language_models import BaseChatModel
+
+from ...graphs.common.env_file import is_weights
+from ...graphs.common.errors import ModelError
+from ...graphs.common.settings import Settings, load_settings
+from ...graphs.common.validation import kind_of
+from ...graphs.spec.conversation import Conversation
+from .client.connections import close_with_loop
+from .client.failures import address_of
+from .embedded import child as embedded
+from .model import Model, Notify
+
+OPENAI_MODEL = "gpt-4.1-mini"
+"""The model used at OpenAI itself when none is named."""
+
+EMBEDDED = "embedded"
+"""The name of the model that needs no key."""
+
+_NO_MODEL = (
+    "There is no model to speak: set OPENAI_API_KEY, or set OPENAI_BASE_URL to the address of a "
+    "server that speaks OpenAI's API, or install the embedded model with "
+)
+
+TINY = (
+    "A tiny model on this machine speaks. It is there to show how things work, not to be clever; "
+    "loading it takes a moment."
+)
+"""What a user is told before the model that needs no key speaks."""
+
+
+@dataclass
+class Models:
+    """Finds the model for a name.
+
+    Args:
+        default: What speaks where no model is named: a LangChain chat model or a name.
+        named: LangChain chat models by the names that specs use.
+        settings: Where others are found. None: read when first needed.
+
+    Raises:
+        TypeError: Something is no chat model, such as one with bound arguments; names it.
+    """
+
+    default: BaseChatModel | str | None = None
+    named: Mapping[str, BaseChatModel] = field(default_factory=dict)
+    settings: Settings | None = None
+    _told: set[str | None] = field(default_factory=set)
+    _first: str | None = None
+    """The first model that the server lists, once it has been asked."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would be passed over, so that another model spoke in its place."""
+        default, named = self.default, self.named
+        chat = "a LangChain chat model"
+        if not isinstance(default, BaseChatModel | str | None):
+            raise TypeError(f"model must be {chat} or a name, not {kind_of(default)}")
+        if not isinstance(named, Mapping):
+            raise TypeError(f"models must be a dict from names to models, not {kind_of(named)}")
+        for name, one in named.items():
+            if not isinstance(one, BaseChatModel):
+                raise TypeError(f"models: {name!r} must be {chat}, not {kind_of(one)}")
+
+    async def get(self, name: str | None, notify: Notify) -> Model:
+        """Give the model of this name, started if need be.
+
+        Args:
+            name: A registered name, a model's name, ``embedded``, the path of a ``.gguf`` file,
+                or None for the default.
+            notify: Is told when something takes a moment.
+
+        Returns:
+            The model.
+
+        Raises:
+            ModelError: There is none by that name, or it can't be started.
+            SpecError: A setting is wrong.
+        """
+        found = await self._found(name, notify)
+        default = self.default if isinstance(self.default, str) else None
+        called = name or default or (EMBEDDED if found.is_embedded else None)
+        return replace(found, notify=notify, name=called)
+
+    async def _found(self, name: str | None, notify: Notify) -> Model:
+        if name is not None and name in self.named:
+            return Model(name, self.named[name])
+        if name is None and isinstance(self.default, BaseChatModel):
+            return Model(_label(self.default), self.default)
+        # Files are read and connections prepared, which must not hold up other coroutines.
+        if self.settings is None:
+            self.settings = await asyncio.to_thread(load_settings)
+        settings = self.settings
+        name = name or (self.default if isinstance(self.default, str) else None) or settings.model
+        loop = asyncio.get_running_loop()
+        await close_with_loop()
+        if await asyncio.to_thread(is_local, name, settings):
+            # Every turn asks for its model, and once is enough to be told.
+            if name not in self._told:
+                self._told.add(name)
+                notify(TINY if name in (None, EMBEDDED) else f"Loading {name}.")
+            return await asyncio.to_thread(_embedded, name, loop, settings)
+        if settings.notice is not None and settings.notice not in self._told:
+            self._told.add(settings.notice)
+            notify(settings.notice)
+        if name is None and self._first is None:
+            self._first = await _first_listed(settings, notify)
+        return await asyncio.to_thread(_remote, name or str(self._first), loop, settings)
+
+    async def prepare(self, conversation: Conversation, notify: Notify) -> None:
+        """Find every model that a conversation needs, so that what is missing shows first.
+
+        Raises:
+            ModelError: One can't be had.
+            SpecError: The price table lacks one.
+        """
+        for name in conversation.model_names:
+            model = await self.get(name, notify)
+            model.check_price(conversation.prices)
+
+
+def is_local(name: str | None, settings: Settings) -> bool:
+    """Whether a name means a model that runs on this machine as a child of ours.
+
+    Args:
+        name: A model's name, or None for the default.
+        settings: Whether there is a server to ask.
+
+    Returns:
+        True for ``embedded``, a ``.gguf`` file, and no name where there is no server either.
+
+    Raises:
+        ModelError: There is no model at all, or a server is needed and none is set.
+    """
+    if name is not None and (name == EMBEDDED or is_weights(name)):
+        return True
+    if settings.api_key is not None or settings.base_url is not None:
+        return False
+    if name is not None:
+        raise ModelError(
+            f"model {name!r} needs a server: set OPENAI_API_KEY for OpenAI's own, or "
+            f"OPENAI_BASE_URL for another; or use {EMBEDDED!r}"
+        )
+    if not embedded.is_available():
+        raise ModelError(no_model())
+    return True
+
+
+def no_model() -> str:
+    """Say what to do where there is no model at all."""
+    return _NO_MODEL + embedded.how_to_install()
+
+
+def _label(chat: BaseChatModel) -> str:
+    named = getattr(chat, "model_name", None) or getattr(chat, "model", None)
+    return named if isinstance(named, str) else type(chat).__name__
+
+
+# The client of OpenAI is imported where there is one to make: it costs a second, in a thread.
+
+
+def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
+    from .client.clients import client
+
+    url = settings.base_url
+    key = settings.api_key.get_secret_value() if settings.api_key else "none"
+    chat = client(loop, settings, url, key, name)
+    return Model(name, chat, address=address_of(settings))
+
+
+def _embedded(name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
+    from .client.clients import client
+
+    path = None if name in (None, EMBEDDED) else Path(str(name))
+    server = embedded.embedded_server(path, settings.embedded_context)
+    # Without a bound llama.cpp writes until the context is full.
+    most = embedded.MAX_TOKENS if path is None else embedded.MAX_TOKENS_OF_A_FILE
+    chat = client(loop, settings, server.url, server.api_key, server.model, most, is_ours=True)
+    return Model(
+        server.model,
+        chat,
+        is_local=True,
+        is_embedded=path is None,
+        n_ctx=settings.embedded_context,
+    )
+
+
+def _listing() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
+    from .client.clients import listed
+
+    return listed
+
+
+async def _first_listed(settings: Settings, notify: Notify) -> str:
+    """The model for a server where none is named: OpenAI's default, or the first it lists."""
+    if settings.base_url is None:
+        return OPENAI_MODEL
+    listed = await asyncio.to_thread(_listing)
+    names = await listed(settings, notify)
+    if not names:
+        raise ModelError(f"the model server at {address_of(settings)} lists no model: name one")
+    return names[0]

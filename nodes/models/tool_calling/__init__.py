@@ -1,0 +1,1 @@
+"""Calls of tools on their way to and from a model."""

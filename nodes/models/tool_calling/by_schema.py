@@ -1,0 +1,252 @@
+"""Tools for endpoints that cannot call any.
+
+The model is told of them in the prompt; its answer is held to a JSON schema and read as calls by
+us. Such an endpoint never sees a call or a result as such: both stand in the prompt as ordinary
+text.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import cleandoc
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.json import parse_partial_json
+
+from ....graphs.text.fences import unfenced
+from .calls import CUT_OFF, read_call, split
+from .slim_schema import closed_object, slim_arguments
+
+TOOL, ARGUMENTS, REPLY = "tool", "arguments", "reply"
+"""The fields of an answer."""
+
+TOLD = """Tools:
+{tools}
+To call one, write {{"tool": its name, "arguments": {{…}}}}; its result comes next. To speak, \
+write {{"reply": your words}}."""
+"""How a model is told of its tools; always the same, so that a prompt cache holds."""
+
+NO_CALL = "Answer in plain words now; no tool can be called."
+RESULT = "Result of {name}: {text}"
+
+_TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false"}
+_DEEPEST = 3
+
+
+def response_format(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
+    """Give the form that an answer is held to.
+
+    Args:
+        tools: What may be called.
+        choice: ``auto``, ``required``, or the name of one of them.
+
+    Returns:
+        OpenAI's ``response_format``. The answer is the call of one tool; with ``auto`` it may be
+        plain words instead.
+    """
+    schema = {"name": "answer", "schema": answer_schema(tools, choice), "strict": False}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def answer_schema(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
+    """Give the JSON schema of such an answer, for the same arguments as `response_format`."""
+    offered = [tool for tool in tools if choice in ("auto", "required", tool.name)]
+    options = [
+        closed_object(
+            {
+                TOOL: {"const": tool.name},
+                ARGUMENTS: slim_arguments(_function(tool).get("parameters") or {}),
+            }
+        )
+        for tool in offered
+    ]
+    if choice == "auto":
+        options.append(closed_object({REPLY: {"type": "string"}}))
+    # OpenAI wants an object at the root.
+    return options[0] if len(options) == 1 else {"type": "object", "anyOf": options}
+
+
+def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
+    """Read an answer that was held to the schema.
+
+    Args:
+        answer: What the model answered.
+        tools: What it might have called.
+
+    Returns:
+        The same answer with its call, or with the words it says. An answer that is cut off keeps
+        the words that came; a call that is cut off is a broken one. What is no such answer at all,
+        from a server that does not hold to schemas, is plain words.
+    """
+    text = unfenced(str(answer.text))
+    whole = True
+    try:
+        found = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        whole = False
+        found = _partly(text)
+    if not isinstance(found, dict):
+        return answer.model_copy(update={"content": text})
+    if not isinstance(found.get(TOOL), str):
+        # Where not even a field has come, nothing was said.
+        said = found.get(REPLY, text if found else "")
+        return answer.model_copy(update={"content": said if isinstance(said, str) else text})
+    if whole:
+        good, broken = split([read_call(found[TOOL], found.get(ARGUMENTS), None)])
+    else:
+        good, broken = [], [_cut_off(found[TOOL], text, tools)]
+    return answer.model_copy(
+        update={"content": "", "tool_calls": good, "invalid_tool_calls": broken}
+    )
+
+
+def _partly(text: str) -> object:
+    """What can be read of an answer that ends too early."""
+    try:
+        return parse_partial_json(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _cut_off(name: str, text: str, tools: Iterable[BaseTool]) -> InvalidToolCall:
+    # The name itself may be what was cut.
+    name = next((tool.name for tool in tools if tool.name.startswith(name)), name)
+    why = CUT_OFF.format(name=name)
+    return InvalidToolCall(type="invalid_tool_call", name=name, args=text, id=None, error=why)
+
+
+def told(
+    messages: Iterable[BaseMessage],
+    tools: Sequence[BaseTool],
+    choice: str,
+    *,
+    briefly: bool = False,
+) -> list[BaseMessage]:
+    """Make a prompt for an endpoint that cannot call tools.
+
+    Args:
+        messages: The prompt, with calls and results as such.
+        tools: What may be called.
+        choice: As for `response_format`, or ``none``.
+        briefly: Whether to say only the first line of what each tool does.
+
+    Returns:
+        A prompt of text alone, no two turns in one role; the tools stand in the system prompt.
+    """
+    flat = _flattened(messages)
+    if not tools:
+        return flat
+    listed = "\n".join(described(tool, briefly=briefly) for tool in tools)
+    text = TOLD.format(tools=listed)
+    if flat and isinstance(flat[0], SystemMessage):
+        flat[0] = SystemMessage(f"{flat[0].text}\n\n{text}")
+    else:
+        flat.insert(0, SystemMessage(text))
+    if choice == "none":
+        # Behind all else, so that what stands before it is the same with any choice.
+        flat = _merged([*flat, HumanMessage(NO_CALL)])
+    return flat
+
+
+def described(tool: BaseTool, *, briefly: bool = False) -> str:
+    """Describe a tool in a few words: its name, its arguments and what it does.
+
+    Args:
+        tool: The tool.
+        briefly: Whether to say only the first line of what it does.
+
+    Returns:
+        One line, or a few where its description has more.
+    """
+    function = _function(tool)
+    parameters = function.get("parameters") or {}
+    needed = parameters.get("required") or ()
+    arguments = ", ".join(
+        f"{name}{'' if name in needed else '?'}: {_type(each, briefly=briefly)}"
+        for name, each in (parameters.get("properties") or {}).items()
+    )
+    text = cleandoc(str(function.get("description") or ""))
+    return f"- {tool.name}({arguments}): {text.partition(chr(10))[0] if briefly else text}"
+
+
+def call_text(name: str, arguments: object) -> str:
+    """Write a call as the model would."""
+    return json.dumps({TOOL: name, ARGUMENTS: arguments}, ensure_ascii=False)
+
+
+def _function(tool: BaseTool) -> dict[str, Any]:
+    function: dict[str, Any] = convert_to_openai_tool(tool)["function"]
+    return function
+
+
+def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Write the calls and results of a prompt as ordinary text."""
+    flat: list[BaseMessage] = []
+    names: dict[str | None, str] = {}
+    for message in messages:
+        if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+            calls = [(call, call_text(call["name"], call["args"])) for call in message.tool_calls]
+            names |= {call["id"]: call["name"] for call, _ in calls}
+            names |= {call["id"]: call["name"] or "?" for call in message.invalid_tool_calls}
+            broken = [call["args"] or "" for call in message.invalid_tool_calls]
+            text = "\n".join(filter(None, [message.text, *(made for _, made in calls), *broken]))
+            flat.append(AIMessage(text or "?", name=message.name))
+        elif isinstance(message, ToolMessage):
+            name = names.get(message.tool_call_id, message.name or "?")
+            flat.append(HumanMessage(RESULT.format(name=name, text=message.text)))
+        else:
+            flat.append(message)
+    return _merged(flat)
+
+
+def _merged(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Join neighbours in one role, which servers refuse."""
+    merged: list[BaseMessage] = []
+    for message in messages:
+        last = merged[-1] if merged else None
+        if last is None or last.type != message.type:
+            merged.append(message)
+            continue
+        kind = AIMessage if isinstance(message, AIMessage) else HumanMessage
+        name = message.name if last.name == message.name else None
+        merged[-1] = kind(f"{last.text}\n\n{message.text}", name=name)
+    return merged
+
+
+def _type(schema: Mapping[str, Any], depth: int = 0, *, briefly: bool) -> str:
+    """Say in a few words what an argument is."""
+    words = _type_words(schema, depth, briefly=briefly)
+    about = str(schema.get("description") or "").strip()
+    return words if briefly or not about else f"{words} ({' '.join(about.split())})"
+
+
+def _type_words(schema: Mapping[str, Any], depth: int, *, briefly: bool) -> str:
+    def inner(part: object) -> str:
+        if not isinstance(part, dict):
+            return "anything"
+        return _type(part, depth + 1, briefly=briefly)
+
+    if "const" in schema or "enum" in schema:
+        values = schema["enum"] if "enum" in schema else [schema["const"]]
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in values)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return " or ".join(dict.fromkeys(map(inner, schema[key])))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(_TYPES.get(each, str(each)) for each in kind)
+    if kind == "array" and depth < _DEEPEST:
+        return f"list of {inner(schema['items'])}" if schema.get("items") else "list"
+    if kind == "object" and schema.get("properties") and depth < _DEEPEST:
+        parts = (f"{name}: {inner(each)}" for name, each in schema["properties"].items())
+        return f"{{{', '.join(parts)}}}"
+    return _TYPES.get(str(kind), str(kind)) if kind else "anything"

@@ -1,0 +1,284 @@
+"""The calls in a model's answer, read so that the log can hold them and a tool can be given them.
+
+Whatever a server sends for a call is either kept exactly or becomes a broken call, whose reason the
+model is told. Which tool a name means is in `nodes.models.tool_calling.names`.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, InvalidToolCall
+from langchain_core.messages.tool import ToolCall
+from pydantic import ValidationError
+
+from ....graphs.log.messages import storable
+from .names import Names, registered
+
+RAW = "raw_tool_calls"
+"""Where a streamed answer carries its calls as they came, in its ``additional_kwargs``: LangChain's
+own reading of a stream mends what is broken or cut off, and half a call must not be run."""
+
+NO_NAME = "The call names no tool."
+NOT_JSON = "The arguments of {name} are not valid JSON: {why}."
+CUT_OFF = "The call of {name} was cut off: the answer had reached its longest length."
+NO_OBJECT = "The arguments of {name} must be a JSON object, not {what}."
+UNFIT = "The arguments of {name} can't be taken: {why}."
+UNREADABLE = "The call of {name} can't be read."
+
+_LEAST, _MOST = -(2**63), 2**64 - 1
+"""The whole numbers that checkpoints can hold, in msgpack."""
+_DEEPEST = 100
+"""How deep arguments may be nested: reading the log again ends below 200 levels."""
+
+_WORDS: Mapping[type, str] = {
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
+
+
+def raw_calls(found: object) -> list[dict[str, Any]]:
+    """Take the calls, or the parts of calls, from a message in OpenAI's form.
+
+    Args:
+        found: The message's ``tool_calls``, from any server.
+
+    Returns:
+        For each one ``id``, ``name`` and ``arguments`` as they are, and ``index`` where it has one.
+    """
+    taken = []
+    for call in found if isinstance(found, list) else ():
+        fields = call if isinstance(call, Mapping) else {}
+        function = fields.get("function")
+        inner = function if isinstance(function, Mapping) else {}
+        raw = {"id": fields.get("id"), **{key: inner.get(key) for key in ("name", "arguments")}}
+        index = fields.get("index")
+        taken.append(raw if index is None else {**raw, "index": index})
+    return taken
+
+
+def read_call(name: object, arguments: object, call_id: object) -> ToolCall | InvalidToolCall:
+    """Read one call.
+
+    Args:
+        name: The tool's name.
+        arguments: JSON text, or what it holds. Nothing at all, and null, are no arguments.
+        call_id: The call's id.
+
+    Returns:
+        The call with its arguments exactly as they were sent; a broken one, with the reason in
+        words for the model, where they are not a JSON object or can't be stored.
+    """
+    called = storable(name) if isinstance(name, str) else ""
+    key = storable(str(call_id)) if call_id else None
+    if not called:
+        return _broken(called, arguments, key, NO_NAME)
+    read = arguments
+    if isinstance(arguments, str):
+        try:
+            # Line breaks within strings are let through, as LangChain's partial reading does.
+            read = json.loads(arguments, strict=False) if arguments.strip() else {}
+        except RecursionError:
+            return _broken(called, arguments, key, _unfit(called, _too_deep()))
+        except json.JSONDecodeError as error:
+            why = f"{error.msg}, at character {error.pos + 1}"
+            return _broken(called, arguments, key, NOT_JSON.format(name=called, why=why))
+        except ValueError:
+            # Python reads no number of more than some thousand digits.
+            return _broken(called, arguments, key, _unfit(called, _too_large("")))
+    if read is None:
+        read = {}
+    if not isinstance(read, dict):
+        what = _WORDS.get(type(read), f"a {type(read).__name__}")
+        return _broken(called, arguments, key, NO_OBJECT.format(name=called, what=what))
+    fault = why_unstorable(read)
+    if fault is not None:
+        return _broken(called, arguments, key, _unfit(called, fault))
+    return ToolCall(name=called, args=read, id=key, type="tool_call")
+
+
+def read_calls(
+    raw: Iterable[Mapping[str, Any]], *, cut_off: bool = False
+) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    """Read the calls of one answer.
+
+    Args:
+        raw: The calls in the form of `raw_calls`. One without a name and an id goes on with the
+            one before it: some servers send no index.
+        cut_off: Whether the answer has reached its longest length.
+
+    Returns:
+        The calls, and the broken ones; each in their order.
+    """
+    whole: list[dict[str, Any]] = []
+    for part in raw:
+        before = whole[-1] if whole else None
+        goes_on = before is not None and not part["name"] and not part["id"]
+        if goes_on and before is not None and isinstance(part["arguments"], str):
+            before["arguments"] = (before["arguments"] or "") + part["arguments"]
+        else:
+            whole.append(dict(part))
+    read = [read_call(call["name"], call["arguments"], call["id"]) for call in whole]
+    if cut_off and read and (not whole[-1]["arguments"] or read[-1]["type"] == "invalid_tool_call"):
+        # Without any arguments it may lack them all.
+        last, name = whole[-1], read[-1]["name"] or "a tool"
+        read[-1] = _broken(
+            read[-1]["name"] or "", last["arguments"], read[-1]["id"], CUT_OFF.format(name=name)
+        )
+    return split(read)
+
+
+def split(
+    calls: Sequence[ToolCall | InvalidToolCall],
+) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    """Give the calls that can be run, and those that can't."""
+    good = [call for call in calls if call["type"] == "tool_call"]
+    return good, [call for call in calls if call["type"] == "invalid_tool_call"]
+
+
+def normalised(answer: AIMessage, names: Names) -> AIMessage:
+    """Bring the calls of an answer into the form that the log holds.
+
+    Args:
+        answer: What a model answered.
+        names: What `nodes.models.tool_calling.names.wire_names` gave for the tools on offer.
+
+    Returns:
+        The answer. Its calls have registered names, or the names that the model wrote where there
+        are no such tools, and arguments that can be stored; every broken one says why it is.
+    """
+    cut_off = answer.response_metadata.get("finish_reason") == "length"
+    raw = answer.additional_kwargs.get(RAW)
+    if raw is not None:
+        named = [{**call, "name": _meant(call["name"], names)} for call in raw]
+        good, broken = read_calls(named, cut_off=cut_off)
+    else:
+        good, broken = split(
+            [
+                read_call(_meant(call["name"], names), call["args"], call["id"])
+                for call in answer.tool_calls
+            ]
+        )
+        broken += [_still_broken(call, names) for call in answer.invalid_tool_calls]
+    kept = {key: value for key, value in answer.additional_kwargs.items() if key != RAW}
+    return answer.model_copy(
+        update={"tool_calls": good, "invalid_tool_calls": broken, "additional_kwargs": kept}
+    )
+
+
+def unread(error: ValidationError) -> AIMessage | None:
+    """Give the answer that LangChain could not make a message of, because of its calls.
+
+    It raises on arguments that are JSON but no object, and hides the rest of the answer.
+
+    Args:
+        error: What it raised.
+
+    Returns:
+        A message with the broken calls; None where something else was wrong.
+    """
+    if error.title not in ("AIMessage", "AIMessageChunk"):
+        return None
+    faults = [fault for fault in error.errors() if fault["loc"][:1] == ("tool_calls",)]
+    if len(faults) < error.error_count():
+        return None
+    broken = [read_call("the tool", fault["input"], None) for fault in faults]
+    return AIMessage("", invalid_tool_calls=split(broken)[1])
+
+
+def _meant(name: object, names: Names) -> object:
+    return registered(name, names) if isinstance(name, str) else name
+
+
+def _still_broken(call: InvalidToolCall, names: Names) -> InvalidToolCall:
+    """Say of a call that is broken already what is wrong with it."""
+    name = _meant(call["name"], names)
+    read = read_call(name, call["args"], call["id"])
+    if read["type"] == "invalid_tool_call":
+        return read
+    error = storable(call["error"] or UNREADABLE.format(name=read["name"]))
+    return _broken(str(read["name"]), call["args"], read["id"], error)
+
+
+def _broken(name: str, arguments: object, call_id: str | None, error: str) -> InvalidToolCall:
+    return InvalidToolCall(
+        type="invalid_tool_call", name=name, args=_as_text(arguments), id=call_id, error=error
+    )
+
+
+def _as_text(arguments: object) -> str:
+    """The arguments as they are kept, for those who read the log."""
+    if isinstance(arguments, str):
+        return storable(arguments)
+    try:
+        return json.dumps(arguments)
+    except (TypeError, ValueError, RecursionError):
+        return f"({type(arguments).__name__})"
+
+
+def _unfit(name: str, why: str) -> str:
+    return UNFIT.format(name=name, why=why)
+
+
+def _too_deep() -> str:
+    return f"they are nested more than {_DEEPEST} levels deep"
+
+
+def _too_large(at: str) -> str:
+    return f"{at}a whole number has more than 64 bits; give it as text"
+
+
+def why_unstorable(arguments: dict[str, Any]) -> str | None:
+    """Say why arguments can't be stored, sent again or shown.
+
+    Args:
+        arguments: The arguments, from a model or a hook.
+
+    Returns:
+        What is wrong with which of them; None where nothing is.
+    """
+    # No recursion: how deep they are nested is what is found out.
+    left: list[tuple[str, int, Any]] = [("", 1, arguments)]
+    while left:
+        at, depth, value = left.pop()
+        if depth > _DEEPEST:
+            return _too_deep()
+        inside: list[tuple[str, Any]] = []
+        if isinstance(value, dict):
+            keys = [_fault_of(key) if isinstance(key, str) else "a key is no text" for key in value]
+            if fault := next(filter(None, keys), None):
+                return f"{_at(at)}{fault}"
+            inside = list(value.items())
+        elif isinstance(value, list):
+            inside = [(str(place), each) for place, each in enumerate(value)]
+        elif fault := _fault_of(value):
+            return f"{_at(at)}{fault}"
+        left.extend((f"{at}.{key}".lstrip("."), depth + 1, each) for key, each in inside)
+    return None
+
+
+def _at(place: str) -> str:
+    return f"at {place}, " if place else ""
+
+
+def _fault_of(value: object) -> str | None:
+    """What is wrong with a text, a number or the like."""
+    match value:
+        case None | bool():
+            return None
+        case str():
+            return "a text holds half a character (a lone surrogate)" if _is_halved(value) else None
+        case int():
+            return None if _LEAST <= value <= _MOST else _too_large("")
+        case float():
+            return None if math.isfinite(value) else "a number is not finite"
+        case _:
+            return f"a {type(value).__name__} is not JSON"
+
+
+def _is_halved(text: str) -> bool:
+    return storable(text) != text

@@ -1,0 +1,77 @@
+"""Tools offered to a model that calls them by its API, in LangChain's terms."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+
+from ....graphs.common.errors import ModelError, SpecError
+from .names import Names
+
+ToolCalling = Literal["native", "schema"]
+"""How a model calls tools: by its API, or by an answer that is held to a JSON schema."""
+
+CHOICES = ("auto", "required", "none")
+"""What a choice of tools may be, beside the name of one."""
+
+
+def check_choice(choice: str, tools: Sequence[BaseTool]) -> None:
+    """Make sure that a choice means something.
+
+    Args:
+        choice: One of `CHOICES`, or the registered name of a tool.
+        tools: What may be called.
+
+    Raises:
+        SpecError: It is neither.
+    """
+    if choice not in CHOICES and all(choice != tool.name for tool in tools):
+        raise SpecError(f"tool_choice: {choice!r} is none of the speaker's tools")
+
+
+def offering(
+    chat: BaseChatModel, label: str, tools: Sequence[BaseTool], choice: str, names: Names
+) -> Runnable[LanguageModelInput, AIMessage]:
+    """Offer tools to a model.
+
+    Args:
+        chat: The model.
+        label: How it is called in errors.
+        tools: What it may call; those that it may not call now are described to it, too.
+        choice: One of `CHOICES`, or the registered name of the tool to call.
+        names: The names that are sent for those of the tools.
+
+    Returns:
+        The model with the tools.
+
+    Raises:
+        ModelError: It takes none.
+    """
+    offered = [
+        tool
+        if names[tool.name] == tool.name
+        else tool.model_copy(update={"name": names[tool.name]})
+        for tool in tools
+    ]
+    chosen: dict[str, Any] = {}
+    match choice:
+        case "auto":
+            # What every server does by itself; some refuse the word.
+            pass
+        case "required":
+            chosen["tool_choice"] = "any"
+        case "none":
+            # By LangChain's Anthropic client "none" would be the name of a tool.
+            anthropic = chat._llm_type.startswith("anthropic")
+            chosen["tool_choice"] = {"type": "none"} if anthropic else "none"
+        case _:
+            chosen["tool_choice"] = names[choice]
+    try:
+        return chat.bind_tools(offered, **chosen)
+    except NotImplementedError as error:
+        raise ModelError(
+            f'{label} can\'t call tools: set tool_calling = "schema", or take the tools away'
+        ) from error

@@ -1,0 +1,231 @@
+"""Words that a speaker says by an argument of its calls of tools (Agere's ``to_user``).
+
+The argument is offered with every tool, read while the call arrives, told at once, and taken out of
+the call before anything else sees it. How the words stand in the log is in
+`graphs.log.call_text`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.tool import ToolCall
+from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
+from langchain_core.tools import BaseTool
+
+from ....graphs.log.call_text import GAP, TO_USER, together
+from ....tools.registry.arguments import parameters_of
+from .argument_reader import Argument
+from .calls import RAW
+
+ABOUT = "What you say to the others at once, while the tool is at work. May be left out."
+"""How the argument is described to models."""
+
+
+def with_to_user(tool: BaseTool) -> BaseTool:
+    """Give a tool as it is offered to a speaker who may say something beside a call.
+
+    Args:
+        tool: The tool. It is not changed.
+
+    Returns:
+        A copy, to be offered only: its first argument is an optional text.
+    """
+    parameters = parameters_of(tool)
+    said = {"type": "string", "description": ABOUT}
+    properties = {TO_USER: said, **(parameters.get("properties") or {})}
+    schema = {"type": "object", **parameters, "properties": properties}
+    return tool.model_copy(update={"args_schema": schema})
+
+
+@dataclass(eq=False)
+class _Call:
+    """A call, as far as it has come."""
+
+    id: str | None
+    index: object
+    argument: Argument = field(default_factory=Argument)
+    waits: str = ""
+    """What was read and is not told yet."""
+    told: str = ""
+
+
+class Speaking(AsyncCallbackHandler):
+    """Listens to a model, and tells at once what is said beside its calls.
+
+    LangChain asks a model to stream where one like it listens, and makes the message itself. Words
+    that were told stay: of a call that turns out to be broken, or names the argument twice, they
+    are what is said. Where an answer breaks off and is asked for again, they are told again.
+
+    Args:
+        tell: Takes the pieces, gaps between the parts of the message included.
+    """
+
+    run_inline = True
+    raise_error = True
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._begin()
+
+    def _begin(self) -> None:
+        self._content = ""
+        self._told = ""
+        self.late = ""
+        """What came of the content when something was told already."""
+        self.calls: list[_Call] = []
+
+    async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        """Begin anew."""
+        self._begin()
+
+    async def on_llm_new_token(
+        self,
+        token: str | list[str | dict[str, Any]],
+        *,
+        chunk: GenerationChunk | ChatGenerationChunk | None = None,
+        **kwargs: Any,  # noqa: ANN401  # as in the class above
+    ) -> None:
+        """Take a piece of the message."""
+        if isinstance(chunk, ChatGenerationChunk) and isinstance(chunk.message, AIMessageChunk):
+            before = self._told
+            self._take(chunk.message)
+            if self._told is not before:
+                # LangGraph hands it on in the loop's next turn, and it must stay in front.
+                await asyncio.sleep(0)
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Leave what streams as it is; that this is here makes the model stream."""
+        return output
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
+        """The same where nothing is async."""
+        return output
+
+    def rest(self, whole: str, content: str) -> None:
+        """Tell what is not told yet of a message that is complete.
+
+        Args:
+            whole: All that is said with it.
+            content: What of that streams as the message's content.
+        """
+        told = content.rstrip() + self._told if content.strip() else self._told
+        if whole[len(told) :]:
+            self._tell(whole[len(told) :])
+
+    def _take(self, message: AIMessageChunk) -> None:
+        text = str(message.text)
+        if self._told:
+            self.late += text
+        else:
+            self._content += text
+        for part in _parts(message):
+            call = self._call_of(part)
+            if isinstance(part["arguments"], str):
+                call.waits += call.argument.read(part["arguments"])
+        for call in self.calls:
+            if call.told or call.waits.strip():
+                gap = GAP if not call.told and (self._told or self._content.strip()) else ""
+                self._say(call, gap)
+            if not call.argument.is_over:
+                # What the next one says stands behind it.
+                break
+
+    def _say(self, call: _Call, gap: str) -> None:
+        if call.waits:
+            self._tell(gap + call.waits)
+            self._told += gap + call.waits
+            call.told += call.waits
+            call.waits = ""
+
+    def _call_of(self, part: Mapping[str, Any]) -> _Call:
+        """The call that a part belongs to, as LangChain and `read_calls` find it."""
+        call_id = str(part["id"]) if part["id"] else None
+        index = part.get("index")
+        for call in self.calls:
+            if (
+                index is not None
+                and call.index == index
+                and not (call_id and call.id and call.id != call_id)
+            ):
+                call.id = call.id or call_id
+                return call
+        if self.calls and not part["name"] and not call_id:
+            return self.calls[-1]
+        self.calls.append(_Call(call_id, index))
+        return self.calls[-1]
+
+
+def _parts(message: AIMessageChunk) -> Sequence[Mapping[str, Any]]:
+    """The parts of calls in a piece of a message, in the form of `raw_calls`."""
+    raw: Sequence[Mapping[str, Any]] | None = message.additional_kwargs.get(RAW)
+    if raw is not None:
+        return raw
+    return [{**part, "arguments": part["args"]} for part in message.tool_call_chunks]
+
+
+def taken_out(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
+    """Take ``to_user`` out of the calls of an answer.
+
+    Args:
+        answer: What a model answered.
+        speaking: What has listened to it.
+
+    Returns:
+        The answer. Its content is all that is said with it: what the model wrote as such, then the
+        texts in the order of the calls, then what it wrote as content behind those. Under
+        `TO_USER` its ``additional_kwargs`` hold the text of each call, or None.
+    """
+    late = speaking.late if speaking is not None else ""
+    content = str(answer.text).removesuffix(late)
+    texts = [_text_of(call) for call in answer.tool_calls]
+    left = [*speaking.calls] if speaking is not None else []
+    # Of a broken call what was told is all there is.
+    said: dict[object, str | None] = {came: came.told for came in left}
+    for place, call in enumerate(answer.tool_calls):
+        text = texts[place] or ""
+        alike = [came for came in left if came.id == call["id"]]
+        came = min(alike, key=lambda one: not text.startswith(one.told), default=None)
+        if came is not None:
+            left.remove(came)
+            texts[place] = text if text.startswith(came.told) else came.told
+        said[came or place] = texts[place]
+    spoken = [text for text in said.values() if text and text.strip()]
+    calls = [_without(call) for call in answer.tool_calls]
+    if not spoken:
+        return answer.model_copy(update={"tool_calls": calls})
+    whole = together(content, spoken, late)
+    if speaking is not None:
+        speaking.rest(whole, content)
+    extra = {**answer.additional_kwargs, TO_USER: texts}
+    return answer.model_copy(
+        update={"content": whole, "tool_calls": calls, "additional_kwargs": extra}
+    )
+
+
+def _text_of(call: ToolCall) -> str | None:
+    text = call["args"].get(TO_USER)
+    return text if isinstance(text, str) and text.strip() else None
+
+
+def _without(call: ToolCall) -> ToolCall:
+    args = {name: value for name, value in call["args"].items() if name != TO_USER}
+    return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
+
+
+def texts_by_id(message: AIMessage, calls: Iterable[ToolCall]) -> dict[str, str]:
+    """Give what an answer says by each of its calls.
+
+    Args:
+        message: The answer, as `taken_out` gives it.
+        calls: Its calls, perhaps with other ids.
+
+    Returns:
+        The texts by the ids of those calls that have one.
+    """
+    texts = message.additional_kwargs.get(TO_USER) or ()
+    return {str(call["id"]): text for call, text in zip(calls, texts, strict=False) if text}

@@ -1,0 +1,92 @@
+"""What duologue says to a speaker of the format of its replies. Pure functions."""
+
+import json
+
+from pydantic import BaseModel
+
+from ...graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
+from ...graphs.speakers.schemas import schema_of
+
+
+def form_of(format: Format, schema: type[BaseModel] | None = None) -> str:  # noqa: A002
+    """Describe what a reply must look like, for a system prompt and the request to mend one.
+
+    Args:
+        format: The format.
+        schema: The pydantic model that a `Schema` names.
+
+    Returns:
+        One sentence. The schema stands in it as JSON, where its class is given.
+    """
+    match format:
+        case Marks():
+            return _form_of_marks(format)
+        case Blocks():
+            block = f"block for {format.tool_type!r}" if format.tool_type else "block"
+            subject = f"Your message must hold a {block} that" if format.required else f"A {block}"
+            marks = f"begins with {_shown(format.begin)} and ends with {_shown(format.end)}"
+            on_lines = format.begin.endswith("\n") and format.end.startswith("\n")
+            return f"{subject} {marks}{', each on a line of its own' if on_lines else ''}."
+        case Code():
+            names = " or ".join(repr(language) for language in format.languages)
+            naming = f" that name its language, {names}" if names else ""
+            subject = "Your message must hold code" if format.required else "Code must stand"
+            return f"{subject} in Markdown fences (```){naming}."
+        case Schema():
+            if schema is None:
+                return f"Your message must be JSON of the form {format.name!r} and nothing else."
+            fields = json.dumps(schema_of(schema), ensure_ascii=False)
+            return f"Your message must be JSON and nothing else, by this JSON schema: {fields}"
+
+
+def is_told(format: Format, prompt: str) -> bool:  # noqa: A002
+    """Whether a speaker need not be told its format.
+
+    Args:
+        format: The format.
+        prompt: The speaker's role prompt.
+
+    Returns:
+        True where the prompt holds the first mark, or where the model is held to a schema.
+    """
+    match format:
+        case Marks():
+            return format.lines[0] in prompt
+        case Blocks():
+            return format.begin.strip() in prompt
+        case Code():
+            return "```" in prompt
+        case Schema():
+            return format.form == "structured"
+
+
+def no_end(format: Blocks | Code) -> str:  # noqa: A002
+    """Say that a block of a reply is not closed."""
+    if isinstance(format, Blocks):
+        return f"A block of your message has no end: it must end with {_shown(format.end)}."
+    return "Code in your message has no closing fence."
+
+
+def misfit(problem: str) -> str:
+    """Say why a reply does not fit its schema.
+
+    Args:
+        problem: The field at fault and what is wrong with it.
+
+    Returns:
+        The sentence.
+    """
+    return f"Your message must be JSON that fits its schema, but does not: {problem.rstrip('.')}."
+
+
+def _form_of_marks(marks: Marks) -> str:
+    parts = [f"begin with {marks.lines[0]!r}"]
+    parts += [f"have a line that begins with {mark!r}" for mark in marks.lines[1:]]
+    if marks.end is not None:
+        parts.append(f"end with {marks.end!r}")
+    return f"Your message must {', '.join(parts)}."
+
+
+def _shown(mark: str) -> str:
+    # A line break would be shown as a backslash, and copied as one.
+    return repr(mark.strip("\r\n"))

@@ -1,0 +1,254 @@
+"""What the nodes share that is not data: models and functions, and the one way to finish a step."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langgraph.config import get_config, get_stream_writer
+
+from ...graphs.common.errors import SpecError
+from ...graphs.log.messages import is_said, line
+from ...graphs.log.state import State
+from ...graphs.rules.end_chat import Decision, Node, decide
+from ...graphs.rules.facts import observed, with_usage
+from ...graphs.rules.outcome import outcome
+from ...graphs.rules.position import TURN_ENDS, Event, Facts, Position, restored_position
+from ...graphs.rules.removal import standing
+from ...graphs.speakers.speaker import Generation
+from ...graphs.spec.conversation import Conversation
+from ...graphs.spec.usage import Usage, dumped, used_so_far
+from ...graphs.spec.versions import restored
+from ...tools.registry.functions import call
+from ...tools.registry.registry import Registry
+from ...tools.sandbox import sandbox
+from ..models.model import Model
+from ..models.resolve import Models
+from ..models.tool_calling.offered import check_room
+from .handover import lines_before
+
+StopRequested = Callable[[str], Awaitable[bool]]
+"""Takes a session's id; whether somebody asked it to stop."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What is given to `build_graph`, since it is not data."""
+
+    models: Models
+    """Where models are found."""
+    registry: Registry
+    """Where tools and functions are found."""
+    stop_requested: StopRequested | None = None
+    """Tells, between turns, whether a session was asked to stop."""
+    written: Callable[[], Awaitable[None]] | None = None
+    """Awaits what is being written, as a person's answer is while its node begins."""
+    allow_host: bool = False
+    """Whether a conversation may name ``host`` as its sandbox."""
+
+    async def check(self, conversation: Conversation) -> None:
+        """Make sure that a conversation can be run here, before it begins.
+
+        Raises:
+            SpecError: As `find`; or a limit on prompts leaves no room beside tools.
+        """
+        await self.find(conversation)
+        await asyncio.to_thread(check_room, conversation, self.registry)
+
+    async def find(self, conversation: Conversation) -> None:
+        """Find what a conversation names, and see that its code can be run here.
+
+        Raises:
+            SpecError: Something is not registered, an MCP server does not answer, or its sandbox
+                is not to be had; names the field, the name and the near ones.
+        """
+        if not self.registry.knows(conversation):
+            # Looking it up imports packages, which must not hold up other coroutines.
+            await asyncio.to_thread(self.registry.check, conversation)
+            await self.registry.connect(conversation)
+        languages = self.registry.languages_of(conversation)
+        if not languages:
+            return
+        if conversation.sandbox.level == "host" and not self.allow_host:
+            raise SpecError(
+                "sandbox.level: 'host' is not allowed here, since code would run unprotected: "
+                "choose another, or build the graph with allow_host=True"
+            )
+        await sandbox.check(conversation.sandbox, languages)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A session's state, read once at the start of a node."""
+
+    resources: Resources
+    """Models and functions."""
+    conversation: Conversation
+    """The spec."""
+    position: Position
+    """Where it is."""
+    log: list[AnyMessage]
+    """Everything ever said."""
+    usage: dict[str, Usage]
+    """What was used, by model."""
+    task: str | None
+    """The task of all."""
+    began: float = field(default_factory=time.monotonic)
+    """When the step began, in seconds of no date."""
+
+    @classmethod
+    async def of(cls, state: State, resources: Resources) -> "Moment":
+        """Read a state in which the task stands.
+
+        Raises:
+            SpecError: The spec is of a newer release, or names what is not registered.
+        """
+        conversation = restored(state["spec"])
+        await resources.find(conversation)
+        return cls(
+            resources,
+            conversation,
+            restored_position(state["position"]),
+            state.get("messages", []),
+            used_so_far(state),
+            state.get("specified_task") or None,
+        )
+
+    @property
+    def turn(self) -> Decision:
+        """Whose turn it is now, by the rules."""
+        return decide(self.conversation, self.position)
+
+    async def model(self, name: str | None) -> Model:
+        """Give the model of this name, or the conversation's; ready, and with a price.
+
+        Raises:
+            ModelError: It can't be had.
+            SpecError: The price table lacks it.
+        """
+        model = await self.resources.models.get(name or self.conversation.model, notify)
+        model.check_price(self.conversation.prices)
+        return model
+
+    def parameters(self, generation: Generation, temperature: float) -> dict[str, object]:
+        """Give the arguments of a model call.
+
+        Args:
+            generation: The generation parameters of who is asked.
+            temperature: What to use when these name none.
+
+        Returns:
+            Keyword arguments in OpenAI's names; the conversation's seed where they name none.
+        """
+        given = generation.parameters(temperature)
+        seed = self.conversation.seed
+        return given if seed is None else {"seed": seed} | given
+
+    def used(self, model: Model, answer: AIMessage) -> dict[str, Usage]:
+        """Give the usage after one more answered call of this model."""
+        return self.with_call(self.usage, model, answer)
+
+    def with_call(
+        self, usage: dict[str, Usage], model: Model, answer: AIMessage
+    ) -> dict[str, Usage]:
+        """Give usage after one more answered call of this model."""
+        before = usage.get(model.label, Usage())
+        return usage | {model.label: before.plus(answer, model.price(self.conversation.prices))}
+
+    async def anew(self) -> dict[str, Any] | None:
+        """Give what a node writes first where it would read a removed message; else None."""
+        position = standing(self.position, self.log)
+        return None if position is self.position else await self.step(position, [])
+
+    async def step(
+        self,
+        position: Position,
+        messages: Sequence[AnyMessage],
+        usage: dict[str, Usage] | None = None,
+    ) -> dict[str, Any]:
+        """Give what a node writes: the new position and messages, and the outcome at the end.
+
+        Args:
+            position: The new position.
+            messages: New messages of the log, oldest first. What whoever speaks next is told
+                follows them.
+            usage: The new usage, where a model was called.
+
+        Returns:
+            The update of the state.
+
+        Raises:
+            SpecError: A predicate failed.
+        """
+        usage = self.usage if usage is None else usage
+        log = [*self.log, *messages]
+        facts = await self._facts(position, log, usage)
+        position = position.model_copy(update={"facts": facts})
+        decision = decide(self.conversation, position)
+        update: dict[str, Any] = {
+            "position": position.model_dump(mode="json", exclude_defaults=True)
+        }
+        update["usage"] = dumped(usage)
+        if decision.node is Node.END:
+            ended = outcome(self.conversation, position, decision.reasons, log, usage)
+            update["outcome"] = ended.model_dump(mode="json")
+            return update | {"messages": list(messages)}
+        told = lines_before(self.conversation, position, decision, log)
+        return update | {"messages": [*messages, *told]}
+
+    async def _facts(
+        self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]
+    ) -> Facts:
+        before = position.facts
+        facts = with_usage(observed(self.conversation, log), usage.values())
+        return facts.model_copy(
+            update={
+                "seconds": before.seconds + time.monotonic() - self.began,
+                "stop_requested": await self._asked_to_stop()
+                if position.event in TURN_ENDS
+                else before.stop_requested,
+                "predicates": await self._predicates(log, position, before),
+            }
+        )
+
+    async def _asked_to_stop(self) -> bool:
+        asks = self.resources.stop_requested
+        session = session_id()
+        return asks is not None and session is not None and await asks(session)
+
+    async def _predicates(
+        self, log: Sequence[BaseMessage], position: Position, before: Facts
+    ) -> tuple[str, ...]:
+        """The predicates that hold, of those that the ends name."""
+        if position.event is Event.SPOKEN:
+            # What held before this message says nothing of it.
+            return ()
+        if position.event is not Event.CHECKED:
+            return before.predicates
+        said = heard(log)
+        # All of it may be removed, and functions may look at the newest message.
+        asked = self.conversation.predicates if said else ()
+        return tuple([name for name in asked if await self._holds(name, said)])
+
+    async def _holds(self, name: str, said: Sequence[BaseMessage]) -> bool:
+        function = self.resources.registry.predicate(name)
+        return bool(await call("predicate", name, function, said))
+
+
+def session_id() -> str | None:
+    """Give the id of the session that runs; None where nothing keeps it."""
+    found: str | None = get_config().get("configurable", {}).get("thread_id")
+    return found
+
+
+def heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Give what all heard in the rounds and as last words, oldest first, as functions see it."""
+    read = ((message, line(message)) for message in log)
+    return [message for message, about in read if about.is_aloud and is_said(message, about)]
+
+
+def notify(text: str) -> None:
+    """Tell whoever follows the stream what is going on."""
+    get_stream_writer()({"notice": text})

@@ -1,0 +1,1 @@
+"""A speaker's turn, from its prompt to what enters the log."""

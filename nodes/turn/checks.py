@@ -1,0 +1,133 @@
+"""What is looked for in a reply before it enters the conversation. Pure functions."""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import BaseMessage
+from pydantic import BaseModel
+
+from ...graphs.common.data import Data
+from ...graphs.log.marks import begins
+from ...graphs.log.messages import Flaw, line
+from ...graphs.log.parsing import parse
+from ...graphs.rules.facts import done_tokens, is_alike
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.conversation import Conversation
+from ...graphs.text.fences import fences
+from ...graphs.text.wording import is_equal, is_short
+
+
+class Problem(Data):
+    """What is wrong with a reply."""
+
+    flaw: Flaw
+    """What kind of problem it is."""
+    text: str
+    """The problem, as told to the speaker."""
+
+
+def find_problem(
+    conversation: Conversation,
+    speaker: Speaker,
+    text: str,
+    log: Sequence[BaseMessage],
+    schema: type[BaseModel] | None = None,
+) -> Problem | None:
+    """Look for a reason to ask a speaker for its reply once more.
+
+    Args:
+        conversation: The spec.
+        speaker: Who replied.
+        text: The reply.
+        log: What was said before.
+        schema: The pydantic model that the speaker's format names, where it is a `Schema`.
+
+    Returns:
+        The first problem found: a blank reply, another's part, one that does not fit the speaker's
+        format, or the speaker's own last message once more. None when there is none.
+
+    Raises:
+        ValueError: The format is a schema, and its class is not given.
+        SpecError: A function of that class failed.
+    """
+    if says_done(conversation, speaker, text):
+        return None
+    if not text.strip():
+        return Problem(flaw=Flaw.BLANK, text="Your message was empty.")
+    flipped = plays(conversation, speaker, text)
+    if flipped is not None:
+        return Problem(
+            flaw=Flaw.ROLE_FLIP,
+            text=f"You are {speaker.name}, but you spoke {flipped}'s part.",
+        )
+    if speaker.format is not None:
+        read = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
+        if read.problem is not None:
+            return Problem(flaw=Flaw.FORM, text=read.problem)
+    if _repeats(speaker, text, log):
+        return Problem(flaw=Flaw.REPEATED, text="You have just said the same.")
+    return None
+
+
+def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
+    """Whether a message says a done token.
+
+    Args:
+        conversation: The spec, with the tokens and who may say them.
+        speaker: Who speaks.
+        text: The message.
+
+    Returns:
+        True when it says one that this speaker may say.
+    """
+    return bool(done_tokens(conversation, speaker.name, text))
+
+
+def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
+    """Find the other speaker whose part a message plays.
+
+    Args:
+        conversation: The spec.
+        speaker: Who speaks.
+        text: The message.
+
+    Returns:
+        The name of the one whose first mark begins a line outside of code, or whose name as a
+        label begins the message. Among more than two that may be who is spoken to, so there the
+        message must hold another label, too. None when there is none.
+    """
+    own = speaker.marks.lines if speaker.marks is not None else ()
+    prose = _prose(text.strip())
+    for found in prose:
+        for other in conversation.speakers:
+            marks = other.marks.lines[:1] if other.marks is not None else ()
+            foreign = [mark for mark in marks if mark not in own and other.name != speaker.name]
+            if any(begins(found, mark) for mark in foreign):
+                return other.name
+    labels = [name for found in prose for name in conversation.names if begins(found, f"{name}:")]
+    # Further down a name and a colon may well stand in a list, a note or a quoted line.
+    first = next(
+        (name for name in conversation.names if prose and begins(prose[0], f"{name}:")), None
+    )
+    if conversation.is_pair:
+        return first if first != speaker.name else None
+    others = [name for name in labels if name != speaker.name]
+    return others[0] if first is not None and others and len(labels) > 1 else None
+
+
+def _prose(text: str) -> list[str]:
+    """The lines of a message that are not inside fenced code."""
+    lines, found = fences(text)
+    fenced = {place for fence in found for place in range(fence.first, fence.behind)}
+    return "".join(one for place, one in enumerate(lines) if place not in fenced).splitlines()
+
+
+def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
+    if is_short(text):
+        return False
+    spoken = [(message, about) for message in log if (about := line(message)).is_speech]
+    own = [place for place, (_, about) in enumerate(spoken) if about.speaker == speaker.name]
+    if not own or not is_equal(spoken[own[-1]][0].text, text):
+        return False
+    # The same answer to another move of a game is none; the very first answers no move.
+    alone = own[-1] in (0, len(spoken) - 1)
+    return alone or is_alike(spoken[own[-1] - 1], spoken[-1])

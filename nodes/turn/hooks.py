@@ -1,0 +1,172 @@
+"""Running the hooks of a speaker: each sees a copy of what the one before it has made.
+
+What a hook may be given and give is in `tools.registry.hooks`.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolCall,
+    ToolMessage,
+)
+
+from ...graphs.common.errors import SpecError
+from ...graphs.log.messages import storable
+from ...tools.registry.functions import call
+from ...tools.registry.hooks import Hook, Turn
+from ..models.tool_calling.calls import why_unstorable
+
+Hooks = Sequence[tuple[str, Hook]]
+"""Hooks with their names, in order."""
+
+
+def sees_replies(hooks: Hooks) -> bool:
+    """Whether one of the hooks sees what is answered before it is said."""
+    return any(hook.after_speaker for _, hook in hooks)
+
+
+async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
+    """Run what comes before a speaker's turn.
+
+    Args:
+        hooks: The speaker's hooks.
+        turn: The turn.
+
+    Returns:
+        The turn as they have changed it, and the reply's text where one of them gives it; those
+        behind that one are not run.
+
+    Raises:
+        SpecError: One failed, or gave what it may not give.
+    """
+    for name, hook in hooks:
+        if hook.before_speaker is None:
+            continue
+        given = await _given(name, hook, "before_speaker", turn, may=(HumanMessage, AIMessage))
+        if isinstance(given, AIMessage):
+            if given.tool_calls or given.invalid_tool_calls:
+                raise _failed(name, "before_speaker", "it gave calls of tools, which are a model's")
+            return turn, storable(given.text)
+        if given is not None:
+            turn = _with_heard(turn, storable(given.text))
+    return turn, None
+
+
+def _with_heard(turn: Turn, text: str) -> Turn:
+    kept: tuple[BaseMessage, ...] = turn.messages
+    before = ""
+    if kept and isinstance(kept[-1], HumanMessage):
+        # What is known from before, such as a summary, may stand in front of it.
+        before = kept[-1].text.removesuffix(turn.heard)
+        kept = kept[:-1]
+    return replace(turn, messages=(*kept, HumanMessage(before + text)), heard=text)
+
+
+async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
+    """Run what comes after a speaker's reply.
+
+    Args:
+        hooks: The speaker's hooks.
+        turn: The turn.
+        reply: What was answered.
+
+    Returns:
+        What is said.
+
+    Raises:
+        SpecError: One failed, or gave what it may not give.
+    """
+    for name, hook in hooks:
+        if hook.after_speaker is None:
+            continue
+        given = await _given(name, hook, "after_speaker", turn, reply, may=(AIMessage,))
+        if given is not None:
+            reply = reply.model_copy(update={"content": storable(given.text)})
+    return reply.text
+
+
+async def before_tool(
+    hooks: Hooks, turn: Turn, called: ToolCall
+) -> tuple[ToolCall, ToolMessage | None]:
+    """Run what comes before a call of a tool.
+
+    Args:
+        hooks: The hooks of the speaker who calls it.
+        turn: The turn.
+        called: The call.
+
+    Returns:
+        The call with the arguments as they have changed them, and its result where one of them
+        gives it; those behind that one are not run.
+
+    Raises:
+        SpecError: One failed, or gave what it may not give.
+    """
+    for name, hook in hooks:
+        if hook.before_tool is None:
+            continue
+        given = await _given(name, hook, "before_tool", turn, called, may=(dict, ToolMessage))
+        if isinstance(given, ToolMessage):
+            return called, given
+        if given is not None:
+            called = _with_arguments(name, called, given)
+    return called, None
+
+
+def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolCall:
+    arguments = given.get("args")
+    if not isinstance(arguments, dict):
+        raise _failed(name, "before_tool", "it gave a call without args")
+    if given.get("name", called["name"]) != called["name"]:
+        raise _failed(name, "before_tool", f"it gave a call of another tool, {given['name']!r}")
+    # The log keeps them: what it can't hold must show before the tool has run.
+    fault = why_unstorable(arguments)
+    if fault is not None:
+        raise _failed(name, "before_tool", f"it gave args that can't be taken: {fault}")
+    return ToolCall(name=called["name"], args=arguments, id=called["id"])
+
+
+async def after_tool(
+    hooks: Hooks, turn: Turn, called: ToolCall, result: ToolMessage
+) -> ToolMessage:
+    """Run what comes after a call of a tool.
+
+    Args:
+        hooks: The hooks of the speaker who called it.
+        turn: The turn.
+        called: The call as it was run.
+        result: What the tool gave.
+
+    Returns:
+        The result as they have changed it.
+
+    Raises:
+        SpecError: One failed, or gave what it may not give.
+    """
+    for name, hook in hooks:
+        if hook.after_tool is None:
+            continue
+        given = await _given(name, hook, "after_tool", turn, called, result, may=(ToolMessage,))
+        if given is not None:
+            result = given
+    return result
+
+
+async def _given(name: str, hook: Hook, point: str, *shown: Any, may: tuple[type, ...]) -> Any:  # noqa: ANN401
+    """Call a hook with copies; give what it gives, of which there may be nothing."""
+    copies = [deepcopy(one) for one in shown]
+    given = await call("hook", name, getattr(hook, point), *copies, at=point)
+    if given is None or isinstance(given, may):
+        return given
+    kinds = " or ".join(kind.__name__ for kind in may)
+    raise _failed(name, point, f"it must give {kinds} or None, not {type(given).__name__}")
+
+
+def _failed(name: str, point: str, how: str) -> SpecError:
+    return SpecError(f"the hook {name!r} failed in {point}: {how}")

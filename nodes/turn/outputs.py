@@ -1,0 +1,100 @@
+"""What tools and code have given, as something that a speaker says. Pure functions."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+from pydantic import JsonValue
+
+from ...graphs.log.code_blocks import code_blocks
+from ...graphs.log.messages import Kind, Source, line
+from ...graphs.log.viewpoint import heard_since
+
+
+def calling(log: Sequence[BaseMessage]) -> AIMessage:
+    """Give the newest message that calls tools or runs code; results may stand behind it."""
+    return next(
+        message
+        for message in reversed(log)
+        if isinstance(message, AIMessage)
+        and line(message).kind in (Kind.TOOL_CALLS, Kind.CODE)
+        and (message.tool_calls or message.invalid_tool_calls)
+    )
+
+
+def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:
+    """Give the code that a speaker is to run, as calls: one for each block of the newest message.
+
+    Args:
+        log: Messages of the log, oldest first.
+        name: The speaker's name.
+
+    Returns:
+        A message with a call for each block, named by its language. None: there is no code in the
+        newest message that it has heard since it last spoke.
+    """
+    ids = {*heard_since(log, name)}
+    heard = [message for message in log if message.id in ids]
+    # What the conversation itself tells it, such as that it is its turn, is no message.
+    said = [message for message in heard if line(message).kind is not Kind.INSTRUCTION]
+    # What code prints, and tools give, is data: no code in it is run.
+    writes = bool(said) and line(said[-1]).source not in (Source.CODE, Source.TOOL)
+    blocks = code_blocks(said[-1].text) if writes else []
+    if not blocks:
+        return None
+    calls = [ToolCall(name=block.language, args={"code": block.code}, id=None) for block in blocks]
+    return AIMessage("", tool_calls=calls)
+
+
+class Output(NamedTuple):
+    """What a speaker says that its tools or its code have given."""
+
+    text: str
+    """What it says."""
+    source: Source
+    """What gave it."""
+    parsed: JsonValue
+    """For code the exit code and the outputs, as plain values."""
+
+
+def given_by(log: Sequence[BaseMessage]) -> Output:
+    """Give what the newest calls gave, as what the speaker says.
+
+    Args:
+        log: Messages of the log, oldest first.
+
+    Returns:
+        What it says.
+    """
+    message = calling(log)
+    # Where hooks have seen what a call gave, theirs is the newer one.
+    newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
+    asked = [newest.get(str(call["id"])) for call in message.tool_calls]
+    results = [one for one in asked if one is not None]
+    if line(message).kind is not Kind.CODE:
+        text = "\n\n".join(one.text for one in results if one.text.strip())
+        return Output(text, Source.TOOL, None)
+    codes = [
+        exit_code_of(line(one).parsed, failed=one.status == "error") for one in reversed(results)
+    ]
+    exit_code = next(filter(None, codes), 0)
+    left = len(asked) - len(results)
+    outputs = [one.text for one in results]
+    parsed: JsonValue = {"exit_code": exit_code, "outputs": [*outputs]}
+    return Output(_report(exit_code, outputs, left), Source.CODE, parsed)
+
+
+def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:
+    """Say what came of code: the exit code, what each block gave, and how many were not run."""
+    how = "it failed" if exit_code else "it succeeded"
+    shown = "\n".join(text.strip("\n") for text in outputs if text.strip()) or "(nothing)"
+    blocks = "block was" if left == 1 else "blocks were"
+    behind = f"\nBecause of that {left} more {blocks} not run." if left else ""
+    return f"Exit code: {exit_code} ({how})\nOutput:\n{shown}{behind}"
+
+
+def exit_code_of(parsed: JsonValue, *, failed: bool) -> int:
+    """Give the exit code of a block of code; where a hook answered for it, whether it failed."""
+    code = parsed.get("exit_code") if isinstance(parsed, dict) else None
+    return code if isinstance(code, int) else int(failed)

@@ -1,0 +1,75 @@
+"""Asking a person for a message, where the rules say so."""
+
+from typing import NamedTuple
+
+from ...graphs.log.viewpoint import newly_heard
+from ...graphs.rules.people import asking, asking_of_calls, meaning
+from ...graphs.rules.position import Event, Leaving
+from ...graphs.rules.turns import NextTurn
+from ...graphs.spec.questions import Asking, payload, schema_of
+from ..step.asking import ask
+from ..step.resources import Moment
+from .outputs import calling
+
+
+async def asked_for_message(moment: Moment) -> Leaving | str | None:
+    """Ask the person who speaks for the speaker whose turn begins, if one is asked.
+
+    Args:
+        moment: The session's state, between two turns.
+
+    Returns:
+        What the person says; empty where something else is to reply; how the person has ended the
+        conversation; or None, where nobody is asked.
+
+    Raises:
+        AnswerError: The answer does not fit; the question stays open.
+        langgraph.errors.GraphInterrupt: There is none yet.
+    """
+    turn = NextTurn(moment.turn.speaker, moment.turn.stage)
+    asked = asking(moment.conversation, moment.position, turn)
+    return None if asked is None else await _answer(moment, asked)
+
+
+class Interruption(NamedTuple):
+    """What a person says to calls that wait."""
+
+    speaker: str
+    """Whom the person speaks for."""
+    text: str
+    """What is said, which interrupts them; empty where they are run."""
+
+
+async def asked_about_calls(moment: Moment) -> Leaving | Interruption | None:
+    """Ask the person who is to see the calls that wait, if there is one.
+
+    Args:
+        moment: The session's state, in which the calls are what has just happened.
+
+    Returns:
+        What the person says; how the person has ended the conversation; or None, where nobody is
+        asked.
+
+    Raises:
+        AnswerError: The answer does not fit; the question stays open.
+        langgraph.errors.GraphInterrupt: There is none yet.
+    """
+    asked = asking_of_calls(moment.conversation, moment.position, moment.turn.speaker)
+    if asked is None:
+        return None
+    found = await _answer(moment, asked)
+    return found if isinstance(found, Leaving) else Interruption(asked.speaker, found)
+
+
+async def _answer(moment: Moment, asked: Asking) -> Leaving | str:
+    """Ask, and say what the answer means; empty where something else replies."""
+    heard = newly_heard(moment.conversation, moment.log, asked.speaker)
+    calls = calling(moment.log).tool_calls if moment.position.event is Event.CALLED else ()
+    own = moment.conversation.speaker(asked.speaker).task
+    task = "\n\n".join(filter(None, [moment.task, own]))
+    question = payload(asked, task, heard, calls)
+    found = meaning(asked, ask(question, schema_of(asked.empty)))
+    if moment.resources.written is not None:
+        # LangGraph does not wait for it: a kill behind this would have the person asked again.
+        await moment.resources.written()
+    return found or ""

@@ -1,0 +1,241 @@
+"""What a speaker's model is sent, and how it is asked when that turns out to be too long.
+
+The older part of a history is left out by the speaker's context policy
+(`graphs.rules.shortening`); the log itself is never cut.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+)
+
+from ...graphs.common.errors import ContextTooLongError
+from ...graphs.log.messages import NOBODY, Kind, Line, line, said
+from ...graphs.log.viewpoint import viewpoint
+from ...graphs.rules.position import Event
+from ...graphs.rules.shortening import Around, halved, last_summary, shortened
+from ...graphs.speakers.context import RunningSummary, TokenBudget
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.usage import Usage
+from ...graphs.text.tokens import tokens_of, tokens_of_message
+from ..models.client.too_long import ran_out_of_room
+from ..models.model import Model
+from ..models.tool_calling.offered import tokens_of_tools
+from ..prompts import texts as prompts
+from ..step.resources import Moment, notify
+
+T = TypeVar("T")
+
+
+def system_of(moment: Moment, speaker: Speaker) -> str:
+    """Give the system prompt of a speaker."""
+    schema = moment.resources.registry.schema_of(speaker)
+    return moment.conversation.system_prompt(speaker, moment.task, schema)
+
+
+def around(
+    moment: Moment, speaker: Speaker, *, small: bool = False, behind: Sequence[BaseMessage] = ()
+) -> Around:
+    """Estimate the tokens of what stands in a speaker's prompt beside the log.
+
+    Args:
+        moment: The session's state.
+        speaker: Who is asked.
+        small: Whether a very small model speaks.
+        behind: What is asked behind what the speaker sees.
+
+    Returns:
+        The tokens; none where the speaker's context policy does not count them.
+    """
+    # The tools' schemas are made for it, which takes a while.
+    if not isinstance(speaker.context, TokenBudget | RunningSummary):
+        return Around(0)
+    front = _as_told(moment, speaker, [], small=small)
+    tools = tokens_of_tools(moment.resources.registry, speaker)
+    reminded = speaker.brief.reminder if small and speaker.brief is not None else ""
+    return Around(
+        sum(map(tokens_of_message, front)) + tools,
+        tokens_of(prompts.filled(reminded, task=_given_task(moment, speaker))),
+        sum(map(tokens_of_message, behind)),
+    )
+
+
+def _given_task(moment: Moment, speaker: Speaker) -> str:
+    return moment.conversation.task or speaker.task or ""
+
+
+def _as_told(
+    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], *, small: bool
+) -> list[BaseMessage]:
+    """What a speaker sees of these lines; in few words where a very small model speaks."""
+    system = system_of(moment, speaker)
+    view = viewpoint(moment.conversation, lines, speaker.name, system=system)
+    if not small or speaker.brief is None:
+        return view
+    given = _given_task(moment, speaker)
+    return prompts.briefly(view, speaker.brief, moment.task or given, given)
+
+
+def view_of(
+    moment: Moment,
+    speaker: Speaker,
+    log: Sequence[BaseMessage],
+    *,
+    small: bool = False,
+    behind: Sequence[BaseMessage] = (),
+) -> list[BaseMessage]:
+    """Give what a speaker sees when its model is asked.
+
+    Args:
+        moment: The session's state.
+        speaker: Who is asked.
+        log: Everything ever said, lines of this step included.
+        small: Whether a very small model speaks.
+        behind: What is asked behind it, for which there must be room.
+
+    Returns:
+        The speaker's viewpoint of what its context policy keeps.
+    """
+    beside = around(moment, speaker, small=small, behind=behind)
+    kept = shortened(moment.conversation, log, speaker.name, beside)
+    return _as_told(moment, speaker, kept.lines, small=small)
+
+
+def mending(moment: Moment) -> list[BaseMessage]:
+    """Give what stands behind a speaker's view where it is asked once more, else nothing.
+
+    Returns:
+        The rejected draft, unless it is blank, and what was wrong with it.
+    """
+    if moment.position.event is not Event.REJECTED:
+        return []
+    draft = moment.log[-1]
+    request = HumanMessage(prompts.filled(prompts.MEND, problem=line(draft).problem))
+    # A blank draft can't be sent, and says nothing that the request does not.
+    return [AIMessage(draft.text), request] if draft.text.strip() else [request]
+
+
+def prompt_of(
+    moment: Moment, speaker: Speaker, log: Sequence[BaseMessage], *, small: bool
+) -> list[BaseMessage]:
+    """Give what is sent to the model for a speaker's turn.
+
+    Args:
+        moment: The session's state.
+        speaker: Whose turn it is.
+        log: Everything ever said, lines of this step included.
+        small: Whether a very small model speaks.
+
+    Returns:
+        What the speaker sees; behind it the rejected draft and what was wrong with it, where the
+        speaker is asked once more.
+    """
+    behind = mending(moment)
+    view = view_of(moment, speaker, log, small=small, behind=behind)
+    if not view or isinstance(view[-1], SystemMessage | AIMessage):
+        # What it would answer was removed, and many models refuse a prompt that ends so.
+        has_spoken = bool(view) and isinstance(view[-1], AIMessage)
+        view = [*view, HumanMessage(prompts.GO_ON if has_spoken else prompts.BEGIN)]
+    return asked_behind(view, behind)
+
+
+def asked_behind(view: Sequence[BaseMessage], behind: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Put behind what a speaker sees what is asked there: two turns in one role are refused."""
+    both = [*view[-1:], *behind[:1]]
+    if len(both) > 1 and all(isinstance(one, HumanMessage) for one in both):
+        joined = HumanMessage(f"{view[-1].text}\n\n{behind[0].text}")
+        return [*view[:-1], joined, *behind[1:]]
+    return [*view, *behind]
+
+
+class Asked(NamedTuple, Generic[T]):
+    """An answer, and what it took to get it."""
+
+    answer: AIMessage
+    """The answer."""
+    found: T
+    """What was read from it."""
+    new: list[AnyMessage]
+    """New lines of the log: those that stood there before it was asked, and the cuts."""
+    usage: dict[str, Usage]
+    """What was used so far."""
+
+
+async def asked_of(
+    moment: Moment,
+    speaker: Speaker,
+    model: Model,
+    ask: Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]],
+    *,
+    new: Sequence[AnyMessage] = (),
+    most: object = None,
+    small: bool = False,
+    behind: Sequence[BaseMessage] = (),
+) -> Asked[T]:
+    """Ask a speaker's model, with a shorter history where the whole one is too long for it.
+
+    Each time the older half is left out, and stays so: the cut stands in the log.
+
+    Args:
+        moment: The session's state.
+        speaker: Who is asked.
+        model: The model.
+        ask: Takes the log, makes a prompt of it, and asks.
+        new: Lines of the log that this step adds.
+        most: The longest answer, in tokens, where the call names it.
+        small: Whether a very small model speaks.
+        behind: What is asked behind what the speaker sees.
+
+    Returns:
+        The answer.
+
+    Raises:
+        ModelError: There was none; a `ContextTooLongError` where nothing more can be left out.
+    """
+    lines: list[AnyMessage] = [*moment.log, *new]
+    usage, has_room = moment.usage, False
+    beside = around(moment, speaker, small=small, behind=behind)
+    while True:
+        cut: AnyMessage | None
+        try:
+            answer, found = await ask([*lines])
+        except ContextTooLongError:
+            cut = _cut(moment, speaker, lines, beside)
+            if cut is None:
+                raise
+        else:
+            usage = moment.with_call(usage, model, answer)
+            limit = most if isinstance(most, int) else model.max_tokens
+            # Once: an answer that is cut off again is cut off by a limit of the model's own.
+            has_room = has_room or not ran_out_of_room(answer, limit)
+            cut = None if has_room else _cut(moment, speaker, lines, beside)
+            if cut is None:
+                return Asked(answer, found, lines[len(moment.log) :], usage)
+            has_room = True
+        lines.append(cut)
+        notify(line(cut).problem or "")
+
+
+def _cut(
+    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], beside: Around
+) -> AnyMessage | None:
+    """A line of the log that leaves the older half out. None: there is nothing to leave out."""
+    since = halved(moment.conversation, lines, speaker.name, beside)
+    if since is None:
+        return None
+    # What was summarised before stays known.
+    before = last_summary(lines, speaker.name)
+    about = Line(
+        kind=Kind.SUMMARY,
+        speaker=speaker.name,
+        audience=NOBODY,
+        since=since,
+        problem=prompts.filled(prompts.SHORTENED, name=speaker.name),
+    )
+    return said(len(lines), before.text if before is not None else "", about)

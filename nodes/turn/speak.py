@@ -1,0 +1,262 @@
+"""One speaker's turn.
+
+It is: hooks, viewpoint, model, check of the reply, hooks, log. Each model call is a step of
+the graph of its own, and so are the hooks behind it, so that nothing answered and recorded is asked
+for again after a kill or a hook's failure.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from pydantic import BaseModel
+
+from ...graphs.log.messages import (
+    NOBODY,
+    Flaw,
+    Kind,
+    Line,
+    Source,
+    line,
+    message_id,
+    said,
+    storable,
+)
+from ...graphs.log.parsing import parse
+from ...graphs.log.stage import Stage
+from ...graphs.log.state import State
+from ...graphs.rules.end_chat import Decision, left, paused, spoke
+from ...graphs.rules.position import BETWEEN_TURNS, Event, Leaving
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.conversation import Conversation
+from ..models.tool_calling.to_user import texts_by_id
+from ..step.resources import Moment, Resources
+from .checks import Problem, find_problem
+from .hooks import after_speaker, sees_replies
+from .people import asked_for_message
+from .reply import Given, reply_of, turn_of
+from .summary import summed_up
+
+
+async def speak(state: State, resources: Resources) -> dict[str, Any]:
+    """Let the speaker whose turn it is speak, or call tools.
+
+    Args:
+        state: The session's state.
+        resources: Models and functions.
+
+    Returns:
+        The update of the state.
+
+    Raises:
+        ModelError: The model did not answer; the session can be resumed.
+        SpecError: A hook, function or predicate failed, or the price table lacks the model.
+        AnswerError: A person's answer does not fit; the question stays open.
+        langgraph.errors.GraphInterrupt: A person is asked.
+    """
+    moment = await Moment.of(state, resources)
+    if (anew := await moment.anew()) is not None:
+        return anew
+    conversation, position = moment.conversation, moment.position
+    speaker = _as_in(moment.turn.stage, conversation.speaker(moment.turn.speaker))
+    if position.event is Event.ANSWERED:
+        return await _past_hooks(moment, speaker)
+    person: str | None = None
+    if position.event in BETWEEN_TURNS:
+        # The first effect of the node, which runs again once there is an answer.
+        found = await asked_for_message(moment)
+        if isinstance(found, Leaving):
+            return await moment.step(left(conversation, position, found), [])
+        if found == "":
+            return await moment.step(paused(conversation, position, Event.PASSED), [])
+        person = found
+    if person is None and position.event in (*BETWEEN_TURNS, Event.PASSED):
+        left_out = await summed_up(moment, speaker)
+        if left_out is not None:
+            summary, usage = left_out
+            waiting = paused(conversation, position, Event.SUMMARISED)
+            return await moment.step(waiting, [summary], usage)
+    return await _reply(moment, speaker, person)
+
+
+async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[str, Any]:
+    """Get the reply, and write it down: as what is said, as calls, or as a draft."""
+    conversation, position, turn = moment.conversation, moment.position, moment.turn
+    given = await reply_of(moment, speaker, person)
+    if given.message.response_metadata.get("finish_reason") == "length":
+        speaker = _without_stops(speaker)
+    about = Line(
+        kind=Kind.SPEECH,
+        speaker=speaker.name,
+        audience=_audience(conversation, turn),
+        stage=turn.stage,
+        source=given.source,
+        parsed=given.parsed,
+    )
+    if given.source is Source.CODE and _calls(given.message):
+        about = about.model_copy(update={"audience": NOBODY})
+        return await _answered(moment, speaker, given, about)
+    may_call = position.tool_rounds < conversation.max_tool_rounds
+    if may_call and _calls(given.message):
+        return await _answered(moment, speaker, given, about)
+
+    if given.source is Source.MODEL:
+        problem = _problem_of(moment, speaker, given.message.text)
+        about = about.model_copy(update=_noted(problem))
+        if problem is not None and not position.asked_again:
+            about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
+            number = len(moment.log) + len(given.new)
+            draft = said(number, given.message.text, about)
+            rejected = paused(conversation, position, Event.REJECTED)
+            return await moment.step(rejected, [*given.new, draft], given.usage)
+    plain = given._replace(message=AIMessage(storable(given.message.text)))
+    return await _answered(moment, speaker, plain, about)
+
+
+def _as_in(stage: Stage, speaker: Speaker) -> Speaker:
+    """A speaker as it is in a stage: what it makes up for itself has no form that others read."""
+    return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
+
+
+def _without_stops(speaker: Speaker) -> Speaker:
+    """A speaker whose reply was cut off by its length: no stop text has ended it."""
+    generation = speaker.generation.model_copy(update={"stop": ()})
+    return speaker.model_copy(update={"generation": generation})
+
+
+def _audience(conversation: Conversation, turn: Decision) -> tuple[str, ...] | None:
+    alone = turn.stage is Stage.PRIVATE or (
+        turn.stage is Stage.OPENING and not conversation.opening.reconcile
+    )
+    return (turn.speaker,) if alone else None
+
+
+def _calls(message: AIMessage) -> bool:
+    return bool(message.tool_calls or message.invalid_tool_calls)
+
+
+def _problem_of(moment: Moment, speaker: Speaker, text: str) -> Problem | None:
+    """What is wrong with something that the speaker's model said, or hooks made of it."""
+    schema = moment.resources.registry.schema_of(speaker)
+    problem = find_problem(moment.conversation, speaker, text, moment.log, schema)
+    is_private = moment.turn.stage is Stage.PRIVATE
+    # What it says to itself is nobody's part.
+    return None if is_private and problem and problem.flaw is Flaw.ROLE_FLIP else problem
+
+
+def _noted(problem: Problem | None) -> dict[str, object]:
+    if problem is None:
+        return {"flaw": None, "problem": None}
+    return {"flaw": problem.flaw, "problem": problem.text}
+
+
+async def _answered(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
+    """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
+    hooks = moment.resources.registry.hooks_of(speaker)
+    number = len(moment.log) + len(given.new)
+    ids = fresh_ids(given.message, moment.log)
+    message = given.message.model_copy(
+        update={
+            "tool_calls": [{**call, "id": next(ids)} for call in given.message.tool_calls],
+            "invalid_tool_calls": [
+                {**call, "id": next(ids)} for call in given.message.invalid_tool_calls
+            ],
+        }
+    )
+    if about.source is Source.MODEL:
+        spoken = texts_by_id(message, message.tool_calls)
+        about = about.model_copy(update={"to_user": spoken})
+    sees = bool(message.text.strip()) or not _calls(message)
+    if sees and sees_replies(hooks):
+        about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
+        waiting = paused(moment.conversation, moment.position, Event.ANSWERED)
+        return await moment.step(
+            waiting, [*given.new, _line_of(number, message, about)], given.usage
+        )
+    return await _said(moment, speaker, given._replace(message=message), about)
+
+
+async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
+    """Run the hooks behind the answer that stands in the log, and say what they make of it."""
+    answer = moment.log[-1]
+    assert isinstance(answer, AIMessage)  # noqa: S101  # the position says that it waits for hooks
+    about = line(answer).model_copy(
+        update={"kind": Kind.SPEECH, "audience": _audience(moment.conversation, moment.turn)}
+    )
+    hooks = moment.resources.registry.hooks_of(speaker)
+    turn = turn_of(moment, speaker, moment.log)
+    reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)
+    text = await after_speaker(hooks, turn, reply)
+    message = answer.model_copy(update={"content": text})
+    if about.source is Source.MODEL and text != answer.text and not _calls(answer):
+        # What counts is what all hear.
+        about = about.model_copy(update=_noted(_problem_of(moment, speaker, text)))
+    if text != answer.text:
+        # Other words than the speaker's are no argument of its calls.
+        about = about.model_copy(update={"to_user": {}})
+    return await _said(moment, speaker, Given(message, about.source, [], moment.usage), about)
+
+
+async def _said(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
+    """Write down what the speaker says."""
+    conversation, position = moment.conversation, moment.position
+    number = len(moment.log) + len(given.new)
+    if _calls(given.message):
+        kind = Kind.CODE if about.source is Source.CODE else Kind.TOOL_CALLS
+        called = about.model_copy(update={"kind": kind})
+        lines = [*given.new, _line_of(number, given.message, called)]
+        return await moment.step(paused(conversation, position, Event.CALLED), lines, given.usage)
+    schema = moment.resources.registry.schema_of(speaker)
+    about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
+    spoken = said(number, given.message.text, about)
+    return await moment.step(spoke(conversation, position), [*given.new, spoken], given.usage)
+
+
+def _read(
+    speaker: Speaker, text: str, about: Line, schema: type[BaseModel] | None
+) -> dict[str, object]:
+    """Read what is said by the speaker's output format."""
+    if speaker.format is None or about.source is Source.CODE:
+        # What code gave has a form of its own, and is read already.
+        return {}
+    found = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
+    read: dict[str, object] = {"parsed": found.value}
+    if found.problem is None or about.source in (Source.MODEL, Source.HUMAN):
+        # Of what a model said the flaw is found already; people speak as they like.
+        return read
+    return read | {"flaw": Flaw.FORM, "problem": found.problem}
+
+
+def _line_of(number: int, message: AIMessage, about: Line) -> AnyMessage:
+    return said(
+        number,
+        message.text,
+        about,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+    )
+
+
+def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
+    """Give each call of an answer an id that no other call of the log has.
+
+    Some servers send none, or begin anew at each turn, and results are found by these ids.
+
+    Args:
+        answer: What the model answered.
+        log: What was said before.
+
+    Yields:
+        The ids, those of calls with broken arguments last: the given one where it is new.
+    """
+    seen = {
+        call["id"]
+        for message in log
+        if isinstance(message, AIMessage)
+        for call in (*message.tool_calls, *message.invalid_tool_calls)
+    }
+    for place, call in enumerate((*answer.tool_calls, *answer.invalid_tool_calls)):
+        given = call["id"]
+        call_id = given if given and given not in seen else f"{message_id(len(log))}-{place}"
+        seen.add(call_id)
+        yield call_id

@@ -1,0 +1,143 @@
+"""Summing up, by a model, what is left out of a speaker's prompts.
+
+What is to be summed up, and where the summary then stands, is said by
+`graphs.rules.shortening`.
+"""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from ...graphs.common.errors import ContextTooLongError
+from ...graphs.log.messages import NOBODY, Kind, Line, line, said
+from ...graphs.log.viewpoint import SILENCE
+from ...graphs.rules.shortening import last_summary, to_summarise
+from ...graphs.speakers.context import RunningSummary
+from ...graphs.speakers.speaker import Generation, Speaker
+from ...graphs.spec.usage import Usage
+from ...graphs.text.words import cut
+from ..prompts import texts as prompts
+from ..step.resources import Moment, notify
+from .prompt import around
+
+
+async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[str, Usage]] | None:
+    """Sum up what does not fit into a speaker's prompts any more, by its context policy.
+
+    Args:
+        moment: The session's state.
+        speaker: Whose turn begins.
+
+    Returns:
+        The summary and the usage, as `summarise` gives them. None where all fits, or the policy is
+        another.
+
+    Raises:
+        ModelError: The model did not answer; the session can be resumed.
+        SpecError: The price table lacks the model.
+    """
+    if not moment.conversation.sums_up(speaker):
+        return None
+    # What is told to a very small model takes other room.
+    briefly = speaker.brief is not None and speaker.has_model
+    small = briefly and (await moment.model(speaker.model)).is_embedded
+    beside = around(moment, speaker, small=small)
+    left_out = to_summarise(moment.conversation, moment.log, speaker.name, beside)
+    return None if left_out is None else await summarise(moment, speaker, *left_out)
+
+
+async def summarise(
+    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], since: str
+) -> tuple[AnyMessage, dict[str, Usage]]:
+    """Have a model sum up what is left out of a speaker's prompts from now on.
+
+    A model that refuses that as too long is given the newer half of it. A blank answer, and a
+    single line that is too long, leave the summary as it was.
+
+    Args:
+        moment: The session's state.
+        speaker: Whose history it is; its context is a `RunningSummary`.
+        lines: What is left out since the last summary, oldest first.
+        since: The id of the first message that stays.
+
+    Returns:
+        The summary as a message for the log, heard by nobody, and the usage after the call.
+
+    Raises:
+        ModelError: The model did not answer; the session can be resumed.
+        SpecError: The price table lacks the model.
+    """
+    context = speaker.context
+    assert isinstance(context, RunningSummary)  # noqa: S101  # no other policy has a summary
+    model = await moment.model(context.model or speaker.model)
+    old = last_summary(moment.log, speaker.name)
+    before = old.text.strip() if old is not None else ""
+    usage, text = moment.usage, ""
+    read = list(lines)
+    while read:
+        try:
+            answer = await model.answer(
+                _prompt(speaker, context, before, read),
+                moment.parameters(Generation(), context.temperature),
+                purpose=Kind.SUMMARY,
+                speaker=speaker.name,
+            )
+        except ContextTooLongError as error:
+            read = read[(len(read) + 1) // 2 :]
+            left = "the older half of what was to be summed up is" if read else "all of it is"
+            notify(f"{error}; {left} left out of the summary")
+            continue
+        usage, text = moment.used(model, answer), cut(answer.text.strip(), context.words)
+        break
+    about = Line(kind=Kind.SUMMARY, speaker=speaker.name, audience=NOBODY, since=since)
+    return said(len(moment.log), text or before, about), usage
+
+
+def _prompt(
+    speaker: Speaker, context: RunningSummary, before: str, lines: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    request = prompts.filled(
+        prompts.SUMMARISE,
+        me=speaker.name,
+        before=before or prompts.NOTHING_BEFORE,
+        transcript=transcript(lines, speaker.name),
+        words=context.words,
+    )
+    return [
+        SystemMessage(prompts.filled(prompts.SUMMARISER, me=speaker.name)),
+        HumanMessage(request),
+    ]
+
+
+def transcript(lines: Sequence[BaseMessage], name: str) -> str:
+    """Write down what one speaker said and heard, its calls of tools and their results too.
+
+    Args:
+        lines: What it said and heard, oldest first.
+        name: The speaker's name.
+
+    Returns:
+        One paragraph for each message and call, labelled with who said it.
+    """
+    return "\n\n".join(part for message in lines for part in _paragraphs(message, name))
+
+
+def _paragraphs(message: BaseMessage, name: str) -> list[str]:
+    about = line(message)
+    text = message.text.strip()
+    if isinstance(message, ToolMessage):
+        return [f"(answer of a tool) {text or SILENCE}"]
+    if about.speaker is None:
+        return [f"(to {name}) {text or SILENCE}"]
+    # Others hear only the text beside a call.
+    is_caller = about.speaker == name
+    calls = message.tool_calls if is_caller and isinstance(message, AIMessage) else []
+    called = [f"{name} used {call['name']}: {call['args']}" for call in calls]
+    return [f"{about.speaker}: {text or SILENCE}", *called] if text or not called else called

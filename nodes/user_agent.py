@@ -1,0 +1,20 @@
+"""The node that speaks for the first of the speakers."""
+
+from typing import Any
+
+from ..graphs.log.state import State
+from .step.resources import Resources
+from .turn.speak import speak
+
+
+async def user_agent(state: State, resources: Resources) -> dict[str, Any]:
+    """Let the first of the speakers speak, or call tools: whose turn it is stands in the state.
+
+    Args:
+        state: The session's state.
+        resources: Models and functions.
+
+    Returns:
+        The update of the state; `nodes.turn.speak.speak` says what it may raise.
+    """
+    return await speak(state, resources)

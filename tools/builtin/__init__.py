@@ -1,0 +1,1 @@
+"""Tools that every conversation can name."""

@@ -1,0 +1,72 @@
+"""Small tools to begin with: a comparison of two numbers, a calculator, a clock."""
+
+import ast
+from datetime import UTC, datetime
+from typing import Annotated, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from langchain_core.tools import ToolException, tool
+from pydantic import Field
+
+from ...graphs.spec.sandbox import Kept, Sandbox
+from ..registry.state import ArgumentsError
+from ..sandbox import sandbox
+
+_FAR: Final = 1_000_000
+"""How far a number may be from 0: small models write numbers without an end."""
+
+_SECONDS: Final = 2.0
+"""How long a calculation may take: a tower of powers has no end."""
+
+_ARITHMETIC: Final = (
+    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant),
+    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.UAdd, ast.USub),
+)
+
+
+@tool
+def high_low(
+    secret_number: Annotated[int, Field(description="the number to be guessed", ge=-_FAR, le=_FAR)],
+    guessed_number: Annotated[int, Field(description="the guess", ge=-_FAR, le=_FAR)],
+) -> str:
+    """Say whether the secret number is higher or lower than a guess, or equal."""
+    if secret_number == guessed_number:
+        return "The guess is right: you won!"
+    way = "higher" if secret_number > guessed_number else "lower"
+    return f"The secret number is {way} than {guessed_number}."
+
+
+@tool
+async def calculator(
+    expression: Annotated[str, Field(description='such as "(3 + 4) * 2"')],
+) -> str:
+    """Calculate with numbers, + - * / // % ** and brackets."""
+    _check_arithmetic(expression)
+    apart = Sandbox(level="monty", seconds=_SECONDS)
+    ran = await sandbox.run(apart, "python", expression.strip(), Kept(key="calculator"))
+    if ran.exit_code:
+        raise ToolException(ran.output.strip().splitlines()[-1])
+    return ran.output.strip()
+
+
+def _check_arithmetic(expression: str) -> None:
+    try:
+        tree = ast.parse(expression.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ArgumentsError(f"{expression!r} is no expression of numbers") from error
+    for node in ast.walk(tree):
+        number = not isinstance(node, ast.Constant) or type(node.value) in (int, float)
+        if not isinstance(node, _ARITHMETIC) or not number:
+            raise ArgumentsError(f"{expression!r} holds more than numbers, + - * / // % ** and ()")
+
+
+@tool
+def clock(
+    timezone: Annotated[str, Field(description='such as "Europe/Paris"')] = "UTC",
+) -> str:
+    """Tell the date and the time."""
+    try:
+        zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ArgumentsError(f"there is no time zone {timezone!r}; UTC is always known") from error
+    return f"{datetime.now(zone):%A, %Y-%m-%d %H:%M:%S %Z}"

@@ -1,0 +1,23 @@
+"""The tool that looks back: what was said in this very session (LazyLLM's get_history)."""
+
+from typing import Annotated
+
+from langchain_core.tools import tool
+from langgraph.prebuilt import ToolRuntime
+from pydantic import Field
+
+from ..registry.state import ToolState
+
+NO_HISTORY = "Nothing has been said yet."
+"""What is told where there is no line."""
+
+
+@tool
+def get_history(
+    runtime: ToolRuntime[None, ToolState],
+    limit: Annotated[int, Field(ge=1, le=100, description="how many messages")] = 5,
+) -> str:
+    """Read again what was said last in this conversation, a line for each message."""
+    said = [message for message in runtime.state["messages"] if message.name]
+    lines = [f"{message.name}: {message.text}" for message in said[-limit:]]
+    return "\n".join(lines) or NO_HISTORY

@@ -1,0 +1,62 @@
+"""The tools that conversations name of MCP servers: only these servers are asked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from langchain_core.tools import BaseTool
+
+from ...graphs.common.data import listing
+from ...graphs.common.errors import SpecError
+from ...graphs.common.validation import did_you_mean
+from .servers import Server, ServerError
+
+
+async def found_tools(
+    servers: Mapping[str, Server], wanted: Iterable[tuple[str, str]]
+) -> dict[str, BaseTool]:
+    """Find tools of MCP servers. Only those that are named are asked, side by side.
+
+    Args:
+        servers: The servers, by name.
+        wanted: The names of tools, ``server.tool``, each behind the field that names it.
+
+    Returns:
+        The tools, by these names.
+
+    Raises:
+        SpecError: The ``mcp`` extra is not installed, or a server does not answer, or has no such
+            tool; names the field, the server and what to do, or the near names.
+    """
+    named: dict[str, list[tuple[str, str]]] = {}
+    for path, name in wanted:
+        named.setdefault(name.partition(".")[0], []).append((path, name))
+    if not named:
+        return {}
+    tools_of = await asyncio.to_thread(_imported, *next(iter(named.values()))[0])
+    asks = (tools_of(servers[server], server) for server in named)
+    answers = await asyncio.gather(*asks, return_exceptions=True)
+    found: dict[str, BaseTool] = {}
+    for (server, names), answer in zip(named.items(), answers, strict=True):
+        for path, name in names:
+            if isinstance(answer, ServerError):
+                raise SpecError(f"{path}: the MCP server {server!r} {answer}") from answer
+            if isinstance(answer, BaseException):
+                raise answer
+            if name not in answer:
+                hint = did_you_mean(name, list(answer))
+                hint = hint or f"; there are {listing(answer) or 'none'}"
+                raise SpecError(f"{path}: the MCP server {server!r} has no tool {name!r}{hint}")
+            found[name] = answer[name]
+    return found
+
+
+def _imported(path: str, name: str) -> Callable[[Server, str], Awaitable[dict[str, BaseTool]]]:
+    """Import what talks to servers, which takes a while."""
+    try:
+        from .tools import tools_of
+    except ImportError as error:
+        raise SpecError(
+            f"{path}: {name!r} is a tool of an MCP server, which needs more packages: install "
+            f"duologue[mcp] ({error})"
+        ) from error
+    return tools_of

@@ -1,0 +1,264 @@
+"""Tools of MCP servers.
+
+Each call has a connection of its own, opened and closed by the task that makes it, on whatever loop
+it runs: nothing is left behind by a call that is cut short, and a conversation goes on after a kill
+as it would have without. A server that must remember something between calls runs by itself.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import IO, Any, TextIO, TypeVar, cast
+
+import httpx
+from langchain_core.tools import BaseTool, ToolException
+from langchain_mcp_adapters.sessions import Connection, create_session
+from langchain_mcp_adapters.tools import load_mcp_tools
+from mcp import ClientSession, McpError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.types import (
+    CONNECTION_CLOSED,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from pydantic import ValidationError
+
+from ...graphs.common.sanitize import excerpt
+from .servers import CommandServer, Server, ServerError, UrlServer
+
+T = TypeVar("T")
+
+_MOST = 1000
+"""How much of what a server says stands in an error, in characters."""
+
+_GONE = 32600
+"""What the client makes of HTTP 404."""
+
+# A line that is no message is no reason for a traceback on the user's terminal.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+class McpTool(BaseTool):
+    """A tool of an MCP server. Its arguments are whatever its schema says, by any names."""
+
+    server: Server
+    """Where it is."""
+    at_server: str
+    """What the server calls it."""
+
+    def _run(self, /, *args: object, **arguments: object) -> str:
+        raise NotImplementedError("a tool of an MCP server is called by ainvoke")
+
+    async def _arun(self, /, *args: object, **arguments: Any) -> str:  # noqa: ANN401
+        async def call(session: ClientSession) -> CallToolResult:
+            return await session.call_tool(self.at_server, arguments)
+
+        try:
+            result = await asked(self.server, call)
+        except ServerError as error:
+            raise ToolException(f"its MCP server {error}") from error
+        if result.isError:
+            raise ToolException(text_of(result))
+        return text_of(result)
+
+
+async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
+    """Ask a server for its tools.
+
+    Args:
+        server: The server.
+        name: Its name.
+
+    Returns:
+        The tools, by their names: ``server.tool``.
+
+    Raises:
+        ServerError: It did not answer.
+    """
+
+    async def listed(session: ClientSession) -> list[BaseTool]:
+        async with asyncio.timeout(server.connect_timeout):
+            return await load_mcp_tools(session)
+
+    return {
+        f"{name}.{tool.name}": McpTool(
+            name=f"{name}.{tool.name}",
+            description=tool.description or f"The tool {tool.name} of {name}.",
+            args_schema=_schema(tool.args_schema),
+            server=server,
+            at_server=tool.name,
+        )
+        for tool in await asked(server, listed)
+    }
+
+
+def _schema(given: object) -> dict[str, Any]:
+    """The schema of arguments, whole: servers leave parts out that LangChain reads."""
+    found = given if isinstance(given, dict) else {}
+    return {"type": "object", "properties": {}} | found
+
+
+def text_of(result: CallToolResult) -> str:
+    """Give what a tool gave as text: what has none is named."""
+    parts = [_text(block) for block in result.content]
+    if not parts and result.structuredContent is not None:
+        parts = [json.dumps(result.structuredContent, ensure_ascii=False)]
+    return "\n".join(parts) or "(nothing)"
+
+
+def _text(block: ContentBlock) -> str:
+    match block:
+        case TextContent():
+            return block.text
+        case ResourceLink():
+            return f"[{block.title or block.name}: {block.uri}]"
+        case EmbeddedResource(resource=TextResourceContents() as text):
+            return text.text
+        case EmbeddedResource(resource=data):
+            return f"[{data.uri}: {data.mimeType or 'data'}, not shown]"
+        case _:
+            return f"[{block.type}: {block.mimeType}, not shown]"
+
+
+async def asked(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
+    """Connect to a server, ask it something, and let go of it.
+
+    Args:
+        server: The server.
+        question: Asks, given the open session.
+
+    Returns:
+        What it gives.
+
+    Raises:
+        ServerError: The server did not answer.
+    """
+    # In a task of its own: anyio's scopes lose count of who has cancelled the one they are in.
+    asking = asyncio.create_task(_asked(server, question))
+    try:
+        return await asking
+    except ServerError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # It broke while it was cut short.
+            raise asyncio.CancelledError from error
+        raise
+
+
+async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
+    # What a command writes to stderr is for whoever looks for the reason why it failed.
+    errors = await asyncio.to_thread(_temporary_file)
+    noise: list[Exception] = []
+    found: list[T] = []
+    try:
+        async with asyncio.timeout(server.connect_timeout) as limit, AsyncExitStack() as stack:
+
+            async def heard(message: object) -> None:
+                if isinstance(message, Exception):
+                    noise.append(message)
+                    if isinstance(server, UrlServer) and limit.when() is not None:
+                        # What it posts as its answer is the only one there will be.
+                        limit.reschedule(0)
+
+            session = await stack.enter_async_context(_session(server, errors, heard))
+            await session.initialize()
+            limit.reschedule(None)
+            found.append(await question(session))
+    except Exception as error:
+        cause = noise[-1] if noise and isinstance(error, TimeoutError) else _innermost(error)
+        said = await asyncio.to_thread(_last_line, errors)
+        raise ServerError(_why(cause, server, said)) from error
+    finally:
+        # Closing it is quick: nothing is left to be written.
+        errors.close()
+    if not found:
+        # Letting go of a connection that broke may hide that it did.
+        raise ServerError("closed the connection: start it again")
+    return found[0]
+
+
+def _session(
+    server: Server, errors: IO[str], heard: Callable[[object], Awaitable[None]]
+) -> AbstractAsyncContextManager[ClientSession]:
+    settings = {"message_handler": heard} | (server.session_kwargs or {})
+    if isinstance(server, CommandServer):
+        return _started(server, errors, settings)
+    return create_session(cast("Connection", server.given() | {"session_kwargs": settings}))
+
+
+@asynccontextmanager
+async def _started(
+    server: CommandServer, errors: IO[str], settings: dict[str, Any]
+) -> AsyncIterator[ClientSession]:
+    # The adapter's own would write the server's stderr among what we show.
+    parameters = StdioServerParameters.model_validate(server.given())
+    async with (
+        stdio_client(parameters, errlog=cast("TextIO", errors)) as (read, write),
+        ClientSession(read, write, **settings) as session,
+    ):
+        yield session
+
+
+def _innermost(error: Exception) -> Exception:
+    """What went wrong first, out of the groups that task groups make of it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _why(error: Exception, server: Server, said: str) -> str:
+    """Say what a server did, and what to do."""
+    is_command = isinstance(server, CommandServer)
+    place = "command" if is_command else "url"
+    match error:
+        case TimeoutError():
+            seconds = f"{server.connect_timeout:g} s"
+            return f"did not answer within {seconds}: see whether it runs, or set connect_timeout"
+        case OSError() if is_command:
+            what = f"{error.strerror or error}: {error.filename!r}"
+            return f"can't be started: {what}: mend its command"
+        case McpError() if is_command and error.error.code == CONNECTION_CLOSED:
+            told = f", saying {said!r}" if said else ""
+            return f"ended before it answered{told}: run its command by hand to see why"
+        case McpError() if not is_command and error.error.code == _GONE:
+            return f"has nothing at {_url(server)}: mend its url"
+        case McpError():
+            return f"answered with an error: {excerpt(str(error), _MOST)}"
+        case httpx.TransportError():
+            what = excerpt(str(error), _MOST) or type(error).__name__
+            return f"can't be reached at {_url(server)}: {what}: start it, or mend its url"
+        case httpx.HTTPStatusError():
+            code = error.response.status_code
+            return f"answered HTTP {code} at {_url(server)}: mend its url or its headers"
+        case ValidationError():
+            written = error.errors(include_url=False)[0]["input"]
+            return f"does not speak MCP, but writes {str(written)[:80]!r}: mend its {place}"
+        case ValueError():
+            return f"does not speak MCP: {excerpt(str(error), _MOST)}: mend its {place}"
+        case _:
+            return f"failed: {type(error).__name__}: {excerpt(str(error), _MOST)}"
+
+
+def _url(server: Server) -> str:
+    """Where a server is, without the password that an address may hold."""
+    url = httpx.URL(cast("UrlServer", server).url)
+    return str(url.copy_with(username=None, password=None, query=None))
+
+
+def _temporary_file() -> IO[str]:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
+def _last_line(written: IO[str]) -> str:
+    size = written.seek(0, os.SEEK_END)
+    written.seek(max(0, size - 4096))
+    lines = [line.strip() for line in written.read().splitlines() if line.strip()]
+    return lines[-1] if lines else ""

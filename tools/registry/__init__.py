@@ -1,0 +1,1 @@
+"""What conversations name and no file can hold: tools, functions, hooks, schemas."""

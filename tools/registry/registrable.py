@@ -1,0 +1,157 @@
+"""What may be registered, and whether something given is what it is registered as."""
+
+import inspect
+import json
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final, get_args
+
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel
+
+from ...graphs.common.data import NAME_LENGTH
+from ...graphs.common.errors import SpecError
+from ...graphs.common.validation import kind_of
+from ...graphs.speakers.schemas import schema_of
+from ...graphs.spec.sandbox import Language
+from .hooks import Hook
+
+KINDS: Final[Mapping[str, str]] = {
+    "tools": "tool",
+    "functions": "function",
+    "hooks": "hook",
+    "schemas": "schema",
+    "predicates": "predicate",
+    "orders": "order",
+}
+"""What may be registered, each with what an error calls one of them. Entry points stand in the
+groups ``duologue.tools``, ``duologue.functions`` and so on."""
+
+_TAKEN: Final = frozenset({"auto", "required", "none"})
+"""What a choice of tools means by itself."""
+
+_TAKES: Final[Mapping[str, tuple[str, ...]]] = {
+    "functions": ("turn",),
+    "predicates": ("messages",),
+    "orders": ("messages", "names"),
+    "before_speaker": ("turn",),
+    "after_speaker": ("turn", "reply"),
+    "before_tool": ("turn", "call"),
+    "after_tool": ("turn", "call", "result"),
+}
+"""What functions are called with."""
+
+
+def check_kind(kind: str, found: object, where: str) -> None:
+    """Make sure that something is what it is registered as.
+
+    Args:
+        kind: One of `KINDS`.
+        found: What is registered.
+        where: What it is, for an error.
+
+    Raises:
+        SpecError: It is something else, a function that can't be called as it would be, or a tool
+            or schema that no model could be told of.
+    """
+    match kind:
+        case "tools":
+            fits, what = isinstance(found, BaseTool), "a LangChain tool"
+        case "hooks":
+            fits, what = found is None or isinstance(found, Hook), "a Hook"
+        case "schemas":
+            fits = isinstance(found, type) and issubclass(found, BaseModel)
+            what = "a pydantic model's class"
+        case _:
+            fits, what = callable(found), "a function"
+    if not fits:
+        raise SpecError(f"{where} must be {what}, not {kind_of(found)}")
+    _check_content(kind, found, where)
+
+
+def _check_content(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
+    """Make sure that what is of the right type can be used."""
+    if kind == "tools":
+        _check_tool(found, where)
+    elif kind == "schemas":
+        _check_schema(found, where)
+    elif isinstance(found, Hook):
+        for point, function in vars(found).items():
+            if function is not None:
+                _check_function(function, _TAKES[point], f"{where}: {point}")
+    elif kind in _TAKES:
+        _check_function(found, _TAKES[kind], where)
+
+
+def _check_tool(tool: BaseTool, where: str) -> None:
+    name = tool.name
+    if not name.strip() or not name.isprintable():
+        raise SpecError(f"{where}: {name!r} can't be a tool's name: give one that can be printed")
+    if name != name.strip() or len(name) > NAME_LENGTH:
+        raise SpecError(
+            f"{where}: {name!r} can't be a tool's name: give it one of up to {NAME_LENGTH} "
+            "characters without spaces around it"
+        )
+    _check_metadata(tool.metadata or {}, f"{where}: the tool {name!r}")
+    if name in _TAKEN:
+        raise SpecError(
+            f"{where}: no tool can be called {name!r}, a choice of tools: give it another name"
+        )
+    if not tool.description.strip():
+        raise SpecError(
+            f"{where}: the tool {name!r} has no description, and a model knows it by nothing else: "
+            "give it a docstring or description="
+        )
+    try:
+        # What the runtime fills in, such as a ToolRuntime, is not part of it.
+        told = convert_to_openai_tool(tool)["function"]
+        json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
+        kind = told.get("parameters", {}).get("type", "object")
+        fault = None if kind == "object" else f"they are no object, but {kind!r}"
+    except Exception as error:
+        # What pydantic says goes on with links and advice.
+        fault = next(iter(str(error).splitlines()), "") or type(error).__name__
+    if fault is not None:
+        raise SpecError(
+            f"{where}: the arguments of the tool {name!r} can't be written as a JSON schema "
+            f"({fault}): give it an args_schema of plain types or pydantic models"
+        )
+
+
+def _check_schema(model: type[BaseModel], where: str) -> None:
+    try:
+        json.dumps(schema_of(model), allow_nan=False, ensure_ascii=False).encode()
+    except Exception as error:
+        # What pydantic says goes on with links.
+        fault = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise SpecError(
+            f"{where}: {model.__name__!r} can't be written as a JSON schema ({fault}): give it "
+            "fields of plain types or pydantic models"
+        ) from error
+
+
+def _check_metadata(metadata: Mapping[str, Any], where: str) -> None:
+    languages, seconds = metadata.get("sandbox"), metadata.get("timeout")
+    if languages is not None and (
+        not isinstance(languages, list | tuple)
+        or any(language not in get_args(Language) for language in languages)
+    ):
+        known = " and ".join(repr(language) for language in get_args(Language))
+        raise SpecError(f'{where}: metadata["sandbox"] must be a list of {known}')
+    if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
+        raise SpecError(f'{where}: metadata["timeout"] must be a number of seconds above 0')
+
+
+def _check_function(function: Any, takes: tuple[str, ...], where: str) -> None:  # noqa: ANN401
+    if not callable(function):
+        raise SpecError(f"{where} must be a function, not {type(function).__name__}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Some that are written in C do not tell.
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError as error:
+        raise SpecError(f"{where} must take ({', '.join(takes)}): {error}") from error

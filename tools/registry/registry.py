@@ -1,0 +1,315 @@
+"""What conversations name and no file can hold: tools, functions, hooks and schemas, by name.
+
+What is not given in Python is looked up among the entry points of installed packages, so that a
+file can name it too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from typing_extensions import TypedDict, get_type_hints
+
+from ...graphs.common.data import NAME_LENGTH, Name, listing
+from ...graphs.common.errors import SpecError
+from ...graphs.common.validation import did_you_mean
+from ...graphs.log.call_text import TO_USER
+from ...graphs.speakers.formats import Schema
+from ...graphs.speakers.replies import FunctionReply, HumanReply
+from ...graphs.speakers.schemas import is_object
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.conversation import Conversation
+from ...graphs.spec.ends import Predicate, leaves
+from ...graphs.spec.judges import ByFunction
+from ...graphs.spec.sandbox import Language
+from ..mcp.found import found_tools
+from ..mcp.servers import McpServer, Server, configured_servers, given_servers, hint_of, is_at
+from .arguments import parameters_of
+from .functions import OrderFunction, PredicateFunction, ReplyFunction
+from .hooks import Hook
+from .registrable import KINDS, check_kind
+from .state import languages_of
+
+
+class Registered(TypedDict, total=False):
+    """What conversations may name, as `converse` and `build_graph` take it."""
+
+    tools: Iterable[BaseTool]
+    """LangChain tools, which bring their names."""
+    functions: Mapping[str, ReplyFunction]
+    """Functions that give replies, by name."""
+    hooks: Mapping[str, Hook | None]
+    """Hooks, by name. None takes a hook away: who names it goes on without."""
+    schemas: Mapping[str, type[BaseModel]]
+    """Pydantic models that replies must fit, by name."""
+    predicates: Mapping[str, PredicateFunction]
+    """Functions that may end conversations, by name."""
+    orders: Mapping[str, OrderFunction]
+    """Functions that say who speaks next, by name."""
+    mcp_servers: Mapping[str, McpServer]
+    """MCP servers, by name; a speaker names their tools as ``server.tool``. Beside them there are
+    those of the file that ``DUOLOGUE_MCP_SERVERS`` names. They need the ``mcp`` extra."""
+
+
+def check_options(options: Mapping[str, object], known: type) -> None:
+    """Refuse options that there are not.
+
+    Args:
+        options: What was given by name.
+        known: The TypedDict of those there are.
+
+    Raises:
+        TypeError: There is no such option; names those there are.
+    """
+    names = get_type_hints(known)
+    for name in options:
+        if name not in names:
+            raise TypeError(f"there is no option {name!r}; there are {listing(names)}")
+
+
+class Registry:
+    """Tools, functions, hooks and schemas by the names that conversations use.
+
+    Args:
+        registered: What was given in Python; it wins over entry points.
+
+    Raises:
+        SpecError: Two tools share a name, something is not what it is registered as, or an MCP
+            server is described wrongly.
+    """
+
+    def __init__(self, registered: Registered | None = None) -> None:
+        given = cast("dict[str, Any]", registered or {})
+        self._found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        for kind in KINDS.keys() - {"tools"}:
+            for name, one in _by_name(kind, given.get(kind)).items():
+                _check_name(name, kind)
+                check_kind(kind, one, f"{kind}: {name!r}")
+                self._found[kind][name] = one
+        for number, tool in enumerate(_tools(given.get("tools"))):
+            called = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+            check_kind("tools", tool, f"tools: {called!r}" if called else f"tools.{number}")
+            if tool.name in self._found["tools"]:
+                raise SpecError(f"tools: two tools are called {tool.name!r}")
+            self._found["tools"][tool.name] = tool
+        self._silent: set[str] = set()
+        """The tools that were found to have no argument `TO_USER` of their own."""
+        self._given_servers = given_servers(given.get("mcp_servers"))
+
+    def languages_of(self, conversation: Conversation) -> set[Language]:
+        """Give the languages in which speakers run code for sure, by tools or as a reply."""
+        tools = [tool for speaker in conversation.speakers for tool in self.tools_of(speaker)]
+        by_tools = {language for tool in tools for language in languages_of(tool)}
+        runs_code = any(speaker.runs_code for speaker in conversation.speakers)
+        # A block of shell code among others is refused where it stands.
+        return by_tools | ({"python"} if runs_code else set())
+
+    def tool(self, name: str) -> BaseTool | None:
+        """Give the tool of this name, or None."""
+        found: BaseTool | None = self._found["tools"].get(name)
+        return found
+
+    def tools_of(self, speaker: Speaker) -> list[BaseTool]:
+        """Give the tools that a speaker may call, in the spec's order."""
+        return [self._found["tools"][name] for name in speaker.tools]
+
+    def hooks_of(self, speaker: Speaker) -> list[tuple[str, Hook]]:
+        """Give the hooks of a speaker with their names, in the spec's order."""
+        found = [(name, self._found["hooks"][name]) for name in speaker.hooks]
+        return [(name, hook) for name, hook in found if hook is not None]
+
+    def function(self, name: str) -> ReplyFunction:
+        """Give the function that gives replies by this name."""
+        found: ReplyFunction = self._found["functions"][name]
+        return found
+
+    def schema_of(self, speaker: Speaker) -> type[BaseModel] | None:
+        """Give the pydantic model that a speaker's replies must fit; None where there is none."""
+        if not isinstance(speaker.format, Schema):
+            return None
+        found: type[BaseModel] = self._found["schemas"][speaker.format.name]
+        return found
+
+    def predicate(self, name: str) -> PredicateFunction:
+        """Give the predicate of this name."""
+        found: PredicateFunction = self._found["predicates"][name]
+        return found
+
+    def order(self, name: str) -> OrderFunction:
+        """Give the order of this name."""
+        found: OrderFunction = self._found["orders"][name]
+        return found
+
+    def knows(self, conversation: Conversation) -> bool:
+        """Whether everything that a conversation names is at hand, and was found to fit."""
+        is_here = all(name in self._found[kind] for _, kind, name in _named(conversation))
+        return (
+            is_here
+            and all(
+                name in self._silent
+                for speaker in conversation.speakers
+                for name in (speaker.tools if speaker.to_user else ())
+            )
+            and not any(self._no_objects(conversation))
+        )
+
+    def check(self, conversation: Conversation) -> None:
+        """Make sure that everything that a conversation names is here, but for MCP servers' tools.
+
+        May import packages and read files. What MCP servers have is asked by `connect`.
+
+        Raises:
+            SpecError: Something is not; names the field, the name and the near ones. Or a tool has
+                the argument by which its speaker says something beside a call, or a schema that
+                replies are held to is none of an object.
+        """
+        for path, kind, name in _named(conversation):
+            if name in self._found[kind] or (kind == "tools" and is_at(self._servers, name)):
+                continue
+            if name not in self._installed[kind]:
+                # What is installed and was found before is in both.
+                known = list({**self._found[kind], **self._installed[kind]})
+                hint = did_you_mean(name, known) or self._elsewhere(kind, name)
+                raise SpecError(f"{path}: there is no {KINDS[kind]} {name!r}{hint}")
+            self._found[kind][name] = _loaded(kind, self._installed[kind][name], path)
+        self._check_to_user(conversation)
+        for path, name in self._no_objects(conversation):
+            raise SpecError(
+                f"{path}: {name!r} is no object, and models are held to objects only: set "
+                'format.form = "text", or put it into a field of another pydantic model'
+            )
+
+    async def connect(self, conversation: Conversation) -> None:
+        """Find the tools of MCP servers that a conversation names, after `check`.
+
+        Only these servers are asked, side by side.
+
+        Raises:
+            SpecError: One does not answer, or has no such tool; names the field, the server and
+                what to do, or the near names.
+        """
+        wanted = [
+            (path, name)
+            for path, kind, name in _named(conversation)
+            if kind == "tools" and name not in self._found[kind]
+        ]
+        self._found["tools"].update(await found_tools(self._servers, wanted))
+        self._check_to_user(conversation)
+
+    def _check_to_user(self, conversation: Conversation) -> None:
+        """Make sure that no tool, of those found so far, takes the argument itself."""
+        for number, speaker in enumerate(conversation.speakers):
+            found = map(self.tool, speaker.tools if speaker.to_user else ())
+            for tool in filter(None, found):
+                if TO_USER in parameters_of(tool).get("properties", {}):
+                    raise SpecError(
+                        f"speakers.{number}.to_user: the tool {tool.name!r} has an argument "
+                        f"{TO_USER!r} of its own: leave to_user off, or give the tool's argument "
+                        "another name"
+                    )
+                self._silent.add(tool.name)
+
+    def _no_objects(self, conversation: Conversation) -> Iterator[tuple[str, str]]:
+        """The schemas that models are held to and can't be: the field and the name."""
+        for number, speaker in enumerate(conversation.speakers):
+            model, held = self.schema_of(speaker), speaker.format
+            if model is None or not isinstance(held, Schema) or held.form != "structured":
+                continue
+            if not is_object(model):
+                yield f"speakers.{number}.format.name", held.name
+
+    def _elsewhere(self, kind: str, name: str) -> str:
+        for other, what in KINDS.items():
+            if name in self._found[other] or name in self._installed[other]:
+                return f"; it is registered as a {what}"
+        about_servers = hint_of(self._servers, name) if kind == "tools" else None
+        if about_servers:
+            return about_servers
+        return f"; register it, or install the package that offers it as duologue.{kind}"
+
+    @cached_property
+    def _servers(self) -> dict[str, Server]:
+        return configured_servers() | self._given_servers
+
+    @cached_property
+    def _installed(self) -> dict[str, dict[str, list[EntryPoint]]]:
+        found: dict[str, dict[str, list[EntryPoint]]] = {kind: {} for kind in KINDS}
+        for kind, by_name in found.items():
+            for entry in entry_points(group=f"duologue.{kind}"):
+                by_name.setdefault(entry.name, []).append(entry)
+        return found
+
+
+def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
+    """Everything that a conversation names: the field, its kind and the name."""
+    for number, speaker in enumerate(conversation.speakers):
+        at = f"speakers.{number}"
+        yield from ((f"{at}.tools", "tools", name) for name in speaker.tools)
+        yield from ((f"{at}.hooks", "hooks", name) for name in speaker.hooks)
+        for place, reply in enumerate(speaker.replies):
+            if isinstance(reply, FunctionReply):
+                yield f"{at}.replies.{place}.name", "functions", reply.name
+            elif isinstance(reply, HumanReply) and reply.is_termination is not None:
+                yield f"{at}.replies.{place}.is_termination", "predicates", reply.is_termination
+        if isinstance(speaker.format, Schema):
+            yield f"{at}.format.name", "schemas", speaker.format.name
+    for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
+        if isinstance(end, Predicate):
+            yield f"{path}.name", "predicates", end.name
+    if isinstance(conversation.turn_order, ByFunction):
+        yield "turn_order.name", "orders", conversation.turn_order.name
+
+
+def _loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa: ANN401
+    entry, *others = entries
+    if any(other.value != entry.value for other in others):
+        offered = listing(sorted({one.value for one in entries}))
+        raise SpecError(
+            f"{path}: several packages offer a {KINDS[kind]} {entry.name!r}: {offered}; register "
+            "the one you mean"
+        )
+    what = f"the {KINDS[kind]} {entry.name!r} of {entry.value}"
+    try:
+        found = entry.load()
+    except BaseException as error:
+        # A module may want to end the program: whoever runs conversations decides that.
+        raise SpecError(
+            f"{path}: {what} can't be loaded: {type(error).__name__}: {error}"
+        ) from error
+    check_kind(kind, found, f"{path}: {what}")
+    if kind == "tools" and found.name != entry.name:
+        raise SpecError(f"{path}: {what} calls itself {found.name!r}: give both one name")
+    return found
+
+
+def _by_name(kind: str, given: object) -> Mapping[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise SpecError(f"{kind}: must be a dict from names to {kind}, not {type(given).__name__}")
+    return given or {}
+
+
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+
+
+def _check_name(name: object, kind: str) -> None:
+    """Refuse a name that no conversation could hold, and nothing could be found by."""
+    try:
+        fits = _NAME.validate_python(name, strict=True) == name
+    except ValidationError:
+        fits = False
+    if not fits:
+        raise SpecError(
+            f"{kind}: {name!r} can't be a name: give a text on one line, of up to {NAME_LENGTH} "
+            "characters without spaces around it"
+        )
+
+
+def _tools(given: object) -> Iterable[BaseTool]:
+    # A tool is a pydantic model, and they are iterable.
+    is_list = isinstance(given, Iterable) and not isinstance(given, BaseTool | str | Mapping)
+    if given is not None and not is_list:
+        raise SpecError(f"tools: must be a list of tools, not {type(given).__name__}")
+    return cast("Iterable[BaseTool]", given or ())

@@ -1,0 +1,172 @@
+"""How an interpreter is started with bubblewrap: full Python and a shell, apart from the machine.
+
+It sees the system's programs, Python with its packages, and two empty folders; no network, no
+other process, nothing of the environment. The limits of a call are kept in `tools/workers.py`.
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ...graphs.spec.sandbox import Sandbox
+from .launch import LIMITS, Launch, StartError
+from .seccomp import program
+
+FILES_MIB: Final = 64
+"""MiB that the files in each folder that can be written to may take."""
+
+NOBODY: Final = 65534
+"""Who code runs as where the library runs as root, which no limit binds."""
+
+_SYSTEM = (
+    *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share"),
+    *("local/bin", "local/sbin", "local/lib", "local/lib64", "local/share", "local/include"),
+)
+_FOLDERS: Final = ("/work", "/tmp", "/dev/shm")  # noqa: S108  its own
+_MOVE: Final = """
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+count=$1; shift
+mount -t tmpfs -o mode=755 none /mnt
+place=0
+while [ $place -lt $count ]; do
+  mkdir /mnt/$place
+  mount --bind "$1" /mnt/$place
+  shift; place=$((place + 1))
+done
+exec "$@"
+"""
+"""Puts folders where everyone can reach them, in a view of the file system of its own."""
+
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/work",
+    "TMPDIR": "/tmp",  # noqa: S108  its own
+    "LANG": "C.UTF-8",
+    # As many threads as there are cores would not fit into the limits.
+    "OMP_NUM_THREADS": "2",
+    "OPENBLAS_NUM_THREADS": "2",
+}
+
+
+def launch(sandbox: Sandbox) -> Launch:
+    """Say how to start an interpreter. Blocks.
+
+    Raises:
+        StartError: What it takes is not installed; says what.
+    """
+    if sys.platform != "linux":
+        raise StartError("it exists on Linux only")
+    filter_ = program()
+    return Launch(
+        command=_command(["--seccomp", "{filter}"] if filter_ else []),
+        filter=filter_,
+        worker="sandbox_worker",
+        environment={},
+        limits={**LIMITS, "AS": sandbox.memory_mib << 20},
+        packages=[inside for _, inside in _packages()],
+        in_memory=_FOLDERS,
+        shell="/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
+    )
+
+
+def _command(more: list[str]) -> list[str]:
+    bwrap = _program("bwrap")
+    python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    shown = [*_packages(), *_base(os.path.realpath(sys.base_prefix))]
+    outer: list[str] = []
+    if os.geteuid() == 0:
+        outer, shown = _as_nobody(bwrap, shown)
+    return [*outer, bwrap, *_inner(shown), *more, "--", python, "-I", "-B", "-u", "-X", "utf8"]
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin:/bin")
+    if found is None:
+        package = "bubblewrap" if name == "bwrap" else "util-linux"
+        raise StartError(f"{name} is not installed: install the package {package}")
+    return found
+
+
+def _packages() -> list[tuple[str, str]]:
+    """The folders of installed packages, outside and inside."""
+    paths = sysconfig.get_paths()
+    known = {os.path.realpath(paths[name]): None for name in ("purelib", "platlib")}
+    return [
+        (path, f"/packages/{number}")
+        for number, path in enumerate(known)
+        if Path(path).is_dir() and not _is_shown(path)
+    ]
+
+
+def _base(base: str) -> list[tuple[str, str]]:
+    """What of Python's own folder is shown where it is: other things may stand beside it."""
+    paths = (f"{base}/{name}" for name in ("bin", "include", "lib", "lib64"))
+    return [(path, path) for path in paths if Path(path).is_dir() and not _is_shown(path)]
+
+
+def _is_shown(path: str) -> bool:
+    """Whether a folder is one of the system's, or in one."""
+    return any(Path(path).is_relative_to(f"/usr/{name}") for name in _SYSTEM) or (
+        Path(path).is_relative_to("/nix/store")
+    )
+
+
+def _as_nobody(bwrap: str, shown: list[tuple[str, str]]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Become nobody first; what nobody may not reach is put where it can be reached."""
+    become = [
+        *(_program("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+    ]
+    hidden = [number for number, (path, _) in enumerate(shown) if not _open_to_all(path)]
+    if not hidden:
+        return become, shown
+    reached = list(shown)
+    for place, number in enumerate(hidden):
+        reached[number] = (f"/mnt/{place}", shown[number][1])
+    moved = [shown[number][0] for number in hidden]
+    # Not by a second bwrap around it: that one may not kill what belongs to nobody when it dies.
+    around = [_program("unshare"), "--mount", _program("sh"), "-euc", _MOVE, "sh"]
+    return [*around, str(len(moved)), *moved, *become], reached
+
+
+def _open_to_all(path: str) -> bool:
+    own, *above = (part.stat().st_mode for part in (Path(path), *Path(path).parents))
+    return own & 0o005 == 0o005 and all(mode & 0o001 for mode in above)
+
+
+def _inner(shown: list[tuple[str, str]]) -> list[str]:
+    files = str(FILES_MIB << 20)
+    arguments = [
+        *("--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--disable-userns"),
+        *("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"),
+        *("--hostname", "sandbox"),
+    ]
+    for name, value in _ENVIRONMENT.items():
+        arguments += ["--setenv", name, value]
+    arguments += _system()
+    for outside, inside in shown:
+        arguments += ["--ro-bind", outside, inside]
+    return [
+        *arguments,
+        *("--proc", "/proc", "--dev", "/dev"),
+        *(part for folder in _FOLDERS for part in ("--size", files, "--tmpfs", folder)),
+        # These have no limit of their own, and would be memory without one.
+        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"),
+    ]
+
+
+def _system() -> Iterator[str]:
+    for name in _SYSTEM:
+        # Not all of /usr: a container may keep the project in /usr/src.
+        yield from ("--ro-bind-try", f"/usr/{name}", f"/usr/{name}")
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        path = Path("/") / name
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), str(path))
+        else:
+            yield from ("--ro-bind-try", str(path), str(path))
+    for path in (Path("/etc/alternatives"), Path("/nix/store")):
+        yield from ("--ro-bind-try", str(path), str(path))

@@ -1,0 +1,30 @@
+"""How an interpreter is started on the bare host: a plain process in a folder of its own.
+
+Nothing here keeps code from anything: it may do whatever the user may. Only its time, its output
+and, on Linux, its memory are limited.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from .launch import Launch, StartError
+
+
+def launch() -> Launch:
+    """Make a folder, and say how to start an interpreter in it. Blocks.
+
+    Raises:
+        StartError: It can't be started on this system.
+    """
+    if sys.platform == "win32":
+        raise StartError("it needs Linux or macOS")
+    return Launch(
+        command=[sys.executable, "-P", "-B", "-u", "-X", "utf8"],
+        worker="sandbox_worker",
+        environment=os.environ,
+        shell="/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
+        folder=tempfile.mkdtemp(prefix="duologue-"),
+        group=True,
+    )

@@ -1,0 +1,151 @@
+"""Starting a kept interpreter: what its process is, and what it says when it is ready.
+
+What starts it, and what keeps it from the rest of the machine, is in `tools/bubblewrap.py` and
+`tools/host.py`; how it is asked then, in `tools/workers.py`.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Final
+
+START_SECONDS: Final = 15
+"""Seconds an interpreter may take to start, which is not counted as the code's time."""
+
+LIMITS: Final = {"CORE": 0, "FSIZE": 16 << 20, "NOFILE": 256, "NPROC": 64}
+"""What each process in a sandbox may use: bytes of a file, open files, processes beside it."""
+
+
+class StartError(Exception):
+    """An interpreter did not start. Says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How an interpreter is started."""
+
+    command: Sequence[str]
+    """A Python and its arguments; the worker's own follow."""
+    worker: str
+    """The module of `duologue.tools` whose text is run there."""
+    environment: Mapping[str, str]
+    """Its whole environment."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Limits of each process, by their names in `resource` without ``RLIMIT_``."""
+    packages: Sequence[str] = ()
+    """Folders of packages that Python code may import beside the standard library."""
+    shell: str = "/bin/sh"
+    """The shell."""
+    folder: str | None = None
+    """A folder of its own to start in, removed at its end."""
+    in_memory: Sequence[str] = ()
+    """Its folders that are memory, where it has namespaces of its own."""
+    group: bool = False
+    """Whether it leads a process group on the bare host."""
+    filter: bytes | None = None
+    """What it reads from a file descriptor, whose number replaces ``{filter}`` in the command."""
+    own_mib: int = 0
+    """MiB of memory that it takes besides the code's."""
+    grace: float = 0
+    """Seconds that it is left to notice itself that the time is over."""
+
+
+async def started(
+    launch: Launch, most: int
+) -> tuple[asyncio.SubprocessTransport, asyncio.subprocess.Process]:
+    """Start the process of an interpreter.
+
+    Args:
+        launch: How it is started.
+        most: The bytes it may be ahead of whoever reads its output.
+
+    Returns:
+        The process, and its transport, which alone can be closed with its pipes.
+
+    Raises:
+        StartError: It can't be started; says why.
+    """
+    settings = {
+        "limits": dict(launch.limits),
+        "packages": list(launch.packages),
+        "shell": launch.shell,
+        "group": launch.group,
+        "folder": launch.folder,
+    }
+    text = await asyncio.to_thread(_text, launch.worker)
+    filled = await _filled(launch.filter)
+    command = [part.replace("{filter}", str(filled)) for part in launch.command]
+    try:
+        loop = asyncio.get_running_loop()
+        # As create_subprocess_exec does it, which does not give the transport.
+        transport, protocol = await loop.subprocess_exec(
+            lambda: asyncio.subprocess.SubprocessStreamProtocol(most, loop),
+            *command,
+            "-c",
+            text,
+            json.dumps(settings),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=dict(launch.environment),
+            cwd=launch.folder,
+            start_new_session=True,
+            pass_fds=() if filled is None else (filled,),
+        )
+    except OSError as error:
+        raise StartError(str(error)) from error
+    finally:
+        if filled is not None:
+            os.close(filled)
+    return transport, asyncio.subprocess.Process(transport, protocol, loop)
+
+
+async def ready(out: asyncio.StreamReader) -> None:
+    """Wait for an interpreter to be ready.
+
+    Args:
+        out: What its process writes.
+
+    Raises:
+        StartError: It was not in time, or said something else; says what.
+    """
+    said = b""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while not said.endswith(b"ready\n") and len(said) < 4096:
+                part = await out.read(4096)
+                if not part:
+                    break
+                said += part
+    except TimeoutError:
+        raise StartError(f"it did not start within {START_SECONDS} s") from None
+    if said != b"ready\n":
+        shown = " ".join(said.decode(errors="replace").split())
+        raise StartError(shown[-300:] or "it ended without a word")
+
+
+async def _filled(data: bytes | None) -> int | None:
+    """Give the reading end of a pipe that holds these bytes."""
+    if data is None:
+        return None
+    filling = asyncio.ensure_future(asyncio.to_thread(_pipe, data))
+    try:
+        return await asyncio.shield(filling)
+    except asyncio.CancelledError:
+        # It is filled all the same, and nobody will read it.
+        filling.add_done_callback(lambda filled: os.close(filled.result()))
+        raise
+
+
+def _pipe(data: bytes) -> int:
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    return reading
+
+
+def _text(module: str) -> str:
+    return files("duologue.tools.sandbox").joinpath(f"{module}.py").read_text("utf-8")

@@ -1,0 +1,235 @@
+"""Running code that nobody trusts: one function for all levels, and what can be known before.
+
+How each level is started is in `tools/monty.py`, `tools/bubblewrap.py` and `tools/host.py`, how a
+started interpreter is talked to in `tools/workers.py`.
+"""
+
+import asyncio
+import base64
+import os
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from ...graphs.common.errors import SpecError
+from ...graphs.spec.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
+from . import bubblewrap, host, monty
+from .launch import Launch, StartError
+from .output import Output
+from .pool import Workers
+from .process_loop import apart
+from .workers import MOST_MEMORY, Ended
+
+__all__ = ["Ran", "check", "close", "level_for", "run"]
+
+ANEW = (
+    "[the interpreter was started anew: variables and files of earlier calls are gone, so define "
+    "again what you need]\n"
+)
+"""What a call's output begins with when what was kept before is not there any more."""
+
+AS_BEFORE = "[the variables are as they were before this call]\n"
+"""What a call that was cut short in Monty says."""
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of running code. All of it but ``kept`` and ``level`` is the code's own word."""
+
+    exit_code: int
+    """0: well. 1: an exception, or what the code says. 124: out of time. 126: not run at all.
+    137: killed, such as for its memory. Of a shell: its own, 128 and more for a signal."""
+    output: str
+    """What it wrote, stdout and stderr in order, the value of a last expression, a traceback, and
+    in brackets what there is to say of it."""
+    kept: Kept
+    """To be given with the next call."""
+    level: Level
+    """How it was kept apart."""
+
+
+@cache
+def _workers() -> Workers:
+    return Workers()
+
+
+@cache
+def _problems() -> dict[Level, str | None]:
+    return {}
+
+
+# A child that is forked has no part in its parent's processes.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_workers.cache_clear)
+    os.register_at_fork(after_in_child=_problems.cache_clear)
+
+
+async def run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> Ran:
+    """Run code. Calls with one key run one after another; cancelled, it kills what it started.
+
+    Args:
+        sandbox: Where, and what it may use.
+        language: What the code is written in.
+        code: The code.
+        kept: What was kept after the last call of this session.
+
+    Returns:
+        What came of it; whatever the code does is an exit code and output.
+
+    Raises:
+        SpecError: This machine can't run this language at this level; `check` tells it before.
+    """
+    return await apart(lambda: _run(sandbox, language, code, kept))
+
+
+async def check(
+    sandbox: Sandbox, languages: Collection[Language], at: str = "sandbox.level"
+) -> None:
+    """Make sure that this machine can run these languages there. Tries it, once per process.
+
+    Raises:
+        SpecError: It can't; names the field, what is missing and what to do.
+    """
+    for language in languages:
+        await level_for(sandbox, language, at)
+
+
+async def level_for(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:
+    """Say how code in this language will be kept apart.
+
+    Raises:
+        SpecError: This machine can't run it there.
+    """
+    return await apart(lambda: _level(sandbox, language, at))
+
+
+async def close(key: str) -> None:
+    """End the interpreter of a session, with its files. There need not be one."""
+    await apart(lambda: _workers().close(key))
+
+
+async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> Ran:
+    level = await _level(sandbox, language)
+    size = len(code.encode(errors="replace"))
+    if size > CODE_KIB << 10:
+        said = f"[not run: the code has {size >> 10} KiB, more than the {CODE_KIB} that may be]\n"
+        return Ran(126, said, kept, level)
+    if _NO_TEXT.search(code):
+        said = "[not run: the code has a NUL or half a character in it: take it out]\n"
+        return Ran(126, said, kept, level)
+    output = Output(sandbox.output_kib)
+    try:
+        if level == "monty":
+            return await _run_monty(sandbox, code, kept)
+        start = partial(_launch, level, sandbox)
+        async with _workers().kept(kept.key, kept.runs, start) as (worker, is_new):
+            ended = await worker.ask(sandbox, {"language": language, "code": code}, output)
+    except StartError as error:
+        return Ran(126, f"[not run: the sandbox could not be started ({error})]\n", kept, level)
+    anew = ANEW if is_new and kept.started else ""
+    after = kept.model_copy(update={"memory": None, "started": True, "runs": kept.runs + 1})
+    return Ran(ended.exit_code, anew + _said(output, ended), after, level)
+
+
+async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
+    order = _monty_order(sandbox, code, kept.memory)
+    async with _workers().lock(kept.key):
+        # It touches nothing outside, so it may be run again: an idle process may have ended.
+        for _ in range(2):
+            output = Output(sandbox.output_kib)
+            async with _workers().any("monty", _launch_monty) as worker:
+                ended = await worker.ask(sandbox, order, output)
+            if not ended.broke_off:
+                break
+    anew = ANEW if kept.started and not kept.memory else ""
+    cut_short = ended.note or ended.exit_code in (124, 137)
+    memory = base64.b64encode(ended.memory).decode() if ended.memory else kept.memory
+    after = kept.model_copy(update={"memory": memory, "started": True, "runs": kept.runs + 1})
+    said = _said(output, ended)
+    return Ran(ended.exit_code, anew + said + (AS_BEFORE if cut_short else ""), after, "monty")
+
+
+def _said(output: Output, ended: Ended) -> str:
+    said = output.text()
+    if not ended.note:
+        return said
+    between = "" if not said or said.endswith("\n") else "\n"
+    return f"{said}{between}[{ended.note}]\n"
+
+
+def _monty_order(sandbox: Sandbox, code: str, memory: str | None) -> dict[str, Any]:
+    return {
+        "code": code,
+        "memory": memory,
+        "seconds": sandbox.seconds,
+        "memory_mib": sandbox.memory_mib,
+        "dump": MOST_MEMORY,
+        "anew": ANEW,
+    }
+
+
+async def _launch_monty() -> Launch:
+    return await asyncio.to_thread(monty.launch)
+
+
+async def _launch(level: Level, sandbox: Sandbox) -> Launch:
+    if level == "host":
+        return await asyncio.to_thread(host.launch)
+    return await asyncio.to_thread(bubblewrap.launch, sandbox)
+
+
+async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:
+    wanted = sandbox.level
+    if wanted == "monty" and language == "shell":
+        raise SpecError(
+            f"{at}: 'monty' has no shell: set the level to 'bubblewrap', or take the shell away"
+        )
+    if wanted == "host":
+        return wanted
+    tried = await _problem("bubblewrap") if wanted != "monty" else None
+    if wanted != "monty" and tried is None:
+        return "bubblewrap"
+    if wanted == "bubblewrap" or language == "shell":
+        why = "a shell runs in bubblewrap or not at all" if wanted == "auto" else "it was asked for"
+        raise SpecError(
+            f"{at}: bubblewrap doesn't work on this machine ({tried}), and {why}: mend that, set "
+            "the level to 'monty' for Python alone, or, if you trust the code, to 'host'"
+        )
+    problem = await _problem("monty")
+    if problem is not None:
+        raise SpecError(f"{at}: monty doesn't work on this machine ({problem})")
+    return "monty"
+
+
+async def _problem(level: Level) -> str | None:
+    """Say why a level doesn't work here, None if it does. Tries it, once per process."""
+    known = _problems()
+    if level not in known:
+        async with _workers().lock(f"probe {level}"):
+            if level not in known:
+                known[level] = await _try(level)
+    return known[level]
+
+
+async def _try(level: Level) -> str | None:
+    sandbox = Sandbox(level=level, seconds=20)
+    output = Output(1)
+    try:
+        if level == "monty":
+            order = _monty_order(sandbox, "6*7", None)
+            async with _workers().any("monty", _launch_monty) as worker:
+                ended = await worker.ask(sandbox, order, output)
+        else:
+            # A shell that starts another process, since a limit may leave room for none.
+            order = {"language": "shell", "code": "echo $((6*7)) | cat"}
+            async with _workers().once(await _launch(level, sandbox)) as worker:
+                ended = await worker.ask(sandbox, order, output)
+    except StartError as error:
+        return str(error)
+    if (ended.exit_code, output.text()) == (0, "42\n"):
+        return None
+    return f"a first try gave {_said(output, ended)[:200]!r}"

@@ -1,0 +1,304 @@
+"""Kept interpreters, seen from outside: one process each, asked one thing after another.
+
+Whatever comes from such a process is data: code that runs in it can write into every channel it
+has, and so forge its own output and exit code, but nothing else. How it is started is in
+`tools/launching.py`.
+"""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...graphs.spec.sandbox import Sandbox
+from .launch import Launch, ready, started
+from .output import Output
+from .processes import Rest, beside, family, kill, memory, rest, send
+
+MOST_OUTPUT: Final = 128 << 20
+"""Bytes of output after which a call is ended: more is only written to be thrown away."""
+
+MOST_MEMORY: Final = 1 << 20
+"""Bytes that an interpreter may write down of its variables."""
+
+_END = re.compile(rb"(\d{1,3}) (\d{1,8})\n")
+_READ = 1 << 18
+# Elsewhere only Monty runs, and its process alone is ended.
+_HAS_SIGNALS = os.name == "posix"
+_PATIENCE = 0.05
+_SWEEPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call ended."""
+
+    exit_code: int
+    """0 well, 1 by an exception, 124 out of time, 137 killed, or the shell's own."""
+    note: str = ""
+    """What to say of it below the output."""
+    memory: bytes = b""
+    """What the interpreter wrote down of its variables."""
+    broke_off: bool = False
+    """Whether the process ended, or spoke nonsense, before the call was over."""
+
+
+class _BrokenError(Exception):
+    """The process ended, or what it says makes no sense."""
+
+
+class Worker:
+    """A process that keeps an interpreter. To be used by one task at a time.
+
+    Attributes:
+        alive: Whether it can be asked.
+        runs: How often code ran in it.
+        asked: How often it was asked for anything.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        process: asyncio.subprocess.Process,
+        launch: Launch,
+    ) -> None:
+        self._transport = transport
+        self._process = process
+        self._launch = launch
+        self._trusted: set[int] = set()
+        self._rest: Rest | None = None
+        self._limit = 0
+        self.alive = True
+        self.runs = 0
+        self.asked = 0
+
+    @classmethod
+    async def start(cls, launch: Launch) -> "Worker":
+        """Start one.
+
+        Raises:
+            StartError: It can't be started; says why.
+        """
+        transport, process = await started(launch, _READ)
+        worker = cls(transport, process, launch)
+        try:
+            await ready(worker._out)
+            # Nothing of the code has run yet: what is there now is ours.
+            worker._trusted = await asyncio.to_thread(family, process.pid)
+        except BaseException:
+            await worker.close()
+            raise
+        return worker
+
+    @property
+    def _out(self) -> asyncio.StreamReader:
+        assert self._process.stdout is not None  # noqa: S101  it is a pipe
+        return self._process.stdout
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is known to have ended, such as for want of memory."""
+        return self._transport.get_returncode() is not None
+
+    async def ask(self, sandbox: Sandbox, order: Mapping[str, Any], output: Output) -> Ended:
+        """Run code to its end, or to that of its time. Cancelled, it kills the process.
+
+        Args:
+            sandbox: What the call may use.
+            order: The ``code``, its ``language``, and what else the worker wants to know.
+            output: Takes what it writes.
+
+        Returns:
+            How it ended. Whether the process lives on is in `alive`.
+        """
+        work: asyncio.Task[Ended] | None = None
+        watch: asyncio.Task[None] | None = None
+        self._rest = None
+        self.asked += 1
+        self._limit = (sandbox.memory_mib + self._launch.own_mib) << 20
+        try:
+            work = asyncio.create_task(self._talk(order, output))
+            watch = asyncio.create_task(self._watch())
+            await asyncio.wait(
+                {work, watch},
+                timeout=sandbox.seconds + self._launch.grace,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            ended = await self._ended(work, watch, sandbox, output)
+            if self.alive and not await self._sweep():
+                await self.close()
+            return ended
+        except BaseException:
+            await self.close()
+            raise
+        finally:
+            for task in (work, watch):
+                if task is not None:
+                    task.cancel()
+
+    async def _ended(
+        self,
+        work: "asyncio.Task[Ended]",
+        watch: "asyncio.Task[None]",
+        sandbox: Sandbox,
+        output: Output,
+    ) -> Ended:
+        if work.done():
+            try:
+                return work.result()
+            except (_BrokenError, OSError):
+                code = await self.close()
+                if output.size > MOST_OUTPUT:
+                    return Ended(137, f"ended: more than {MOST_OUTPUT >> 20} MiB of output")
+                said = f"the interpreter broke off with exit code {code}"
+                return Ended(code, said, broke_off=True)
+        await self.close()
+        # It has the last words, and gives them when it sees the end.
+        await asyncio.wait({work}, timeout=1)
+        if watch.done():
+            return Ended(137, f"ended: it used more than {sandbox.memory_mib} MiB of memory")
+        return Ended(124, f"ended: it ran longer than {sandbox.seconds:g} s")
+
+    async def _talk(self, order: Mapping[str, Any], output: Output) -> Ended:
+        mark = secrets.token_hex(16).encode()
+        data = json.dumps({"mark": mark.decode(), **order}).encode()
+        if _HAS_SIGNALS:
+            await asyncio.to_thread(send, self._trusted, signal.SIGCONT)
+        assert self._process.stdin is not None  # noqa: S101  it is a pipe
+        self._process.stdin.write(len(data).to_bytes(4, "big") + data)
+        await self._process.stdin.drain()
+        # What stands before the mark was written after the last call had ended.
+        rest = await self._until(mark + b"<", b"", None)
+        rest = await self._until(mark + b">", rest, output)
+        while b"\n" not in rest and len(rest) < 16:
+            rest += await self._more()
+        found = _END.match(rest)
+        if found is None or int(found[2]) > MOST_MEMORY:
+            raise _BrokenError
+        memory = rest[found.end() :]
+        while len(memory) < int(found[2]):
+            memory += await self._more()
+        return Ended(int(found[1]) & 0xFF, memory=memory[: int(found[2])])
+
+    async def _until(self, mark: bytes, data: bytes, output: Output | None) -> bytes:
+        """Read up to a mark; give what came after it."""
+        dropped = 0
+        while (at := data.find(mark)) < 0:
+            # The end of it may be the beginning of the mark.
+            sure = max(0, len(data) - len(mark) + 1)
+            dropped += sure
+            if output is not None:
+                output.add(data[:sure])
+            if dropped > MOST_OUTPUT:
+                raise _BrokenError
+            data = data[sure:]
+            try:
+                data += await self._more()
+            except _BrokenError:
+                if output is not None:
+                    output.add(data)
+                raise
+        if output is not None:
+            output.add(data[:at])
+        return data[at + len(mark) :]
+
+    async def _more(self) -> bytes:
+        part = await self._out.read(_READ)
+        if not part:
+            raise _BrokenError
+        return part
+
+    async def _watch(self) -> None:
+        """Return when all its processes together hold more memory than they may."""
+        while True:
+            await asyncio.sleep(_PATIENCE)
+            if await asyncio.to_thread(self._is_too_large):
+                return
+
+    def _is_too_large(self) -> bool:
+        pids = family(self._process.pid) | {self._process.pid}
+        held = memory(pids, self._limit)
+        if self._launch.in_memory:
+            inside = next(iter(self._trusted), self._process.pid)
+            held += beside(inside, self._launch.in_memory)
+        return held > self._limit
+
+    async def _sweep(self) -> bool:
+        """Kill what the call left behind, and hold the interpreter itself until the next one.
+
+        Returns:
+            Whether nothing is left but the interpreter.
+        """
+        if not _HAS_SIGNALS:
+            return True
+        found = await asyncio.to_thread(self._swept)
+        self._rest = found
+        return found is not None
+
+    def _swept(self) -> Rest | None:
+        before = None
+        for number in range(_SWEEPS):
+            if not self.alive:
+                break
+            # Its threads must not run on either; a stopped process starts no others.
+            if not self._launch.group:
+                send(self._trusted, signal.SIGSTOP)
+            found = self._look()
+            if found is not None and found == before:
+                return found
+            before = found
+            if found is None:
+                send(family(self._process.pid) - self._trusted, signal.SIGKILL)
+                time.sleep(0.001 if number < _SWEEPS // 2 else 0.02)
+        return None
+
+    def _look(self) -> Rest | None:
+        stopped = () if self._launch.group else self._trusted
+        return rest(self._process.pid, self._trusted, stopped)
+
+    def rests(self) -> bool:
+        """Whether nothing has gone on in it since its last call. Blocks.
+
+        Code can have a timer of the kernel wake it, whatever stopped it.
+        """
+        if self._rest is None:
+            return True
+        if self._launch.group:
+            # On the bare host its threads may run on.
+            return not family(self._process.pid) - self._trusted and not self._is_too_large()
+        return self._look() == self._rest
+
+    async def close(self) -> int:
+        """Kill it with all it started.
+
+        Returns:
+            Its exit code, 128 and more for a signal.
+        """
+        if self.alive:
+            self.alive = False
+            if self._out.at_eof():
+                # It has ended by itself; its exit code is about to be known.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await self._process.wait()
+            if _HAS_SIGNALS:
+                await asyncio.to_thread(kill, self._process.pid, group=True)
+            # Closing takes the exit code away from who waits for it, who then complains.
+            for _ in range(_SWEEPS):
+                if self._transport.get_returncode() is not None:
+                    break
+                await asyncio.sleep(0.005)
+        # Its pipes too: what is left in them, nobody reads, and nothing ends before they do.
+        self._transport.close()
+        code = await self._process.wait()
+        if self._launch.folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._launch.folder, ignore_errors=True)
+        return code if code >= 0 else 128 - code
