@@ -107,17 +107,7 @@ def compiled(
     form: type[Form] | None = None,
     name: str | None = None,
 ) -> Graph:
-    """Compile the graph; `build_graph` says more.
-
-    Args:
-        resources: Models, and what conversations may name.
-        checkpointer: What keeps sessions.
-        form: A kind's short form.
-        name: The graph's name.
-
-    Returns:
-        The compiled graph.
-    """
+    """Compile the graph; `build_graph` says more."""
     name = name or (_NAME if form is None else _name_of(form))
     return _put_together(resources, form).compile(checkpointer=checkpointer, name=name)
 
@@ -128,14 +118,7 @@ def _name_of(form: type[Form]) -> str:
 
 
 def reading(checkpointer: BaseCheckpointSaver[Any]) -> Graph:
-    """Give a graph to read and write a session's state with, which is not to be run.
-
-    Args:
-        checkpointer: What keeps sessions.
-
-    Returns:
-        The compiled graph. It takes a fraction of the time, being put together only once.
-    """
+    """Give a graph to read and write a session's state with, which is not to be run."""
     return _unregistered().compile(checkpointer=checkpointer, name=_NAME)
 
 
@@ -162,14 +145,7 @@ def _put_together(resources: Resources, form: type[Form] | None) -> Builder:
 
 
 def route(state: State) -> str:
-    """Say which node comes next: what the rules say of the position, and nothing else.
-
-    Args:
-        state: The session's state, after a node has written to it.
-
-    Returns:
-        The node's name. The task specification once more while the task does not stand.
-    """
+    """Say which node comes next: what the rules say of the position, and nothing else."""
     if "position" not in state:
         return Node.TASK_SPECIFICATION.value
     position = restored_position(state["position"])
@@ -182,14 +158,7 @@ async def _route(state: State) -> str:
 
 
 def form_input(form: type[Form]) -> type[Input]:
-    """Make the input of a graph that takes a short form.
-
-    Args:
-        form: The short form.
-
-    Returns:
-        A TypedDict with the form's fields, described for Studio, and the whole conversation.
-    """
+    """Make the input of a graph that takes a short form."""
     fields: dict[str, Any] = {}
     for name, info in form.model_fields.items():
         described = Field(description=info.description, default=info.default)

@@ -8,13 +8,5 @@ from .turn.speak import speak
 
 
 async def assistant_agent(state: State, resources: Resources) -> dict[str, Any]:
-    """Let every speaker but the first speak, or call tools: whose turn it is stands in the state.
-
-    Args:
-        state: The session's state.
-        resources: Models and functions.
-
-    Returns:
-        The update of the state; `nodes.turn.speak.speak` says what it may raise.
-    """
+    """Let a speaker other than the first speak, or call tools."""
     return await speak(state, resources)

@@ -13,19 +13,7 @@ from .step.resources import Moment, Resources
 
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:
-    """Ask predicates, or whether the task of who has just spoken is complete, or who is next.
-
-    Args:
-        state: The session's state.
-        resources: Models and functions.
-
-    Returns:
-        The update of the state.
-
-    Raises:
-        ModelError: The model did not answer; the session can be resumed.
-        SpecError: A function failed, or the price table lacks the model.
-    """
+    """Ask predicates, or whether the task of who has just spoken is complete, or who is next."""
     moment = await Moment.of(state, resources)
     if (anew := await moment.anew()) is not None:
         return anew

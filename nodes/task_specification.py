@@ -28,21 +28,7 @@ from .step.resources import Moment, Resources
 async def task_specification(
     state: State, resources: Resources, form: type[Form] | None
 ) -> dict[str, Any]:
-    """Take what a run was started with, and make the task specific.
-
-    Args:
-        state: The session's state; a new one holds the conversation, or the fields of the form.
-        resources: Models and functions.
-        form: The short form that this graph takes beside whole conversations.
-
-    Returns:
-        The update of the state; nothing for a session that knows its task already.
-
-    Raises:
-        SpecError: The input is not valid; names the field.
-        SessionError: The session belongs to another conversation.
-        ModelError: The model did not answer; the session can be resumed.
-    """
+    """Take what a run was started with, and make the task specific."""
     known = state.get("spec")
     if known:
         conversation = restored(known)
@@ -84,15 +70,7 @@ def _refuse_another(given: Conversation | None, known: Conversation) -> None:
 
 
 def first_difference(known: Conversation, given: Conversation) -> str:
-    """Name the first field in which two conversations differ.
-
-    Args:
-        known: One.
-        given: The other.
-
-    Returns:
-        The field's path, such as ``end_chat.max_iterations``; empty when they are equal.
-    """
+    """Name the first field in which two conversations differ."""
     return _difference(known.model_dump(mode="json"), given.model_dump(mode="json"))
 
 

@@ -27,19 +27,7 @@ from .turn.people import asked_about_calls
 
 
 async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
-    """Run the calls of the newest message, or the hooks behind them.
-
-    Args:
-        state: The session's state.
-        resources: Models and functions.
-
-    Returns:
-        The update of the state.
-
-    Raises:
-        SpecError: A hook failed.
-        AnswerError: An answer that a person gave does not fit; the question stays open.
-    """
+    """Run the calls of the newest message, or the hooks behind them."""
     moment = await Moment.of(state, resources)
     if (anew := await moment.anew()) is not None:
         return anew

@@ -8,13 +8,5 @@ from .turn.speak import speak
 
 
 async def user_agent(state: State, resources: Resources) -> dict[str, Any]:
-    """Let the first of the speakers speak, or call tools: whose turn it is stands in the state.
-
-    Args:
-        state: The session's state.
-        resources: Models and functions.
-
-    Returns:
-        The update of the state; `nodes.turn.speak.speak` says what it may raise.
-    """
+    """Let the first of the speakers speak, or call tools."""
     return await speak(state, resources)

@@ -26,12 +26,7 @@ _NAME = 30  # columns of a speaker's name in a prompt
 
 
 class Asker:
-    """Asks at the terminal, or reads the answers out of a pipe.
-
-    Args:
-        transcript: Shows the conversation.
-        lines: Reads what is answered.
-    """
+    """Asks at the terminal, or reads the answers out of a pipe."""
 
     def __init__(self, transcript: Transcript, lines: Lines) -> None:
         self._transcript = transcript
@@ -44,12 +39,6 @@ class Asker:
 
         It blocks the event loop on purpose: nothing else runs while a person thinks, and only the
         main thread can be interrupted as it reads.
-
-        Args:
-            question: The question.
-
-        Returns:
-            The answer; None at the end of the input, which leaves the session waiting.
         """
         if question.problem is not None:
             self._complain(question.problem)

@@ -51,14 +51,7 @@ _CODES: dict[type[DuologueError], ExitCode] = {
 
 
 def explain(error: Exception) -> ExitCode:
-    """Tell the user what went wrong, on one line of stderr.
-
-    Args:
-        error: One of the library's errors, or the system's.
-
-    Returns:
-        The exit code.
-    """
+    """Tell the user what went wrong, on one line of stderr."""
     if isinstance(error, BrokenPipeError):
         # Python writes out its buffer once more at the end.
         nowhere = os.open(os.devnull, os.O_WRONLY)

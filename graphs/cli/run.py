@@ -48,18 +48,6 @@ def follow(
     """Run a session to its outcome and show what happens.
 
     A person is asked at the terminal, save with JSON, where the session is left waiting.
-
-    Args:
-        source: The conversation. None: go on with the session.
-        session: The session's id.
-        again: Where the session is kept, and its model.
-        reset: Whether to delete what is stored of that session first.
-        as_json: Whether to show events as JSON.
-        reply: The answer to the question that the session waits with.
-
-    Raises:
-        typer.Exit: A signal ended it, after which it can be resumed; or it waits for a person.
-        DuologueError: As in `converse`.
     """
     view = JsonLines() if as_json else Transcript(again, stdout(), stderr())
     code = asyncio.run(_Run(view, again).play(source, session, reset=reset, reply=reply))
@@ -120,15 +108,7 @@ class _Run:
     async def _show(
         self, events: AsyncGenerator[Event | Result, None], *, hold: bool
     ) -> tuple[Question, ...]:
-        """Show what happens.
-
-        Args:
-            events: What happens.
-            hold: Whether to keep back that the session goes on until it does.
-
-        Returns:
-            What people are asked at its end.
-        """
+        """Show what happens."""
         held: list[Event] = []
         questions: tuple[Question, ...] = ()
         async for event in events:

@@ -36,12 +36,7 @@ _TITLE = 30  # columns of a title beside the rest; below that it has a line of i
 
 
 def show_sessions(store: str | None, *, as_json: bool) -> None:
-    """List the sessions of a store, the newest first.
-
-    Args:
-        store: Where they are kept.
-        as_json: Whether to print one JSON object a line.
-    """
+    """List the sessions of a store, the newest first."""
     rows = asyncio.run(_rows(store))
     out = stdout()
     if as_json:
@@ -86,18 +81,7 @@ def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
 def show_session(
     session: str, again: Again, *, speaker: str | None, why: bool, as_json: bool
 ) -> None:
-    """Show what a session holds.
-
-    Args:
-        session: Its id.
-        again: Where it is kept.
-        speaker: Whose view of it to show. None: the conversation.
-        why: Whether to show what led to its end instead.
-        as_json: Whether to print JSON, one event, message or cause a line.
-
-    Raises:
-        SpecError: Nobody in it is called that.
-    """
+    """Show what a session holds."""
     result = get_session(session, store=again.store)
     if speaker is not None:
         check_speaker(session, result.conversation, speaker)
@@ -192,11 +176,7 @@ def _text(message: BaseMessage) -> str:
 
 
 def show_models() -> None:
-    """Tell which models there are and which one is the default.
-
-    Raises:
-        ModelError: The server that is configured can't be asked.
-    """
+    """Tell which models there are and which one is the default."""
     settings = load_settings()
     out = stdout()
     weights = embedded.weights() if embedded.is_available() else None

@@ -29,16 +29,7 @@ def told(question: Question) -> str:
 
 
 def ways_on(session: str, questions: Sequence[Question], again: Again) -> list[str]:
-    """Say how a session that waits is answered, and how it goes on.
-
-    Args:
-        session: Its id.
-        questions: What it waits for.
-        again: How it is found again.
-
-    Returns:
-        One line for each question, and one for all.
-    """
+    """Say how a session that waits is answered, and how it goes on."""
     answers = []
     for question in questions:
         options = ["--question", question.id] if len(questions) > 1 else []
@@ -67,23 +58,7 @@ def allowed(question: ApprovalQuestion, call: dict[str, Any]) -> list[str]:
 
 
 def reply_of(session: str, answer: str, question: str | None, store: str | Path | None) -> AtHand:
-    """Read an answer that was given to a command.
-
-    Args:
-        session: The id of the session that waits.
-        answer: Text where a message or a tool's question is answered, JSON where calls are
-            decided on. A tool's question takes JSON, too.
-        question: The question's id. None: the one that waits.
-        store: Where the session is kept.
-
-    Returns:
-        The answer. Whether it is waited for is for the run to say, which has the session to itself.
-
-    Raises:
-        AnswerError: It must be JSON and is not.
-        SessionError: There is no such session.
-        StoreError: The store can't be opened or read.
-    """
+    """Read an answer that was given to a command."""
     pending = get_session(session, store=store).pending
     meant = [one for one in pending if question in (None, one.id)]
     if len(meant) != 1:
@@ -93,11 +68,7 @@ def reply_of(session: str, answer: str, question: str | None, store: str | Path 
 
 
 def value_of(question: Question, text: str) -> Any:  # noqa: ANN401  # whatever the question wants
-    """Read an answer out of a text.
-
-    Raises:
-        AnswerError: It must be JSON and is not; says where.
-    """
+    """Read an answer out of a text."""
     if isinstance(question, MessageQuestion):
         return text
     if isinstance(question, ApprovalQuestion) and leaves(text):

@@ -9,11 +9,7 @@ OPENAI = "https://api.openai.com/v1"
 
 
 def address(text: str) -> str:
-    """Make sure that a text is the address of a server, and strip the space around it.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Make sure that a text is the address of a server, and strip the space around it."""
     text = text.strip()
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
@@ -28,11 +24,7 @@ def address(text: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Give an address as users may see it: with no user and password, no value of its query.
-
-    Args:
-        url: An address that `address` has accepted.
-    """
+    """Give an address as users may see it: with no user and password, no value of its query."""
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     query = re.sub(r"(?:([^&=]*=)|(?<![^&]))[^&]+", r"\1***", parts.query)
@@ -41,15 +33,7 @@ def shown(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is certain to lead to this machine, whoever resolves names.
-
-    Args:
-        url: An address that `address` has accepted.
-
-    Returns:
-        True for ``localhost`` and the loopback addresses of IPv4 and IPv6 as they are usually
-        written. False wherever two programs may read the host in different ways.
-    """
+    """Whether an address is certain to lead to this machine, whoever resolves names."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if set("@\\%") & set(parts.netloc):

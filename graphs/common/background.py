@@ -48,18 +48,7 @@ def _is_here() -> bool:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end.
-
-    Args:
-        work: The coroutine.
-
-    Returns:
-        What it returns. An interrupt of the calling thread (Ctrl-C) cancels it, waits until it has
-        put its things in order, and is raised again.
-
-    Raises:
-        DuologueError: The caller is itself run by this function.
-    """
+    """Run a coroutine to its end."""
     if _is_here():
         work.close()
         raise DuologueError(
@@ -99,16 +88,7 @@ def _raise(error: BaseException) -> None:
 
 
 async def in_caller(function: Callable[..., T], *given: object) -> T:
-    """Call a function that may wait long, such as for a person, from a coroutine.
-
-    Args:
-        function: The function.
-        *given: What it is called with.
-
-    Returns:
-        What it returns. It runs in the thread that waits for the coroutine in `run`, so that Ctrl-C
-        reaches it; where none does, in a thread of its own.
-    """
+    """Call a function that may wait long, such as for a person, from a coroutine."""
     errands = _CALLER.get()
     if errands is None:
         return await in_thread(_called, function, *given)
@@ -133,14 +113,7 @@ def _called(function: Callable[..., T], *given: object) -> T:
 
 
 def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
-    """Iterate over an asynchronous generator from synchronous code.
-
-    Args:
-        source: The generator; it is closed when the iteration ends, however it does.
-
-    Yields:
-        What it yields.
-    """
+    """Iterate over an asynchronous generator from synchronous code."""
     try:
         while (item := run(_next(source))) is not _END:
             yield item  # type: ignore[misc]  # anything but the end is an item

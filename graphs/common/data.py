@@ -114,11 +114,7 @@ def by_kind(given: Any) -> Any:  # noqa: ANN401
 
 
 def all_different(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Make sure that no name stands in a list twice.
-
-    Raises:
-        ValueError: One does; names it.
-    """
+    """Make sure that no name stands in a list twice."""
     for place, name in enumerate(names):
         if name in names[:place]:
             raise ValueError(f"{name!r} stands there twice")

@@ -48,16 +48,7 @@ def is_weights(model: str) -> bool:
 
 
 def found(variables: Mapping[str, Collection[str]]) -> Found:
-    """Read what the file sets. What the environment sets wins.
-
-    Args:
-        variables: The variables that each setting is read from; the first that is there counts.
-            An empty one counts as not set.
-
-    Returns:
-        The settings. An address comes with the key of the file, or with none on this machine,
-        whatever key the environment gives.
-    """
+    """Read what the file sets. What the environment sets wins."""
     environment = {name.upper() for name, value in os.environ.items() if value}
     given = {name for name, names in variables.items() if not environment.isdisjoint(names)}
     try:

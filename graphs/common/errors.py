@@ -54,13 +54,6 @@ class SessionError(DuologueError):
 
 
 def failed(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
-    """Give the error that tells of something of the user's own which has failed.
-
-    Args:
-        what: What it is for, as the error says it.
-        name: Its name.
-        error: What it raised.
-        at: Which of several functions by that name it is.
-    """
+    """Give the error that tells of something of the user's own which has failed."""
     where = "" if at is None else f" in {at}"
     return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")

@@ -8,18 +8,7 @@ from .errors import SpecError
 
 
 def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
-    """Read a file in UTF-8 whose ending names its format.
-
-    Args:
-        path: The file.
-        parse: What makes data of its text, and raises ``ValueError`` where it can't.
-
-    Returns:
-        The data.
-
-    Raises:
-        SpecError: It can't be read; names the file.
-    """
+    """Read a file in UTF-8 whose ending names its format."""
     try:
         # Windows' own tools begin such a file with a mark, which is no part of the text.
         return parse(path.read_text(encoding="utf-8-sig"))

@@ -16,27 +16,12 @@ LONGEST: Final = 2000
 
 
 def clean(text: str) -> str:
-    """Make text harmless to a terminal, and to a page that may be read in one.
-
-    Args:
-        text: Anything.
-
-    Returns:
-        The text with signs of their own in place of control characters; line ends and tabs stay.
-    """
+    """Make text harmless to a terminal, and to a page that may be read in one."""
     return "".join(map(_visible, re.sub("\r\n|[\u2028\u2029]", "\n", text)))
 
 
 def escaped(text: str) -> str:
-    """Make JSON harmless to a terminal, and to programs that split text into lines.
-
-    Args:
-        text: JSON, whose control characters below U+0020 are escaped as it asks for.
-
-    Returns:
-        JSON that is read back the same, with the other control characters, ends of lines and signs
-        that turn the direction of text escaped, too.
-    """
+    """Make JSON harmless to a terminal, and to programs that split text into lines."""
     return text.translate(_ESCAPED)
 
 
@@ -47,14 +32,7 @@ _ESCAPED = {
 
 
 def short(text: str) -> str:
-    """Make text that quotes others short enough for an error: its middle is left out.
-
-    Args:
-        text: The text.
-
-    Returns:
-        The text; where it is too long its beginning and its end, and how much is missing.
-    """
+    """Make text that quotes others short enough for an error: its middle is left out."""
     if len(text) <= LONGEST:
         return text
     front, back = text[: LONGEST * 3 // 5], text[-LONGEST // 5 :]
@@ -63,15 +41,7 @@ def short(text: str) -> str:
 
 
 def excerpt(text: str, most: int = 300) -> str:
-    """Give text from elsewhere as a part of a sentence.
-
-    Args:
-        text: Anything, of any length.
-        most: How many characters of it are given.
-
-    Returns:
-        One harmless line. Where the text is longer, it says how long it is.
-    """
+    """Give text from elsewhere as a part of a sentence."""
     shown = " ".join(clean(text[:most]).split())
     return shown if len(text) <= most else f"{shown} … ({len(text):,} characters in all)"
 

@@ -101,13 +101,6 @@ def load_settings() -> Settings:
 
     The environment wins. The file gives keys, model names, an address and numbers; its address is
     used with its own key, or without one on this machine, never with a key of the environment.
-
-    Returns:
-        The settings. One that is wrong in the file, which may be another project's, is refused
-        when it is read.
-
-    Raises:
-        SpecError: A variable of the environment is wrong; names it.
     """
     values, faults, notice = env_file.found({name: _variables(name) for name in _FIELDS})
     while True:

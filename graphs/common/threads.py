@@ -16,16 +16,6 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
     `asyncio.to_thread` has a few threads for all: as many functions that wait would hold up the
     files and locks of every session. And a loop that closes, or a program that ends, waits for
     those; for this one nobody does.
-
-    Args:
-        function: The function. It must not raise ``StopIteration``, which no coroutine can.
-        *given: What it is called with.
-
-    Returns:
-        What it returns. Where the caller is cancelled it runs on, and what it gives is dropped.
-
-    Raises:
-        BaseException: Whatever it raises.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()

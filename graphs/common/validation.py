@@ -19,16 +19,7 @@ DEEPEST: Final = 200
 
 
 def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
-    """Make sure that data is not nested too deep to be read, written and stored.
-
-    Args:
-        data: The data: dicts and lists of anything.
-        where: What to put in front of an error, such as a file's name.
-        deepest: How many levels it may have.
-
-    Raises:
-        SpecError: It has more.
-    """
+    """Make sure that data is not nested too deep to be read, written and stored."""
     level: list[object] = [data]
     for _ in range(deepest + 1):
         # A text holds no other values, though it is a sequence.
@@ -47,20 +38,7 @@ def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
 def validated(
     model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST
 ) -> M:
-    """Make a model out of data, with one clear error.
-
-    Args:
-        model: The pydantic model.
-        data: Its fields.
-        where: What to put in front of an error, such as a file's name.
-        deepest: How many levels deep the data may be nested.
-
-    Returns:
-        The model's instance.
-
-    Raises:
-        SpecError: The data does not fit; names the first field at fault.
-    """
+    """Make a model out of data, with one clear error."""
     check_depth(data, where, deepest)
     try:
         return model.model_validate(data)
@@ -69,15 +47,7 @@ def validated(
 
 
 def explained(error: ValidationError, model: type[BaseModel]) -> str:
-    """Say in one sentence what is wrong with a model's data.
-
-    Args:
-        error: What pydantic found.
-        model: The model that was asked for.
-
-    Returns:
-        The field at fault, what is wrong, and the near names where the field is unknown.
-    """
+    """Say in one sentence what is wrong with a model's data."""
     first = first_fault(error)
     path, near_models = _path(model, first["loc"])
     field = ".".join(path)
@@ -134,41 +104,18 @@ def _short(given: object) -> str:
 
 
 def kind_of(given: object) -> str:
-    """Name what was given in the place of something else, for the end of an error.
-
-    Args:
-        given: Anything.
-
-    Returns:
-        Its type's name, such as ``int``; of a class that it is that class.
-    """
+    """Name what was given in the place of something else, for the end of an error."""
     return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 def did_you_mean(unknown: str, known: Sequence[str]) -> str:
-    """Ask whether a near name was meant, for the end of an error.
-
-    Args:
-        unknown: The name that is not known.
-        known: Those that are.
-
-    Returns:
-        The question with a semicolon in front; empty where no name is near.
-    """
+    """Ask whether a near name was meant, for the end of an error."""
     near = get_close_matches(unknown, known, n=3)
     return f"; did you mean {listing(near)}?" if near else ""
 
 
 def near_or_all(unknown: str, known: Sequence[str]) -> str:
-    """Name what may have been meant, else all that there are.
-
-    Args:
-        unknown: The name that is not known.
-        known: Those that are.
-
-    Returns:
-        What stands at the end of an error, with a semicolon in front.
-    """
+    """Name what may have been meant, else all that there are."""
     return did_you_mean(unknown, known) or f"; there are {listing(known)}"
 
 
@@ -182,11 +129,7 @@ def first_fault(error: ValidationError) -> ErrorDetails:
 def _path(
     model: type[BaseModel], found: tuple[int | str, ...]
 ) -> tuple[list[str], list[type[BaseModel]]]:
-    """Write down where an error is, as a file has it: without the kinds that pydantic puts in.
-
-    Returns:
-        The fields and places, and the models that the last of them may belong to.
-    """
+    """Write down where an error is, as a file has it: without the kinds that pydantic puts in."""
     path: list[str] = []
     at: list[type[BaseModel]] = [model]
     inside = at

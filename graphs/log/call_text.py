@@ -17,17 +17,7 @@ GAP = "\n\n"
 
 
 def together(content: str, texts: Iterable[str], late: str = "") -> str:
-    """Put together what is said beside calls.
-
-    Args:
-        content: What the model wrote as the message's content.
-        texts: What it says by the calls' argument, in the order of the calls, none of them blank.
-        late: The part of the content that came when the texts were spoken already.
-
-    Returns:
-        The text of the message: the parts that are not blank, a blank line between them; the
-        content itself where there are no texts.
-    """
+    """Put together what is said beside calls."""
     spoken = [*texts]
     if not spoken:
         return content + late
@@ -37,15 +27,7 @@ def together(content: str, texts: Iterable[str], late: str = "") -> str:
 
 
 def apart(text: str, texts: Iterable[str]) -> str | None:
-    """Give the content without what is said by the calls' argument.
-
-    Args:
-        text: What `together` gave.
-        texts: The same texts.
-
-    Returns:
-        The content. None: the texts do not stand there in one piece.
-    """
+    """Give the content without what is said by the calls' argument."""
     spoken = GAP.join(texts)
     if text == spoken:
         return ""
@@ -60,17 +42,7 @@ def apart(text: str, texts: Iterable[str]) -> str | None:
 def put_back(
     text: str, calls: list[ToolCall], texts: Mapping[str, str]
 ) -> tuple[str, list[ToolCall]]:
-    """Show a message to the speaker who wrote it as its model wrote it.
-
-    Args:
-        text: The message's text.
-        calls: Its calls, without the argument.
-        texts: The argument, by the ids of the calls.
-
-    Returns:
-        The content and the calls, the argument first in each that had it. Where not all of these
-        calls are shown the text stays whole, so that nothing it has said is lost.
-    """
+    """Show a message to the speaker who wrote it as its model wrote it."""
     content = apart(text, texts.values()) if texts else None
     if content is None or not texts.keys() <= {call["id"] for call in calls}:
         return text, calls

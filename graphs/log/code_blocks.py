@@ -32,15 +32,7 @@ class CodeBlock(NamedTuple):
 
 
 def code_blocks(text: str) -> list[CodeBlock]:
-    """Find the fenced code of a message that is to be run (AutoGen).
-
-    Args:
-        text: Markdown.
-
-    Returns:
-        The blocks that hold anything, in order. Of one without a label the language is inferred:
-        what begins with a command is shell, what Python can compile is Python.
-    """
+    """Find the fenced code of a message that is to be run (AutoGen)."""
     return [
         CodeBlock(_language(fence.language, fence.content), fence.content)
         for fence in fences(text)[1]
@@ -55,11 +47,7 @@ def _language(label: str | None, code: str) -> str:
 
 
 def inferred(code: str) -> str:
-    """Make out the language of code that has no label.
-
-    Returns:
-        A `Language`; empty where it can't be made out.
-    """
+    """Make out the language of code that has no label."""
     first = code.lstrip().splitlines()[0]
     if first.startswith("#!"):
         return "python" if "python" in first else "shell"

@@ -23,18 +23,7 @@ def begins(line: str, mark: str) -> bool:
 
 
 def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | None:
-    """Read what stands behind the marks of a message.
-
-    Args:
-        lines: What begins a line each, in this order; the first begins the message.
-        end: What the message ends with.
-        text: The message.
-
-    Returns:
-        For each of the lines' marks what stands behind it, up to the next one or the end, without
-        white space around it. None where a mark is missing. Case and Markdown around a mark do not
-        matter.
-    """
+    """Read what stands behind the marks of a message."""
     places = list(_places(lines, text))
     if len(places) < len(lines):
         return None

@@ -185,14 +185,7 @@ NOBODY: tuple[str, ...] = ()
 
 
 def line(message: BaseMessage) -> Line:
-    """Read what stands beside a message of the log.
-
-    Args:
-        message: A message of the log.
-
-    Returns:
-        Its line. A message that came from elsewhere is an instruction to all.
-    """
+    """Read what stands beside a message of the log."""
     found = message.additional_kwargs.get(KEY)
     return Line(kind=Kind.INSTRUCTION) if found is None else Line.model_validate(found)
 
@@ -211,18 +204,7 @@ def said(
     tool_calls: Sequence[ToolCall] = (),
     invalid_tool_calls: Sequence[InvalidToolCall] = (),
 ) -> AnyMessage:
-    """Make a message of the log.
-
-    Args:
-        number: Its place in the log, which gives it its id.
-        text: What is said.
-        about: Who said it, who hears it, and what it is.
-        tool_calls: The tools it calls.
-        invalid_tool_calls: Calls whose arguments are not JSON.
-
-    Returns:
-        A human message for what the conversation itself says, else an AI message.
-    """
+    """Make a message of the log."""
     text = storable(text)
     extra: dict[str, Any] = {KEY: about.model_dump(mode="json", exclude_defaults=True)}
     if about.speaker is None:
@@ -250,24 +232,7 @@ def result(
     parsed: JsonValue = None,
     final: bool = True,
 ) -> ToolMessage:
-    """Make the message of a tool's answer, heard by the speaker who called it.
-
-    Args:
-        number: Its place in the log.
-        text: The answer.
-        speaker: Who called the tool.
-        call_id: The id of the call.
-        failure: Whose fault it is, where the call failed.
-        arguments: The arguments it was called with, where a hook or a person has changed them.
-        tool: The tool that was run, where a person chose another one.
-        decision: What a person decided of the call, where one was asked.
-        parsed: What the answer says, as plain values.
-        final: Whether it is what the speaker is shown; else it is kept for the record, as what
-            hooks have not seen yet and what code gave.
-
-    Returns:
-        A tool message.
-    """
+    """Make the message of a tool's answer, heard by the speaker who called it."""
     about = Line(
         kind=Kind.TOOL_RESULT if final else Kind.ANSWER,
         speaker=speaker,

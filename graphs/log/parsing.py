@@ -43,24 +43,7 @@ def parse(
     stop: Sequence[str] = (),
     schema: type[BaseModel] | None = None,
 ) -> Parsed:
-    """Read a reply by a format.
-
-    Args:
-        format: What the reply should look like.
-        text: The reply.
-        stop: The texts at which the model stopped, which are not in the reply: where one of them
-            is the end of a block, the last block needs none; where it is the end mark, the reply.
-        schema: The pydantic model that a `Schema` names.
-
-    Returns:
-        For marks a dict from each mark, as the format has it, to what stands behind it; for blocks
-        and code the list of blocks, each a dict of the fields of `Block`, and prose behind the last
-        one as a block without an action; for a schema the dict of its fields. Or the problem.
-
-    Raises:
-        ValueError: The format is a schema, and its class is not given.
-        SpecError: A function of that class failed, such as a validator.
-    """
+    """Read a reply by a format."""
     text = storable(text)
     match format:
         case Marks():

@@ -28,13 +28,6 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
 
     Applying two batches one after the other gives the same log as applying them at once, which
     LangGraph's delta channel needs.
-
-    Args:
-        log: The log so far. LangGraph's servers give dicts instead of messages.
-        writes: What was written: messages or lists of them, in any form LangChain reads.
-
-    Returns:
-        The new log.
     """
     new: list[Any] = [one if isinstance(one, BaseMessage) else _message(one) for one in log]
     places = {message.id: place for place, message in enumerate(new) if message.id is not None}

@@ -12,16 +12,7 @@ from .messages import Kind, Line, line, line_kind
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
-    """Leave out of a log what a speaker has forgotten.
-
-    Args:
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-
-    Returns:
-        The whole log where its memory was never reset. Else what was loaded into its memory when
-        it was reset last, then everything since the first message it still remembers.
-    """
+    """Leave out of a log what a speaker has forgotten."""
     place = next(
         (place for place in reversed(range(len(log))) if _forgets(log[place], name)),
         None,
@@ -38,16 +29,7 @@ def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
 
 
 def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
-    """Give what is in a speaker's memory, message by message.
-
-    Args:
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-
-    Returns:
-        What it has said and heard and not forgotten, as they stand in the log; what a hook has
-        made of a message in that one's place. Summaries are no memories of their own.
-    """
+    """Give what is in a speaker's memory, message by message."""
     known = [message for message in remembered(log, name) if line_kind(message) != Kind.SUMMARY]
     found = [message for message in known if is_in_view(message, line(message), name)]
     return list(_as_hooks_made_it(found))
@@ -69,16 +51,7 @@ def _is_of_the_past(message: BaseMessage, name: str) -> bool:
 
 
 def is_in_view(message: BaseMessage, about: Line, name: str) -> bool:
-    """Whether a line of what a speaker remembers stands in its view, where no hook has changed it.
-
-    Args:
-        message: The message.
-        about: What stands beside it.
-        name: The speaker's name.
-
-    Returns:
-        True for what it has said, called, been given by tools and heard.
-    """
+    """Whether a line that a speaker remembers stands in its view, where no hook has changed it."""
     if isinstance(message, SystemMessage):
         return False
     is_own = about.speaker == name

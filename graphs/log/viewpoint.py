@@ -100,15 +100,7 @@ def _replaced(read: Iterable[tuple[BaseMessage, Line]], name: str) -> set[str | 
 
 
 def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
-    """Give the ids of what a speaker has heard, and not forgotten, since its own latest line.
-
-    Args:
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-
-    Returns:
-        The ids of the messages of which the newest user message of its view consists, oldest first.
-    """
+    """Give the ids of what a speaker has heard, and not forgotten, since its own latest line."""
     found: list[str] = []
     for message in reversed(remembered(log, name)):
         about = line(message)
@@ -121,16 +113,7 @@ def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
 
 
 def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> str:
-    """Give what a speaker has heard since its own latest line, as it stands in its view.
-
-    Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-
-    Returns:
-        The text; empty where it has heard nothing.
-    """
+    """Give what a speaker has heard since its own latest line, as it stands in its view."""
     since = {*heard_since(log, name)}
     view = viewpoint(conversation, [message for message in log if message.id in since], name)
     last = view[-1] if view else None
@@ -138,15 +121,7 @@ def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: st
 
 
 def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
-    """Write down what was said, as somebody hears it who takes no part.
-
-    Args:
-        log: Messages of the log, oldest first.
-        private: Whether to write down too what only one speaker knows.
-
-    Returns:
-        One paragraph for each message, labelled with who said it; empty where nothing was said.
-    """
+    """Write down what was said, as somebody hears it who takes no part."""
     spoken = ((message, line(message)) for message in log)
     return "\n\n".join(
         f"{_from_outside(about)}: {message.text.strip() or SILENCE}"
@@ -251,14 +226,7 @@ def _joined(before: str, after: str) -> str:
 
 
 def provider_names(names: Sequence[str]) -> dict[str, str]:
-    """Map display names to names that providers accept, each to its own.
-
-    Args:
-        names: Display names, all different.
-
-    Returns:
-        For each display name one of 1 to 64 letters, digits, ``_`` and ``-``.
-    """
+    """Map display names to names that providers accept, each to its own."""
     mapped: dict[str, str] = {}
     for number, name in enumerate(names, start=1):
         # ASCII only: \w would let through letters that providers refuse.

@@ -23,16 +23,7 @@ from ..speakers.speaker import Speaker
 
 
 def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Give the calls of a message that a person has to decide on.
-
-    Args:
-        speaker: Who made them.
-        calls: The calls of the message.
-
-    Returns:
-        Those of tools in the speaker's ``interrupt_on``. None where it may call no tool at all:
-        then nothing would run.
-    """
+    """Give the calls of a message that a person has to decide on."""
     if speaker.tool_choice == "none":
         return []
     return [call for call in calls if speaker.interrupt_on.get(call["name"], False) is not False]
@@ -41,17 +32,7 @@ def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCa
 def approval(
     speaker: Speaker, calls: Sequence[ToolCall], parameters_of: Callable[[str], dict[str, Any]]
 ) -> Approval | None:
-    """Say what a person is asked before the calls of a message run.
-
-    Args:
-        speaker: Who made them.
-        calls: The calls of the message.
-        parameters_of: Gives the JSON schema of the arguments of one of the speaker's tools, by
-            its registered name. A person may change what a model may give.
-
-    Returns:
-        The question; None where nobody is asked.
-    """
+    """Say what a person is asked before the calls of a message run."""
     asked = [
         (call, _rule(speaker.interrupt_on[call["name"]]))
         for call in needing_approval(speaker, calls)
@@ -94,16 +75,7 @@ def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:
-    """Say what is wrong with an answer to a question.
-
-    Args:
-        request: The question.
-        answer: The answer, of the right shape.
-        tools: The names of the speaker's tools, which an edited call may name.
-
-    Returns:
-        What is wrong with it, in one sentence; None where it fits.
-    """
+    """Say what is wrong with an answer to a question."""
     wanted, given = len(request.action_requests), len(answer.decisions)
     if wanted != given:
         calls = "call waits" if wanted == 1 else "calls wait"
@@ -130,11 +102,7 @@ def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | 
 
 
 def misshapen(error: ValidationError) -> str:
-    """Say in one sentence why an answer has not the shape of `Decisions`.
-
-    Args:
-        error: What pydantic found.
-    """
+    """Say in one sentence why an answer has not the shape of `Decisions`."""
     first = first_fault(error)
     # Behind the place pydantic puts the kind of decision, which no answer has there.
     path = [part for place, part in enumerate(first["loc"]) if place != _KIND_AT]

@@ -125,30 +125,13 @@ def _next_turn(conversation: Conversation, position: Position) -> Decision:
 
 
 def spoke(conversation: Conversation, position: Position) -> Position:
-    """Give the position after the speaker whose turn it is has finished that turn.
-
-    Args:
-        conversation: The spec.
-        position: Where it was.
-
-    Returns:
-        The new position, with the facts of the old one.
-    """
+    """Give the position after the speaker whose turn it is has finished that turn."""
     turn = decide(conversation, position)
     return after_turn(position, turn.speaker, turn.stage)
 
 
 def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
-    """Give the position after a turn of any speaker, in any part.
-
-    Args:
-        position: Where it was.
-        speaker: Whose turn it was.
-        stage: The part it belonged to.
-
-    Returns:
-        The new position, with the facts of the old one.
-    """
+    """Give the position after a turn of any speaker, in any part."""
     return position.model_copy(
         update={
             "event": Event.SPOKEN,
@@ -168,18 +151,7 @@ def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
 def paused(
     conversation: Conversation, position: Position, event: Event, *, succeeded: bool = False
 ) -> Position:
-    """Give the position after something within the turn of the speaker whose turn it is.
-
-    Args:
-        conversation: The spec.
-        position: Where it was.
-        event: `Event.PASSED`, `Event.SUMMARISED`, `Event.REJECTED`, `Event.ANSWERED`,
-            `Event.CALLED`, `Event.RAN`, `Event.RETURNED` or `Event.GIVEN`.
-        succeeded: Whether one of the calls has succeeded, whose tools have answered now.
-
-    Returns:
-        The new position, with the facts of the old one.
-    """
+    """Give the position after something within the turn of the speaker whose turn it is."""
     turn = decide(conversation, position)
     return position.model_copy(
         update={
@@ -193,16 +165,7 @@ def paused(
 
 
 def left(conversation: Conversation, position: Position, leaving: Leaving) -> Position:
-    """Give the position after a person has ended it instead of speaking.
-
-    Args:
-        conversation: The spec.
-        position: Where it was.
-        leaving: Who has, and how.
-
-    Returns:
-        The new position, with the facts of the old one.
-    """
+    """Give the position after a person has ended it instead of speaking."""
     return paused(conversation, position, Event.LEFT).model_copy(update={"left": leaving})
 
 
@@ -217,17 +180,7 @@ def asked(position: Position) -> Position:
 
 
 def judged(conversation: Conversation, position: Position, *, complete: bool) -> Position:
-    """Give the position after it was judged whether a task is complete.
-
-    Args:
-        conversation: The spec.
-        position: Where it was; its speaker is the one judged.
-        complete: Whether the speaker's task is complete; a separate judge means all tasks.
-
-    Returns:
-        The new position, with the last words that a completion promises, and the facts of the old
-        one.
-    """
+    """Give the position after it was judged whether a task is complete."""
     if not complete or position.speaker is None:
         return position.model_copy(update={"event": Event.JUDGED})
     separate = isinstance(conversation.judge, SeparateJudge)
@@ -242,12 +195,7 @@ def judged(conversation: Conversation, position: Position, *, complete: bool) ->
 
 
 def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
-    """Give who has last words, and in which order, once a task is complete after a turn.
-
-    Args:
-        conversation: The spec.
-        speaker: Whose turn it was.
-    """
+    """Give who has last words, and in which order, once a task is complete after a turn."""
     order = conversation.order
     after = order.index(speaker) + 1
     following = order[after:] + order[:after]
@@ -261,16 +209,7 @@ def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
 
 
 def chose(conversation: Conversation, position: Position, name: str | None) -> Position:
-    """Give the position after it was chosen who speaks next.
-
-    Args:
-        conversation: The spec.
-        position: Where it was.
-        name: The chosen one. None: the choice can't be read, so the next in order speaks.
-
-    Returns:
-        The new position, with the facts of the old one.
-    """
+    """Give the position after it was chosen who speaks next."""
     chosen = name or in_turn(conversation, position)
     return position.model_copy(update={"event": Event.CHOSEN, "chosen": chosen})
 
@@ -279,9 +218,6 @@ def max_steps(conversation: Conversation) -> int:
     """Bound the number of graph steps that a conversation can take.
 
     Each model call is a step, and so is each run of tools, of predicates and of hooks.
-
-    Returns:
-        The bound, in LangGraph's steps.
     """
     speakers = conversation.speakers
     asks = any(speaker.interrupt_on for speaker in speakers)

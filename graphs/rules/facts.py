@@ -24,15 +24,7 @@ Read = Sequence[tuple[BaseMessage, Line]]
 
 
 def observed(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:
-    """Find out what is true of a log.
-
-    Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
-
-    Returns:
-        The facts, without those that no log holds.
-    """
+    """Find out what is true of a log."""
     return facts_of(conversation, read_log(log))
 
 
@@ -71,31 +63,14 @@ def facts_of(conversation: Conversation, read: Read) -> Facts:
 
 
 def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
-    """Add what model calls have used to the facts of a log.
-
-    Args:
-        facts: The facts.
-        usage: What each model has used.
-
-    Returns:
-        The facts, with calls, tokens and cost.
-    """
+    """Add what model calls have used to the facts of a log."""
     spent = total(usage)
     tokens = spent.input_tokens + spent.output_tokens
     return facts.model_copy(update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost})
 
 
 def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
-    """Give the done tokens that a message says, of those that its speaker may say.
-
-    Args:
-        conversation: The spec, with the tokens and who may say them.
-        speaker: Who speaks.
-        text: The message.
-
-    Returns:
-        The tokens.
-    """
+    """Give the done tokens that a message says, of those that its speaker may say."""
     return [
         end.token
         for _, end in leaves(conversation.end_chat.when)
@@ -234,13 +209,6 @@ def is_alike(before: tuple[BaseMessage, Line], now: tuple[BaseMessage, Line]) ->
 
     It is none where they are two moves of a game. Nor where a person says the same again: whoever
     asks the same may well be told the same, as often as it is asked.
-
-    Args:
-        before: What was answered before.
-        now: What is answered now.
-
-    Returns:
-        True when it is one.
     """
     (first, _), (second, about) = before, now
     if about.source is Source.HUMAN and is_equal(first.text, second.text):

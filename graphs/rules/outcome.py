@@ -81,18 +81,7 @@ def outcome(
     log: Sequence[BaseMessage],
     usage: dict[str, Usage],
 ) -> Outcome:
-    """Make the outcome of a conversation that has just ended.
-
-    Args:
-        conversation: The spec.
-        position: Where it ended.
-        reasons: Every reason that holds there, the strongest first.
-        log: Everything ever said, oldest first.
-        usage: What was used, by model.
-
-    Returns:
-        The outcome.
-    """
+    """Make the outcome of a conversation that has just ended."""
     said = speeches(log)
     verdicts = (line(message).verdict for message in log)
     held = [end for one in holding(conversation, position) for end in one.ends]

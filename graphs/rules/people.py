@@ -18,16 +18,7 @@ from .turns import NextTurn, begins, runs_newest
 
 
 def asking(conversation: Conversation, position: Position, turn: NextTurn) -> Asking | None:
-    """Say whether a person is asked as a turn begins.
-
-    Args:
-        conversation: The spec.
-        position: Where it is, between two turns.
-        turn: The turn that begins.
-
-    Returns:
-        How, or None.
-    """
+    """Say whether a person is asked as a turn begins."""
     speaker = conversation.speaker(turn.speaker)
     human = speaker.human
     aloud = turn.stage in ALOUD
@@ -50,16 +41,7 @@ def asking(conversation: Conversation, position: Position, turn: NextTurn) -> As
 
 
 def asking_of_calls(conversation: Conversation, position: Position, caller: str) -> Asking | None:
-    """Say whether a person is asked before the calls of another speaker are run.
-
-    Args:
-        conversation: The spec.
-        position: Where it is, the calls being what has just happened.
-        caller: Who has called the tools.
-
-    Returns:
-        How, or None.
-    """
+    """Say whether a person is asked before the calls of another speaker are run."""
     name = watcher(conversation, caller)
     human = conversation.speaker(name).human if name is not None else None
     if name is None or human is None or position.event is not Event.CALLED:
@@ -80,16 +62,7 @@ def leaves(answer: object) -> bool:
 
 
 def meaning(asked: Asking, answer: str) -> Leaving | str | None:
-    """Say what an answer means.
-
-    Args:
-        asked: How the person was asked.
-        answer: What the person said.
-
-    Returns:
-        The text to say; how the person has ended the conversation; or None, where something else
-        replies or the calls are run.
-    """
+    """Say what an answer means."""
     if leaves(answer):
         return Leaving(by=asked.speaker, reason="quit")
     if answer.strip():
@@ -165,18 +138,7 @@ def person_of(conversation: Conversation, caller: str) -> str | None:
 def with_people(
     speakers: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Let people speak for some of the speakers of a short form.
-
-    Args:
-        speakers: The speakers, as dicts.
-        names: The names of those whom people speak for.
-
-    Returns:
-        The speakers, as dicts.
-
-    Raises:
-        SpecError: Nobody has one of the names.
-    """
+    """Let people speak for some of the speakers of a short form."""
     known = [str(speaker["name"]) for speaker in speakers]
     for name in names:
         if name not in known:

@@ -150,14 +150,7 @@ class Position(Data):
 
 
 def restored_position(data: dict[str, Any]) -> Position:
-    """Make a position out of a stored one, of this or an older version.
-
-    Args:
-        data: A position as a dict.
-
-    Returns:
-        The position. Facts that an older release did not store are found out anew at each step.
-    """
+    """Make a position out of a stored one, of this or an older version."""
     retired = ("said_done", "role_flips")
     return Position.model_validate(
         {key: value for key, value in data.items() if key not in retired}

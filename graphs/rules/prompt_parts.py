@@ -54,16 +54,7 @@ def is_summary(about: Line, name: str) -> bool:
 
 
 def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Iterator[Part]:
-    """Give what one speaker said or heard, and its summaries.
-
-    Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-
-    Yields:
-        The parts, oldest first.
-    """
+    """Give what one speaker said or heard, and its summaries."""
     read = read_log(log)
     begin = _begin_of_rounds(read)
     first_line = _first_line(read, begin)

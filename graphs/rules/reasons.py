@@ -272,11 +272,5 @@ def _by(what: str, who: str | None, found: tuple[tuple[str, str], ...]) -> bool:
 
 
 def doers(what: str, who: str | None, found: tuple[tuple[str, str], ...]) -> list[str]:
-    """Give those who said a token or called a tool, of those who may.
-
-    Args:
-        what: The token or the tool.
-        who: Who may. None: anybody.
-        found: Everything said or called, each with who did.
-    """
+    """Give those who said a token or called a tool, of those who may."""
     return [speaker for one, speaker in found if one == what and who in (None, speaker)]

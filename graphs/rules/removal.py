@@ -28,16 +28,7 @@ _CAME_OF_IT: Final = (Kind.ANSWER, Kind.TOOL_RESULT, Kind.REFLECTION)
 
 
 def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
-    """Give where a conversation is, as far as that does not rest on removed messages.
-
-    Args:
-        position: Where it is by what was written.
-        log: Everything ever said.
-
-    Returns:
-        The position itself where the next node would read nothing that was removed. Else the one
-        from which the speaker replies anew, or its judge is asked anew.
-    """
+    """Give where a conversation is, as far as that does not rest on removed messages."""
     if _stands(position.event, log):
         return position
     again = Event.SPOKEN if position.event is Event.ASKED else Event.PASSED

@@ -50,19 +50,6 @@ def shortened(
 
     The limit is exceeded only where what is pinned, and what was said since the speaker's last
     turn, exceed it alone. A cut that was made for good, by a summary, counts whatever the policy.
-
-    Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-        around: What stands in the prompt beside the log.
-
-    Returns:
-        The messages that are left, with the summary of the others where there is one, and where
-        they begin.
-
-    Raises:
-        KeyError: Nobody has that name.
     """
     log = remembered(log, name)
     walk = _Walk(conversation, log, name, around)
@@ -76,22 +63,7 @@ def shortened(
 def to_summarise(
     conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
 ) -> tuple[list[BaseMessage], str] | None:
-    """Give what is to be summed up before a speaker's next prompt.
-
-    Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-        around: What stands in the prompt beside the log.
-
-    Returns:
-        The messages that are left out of its prompts since the last summary, as far as it said or
-        heard them, and the id of the first message that stays. None where there are none, or the
-        speaker's policy is another.
-
-    Raises:
-        KeyError: Nobody has that name.
-    """
+    """Give what is to be summed up before a speaker's next prompt."""
     if not isinstance(conversation.speaker(name).context, RunningSummary):
         return None
     log = remembered(log, name)
@@ -105,22 +77,7 @@ def to_summarise(
 def halved(
     conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
 ) -> str | None:
-    """Say where to cut for good after a model has refused a speaker's prompt as too long.
-
-    Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-        around: What stands in the prompt beside the log.
-
-    Returns:
-        The id of the first message that stays: at most half of what `shortened` keeps beside what
-        is pinned, but at least what was said since the speaker's last turn. None where nothing
-        more can be left out.
-
-    Raises:
-        KeyError: Nobody has that name.
-    """
+    """Say where to cut for good after a model has refused a speaker's prompt as too long."""
     log = remembered(log, name)
     walk = _Walk(conversation, log, name, around)
     walk.make_room(around.behind)
@@ -131,15 +88,7 @@ def halved(
 
 
 def last_summary(log: Sequence[BaseMessage], name: str) -> BaseMessage | None:
-    """Give the newest summary of what a speaker remembers.
-
-    Args:
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-
-    Returns:
-        The summary, whose text may be empty; None where there is none.
-    """
+    """Give the newest summary of what a speaker remembers."""
     known = reversed(remembered(log, name))
     return next((message for message in known if is_summary(line(message), name)), None)
 

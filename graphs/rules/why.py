@@ -69,31 +69,13 @@ class Cause(Data):
 def why(
     conversation: Conversation, messages: Sequence[AnyMessage], outcome: Outcome | None
 ) -> list[Cause]:
-    """Tell what led to a conversation's end, or leads to it so far.
-
-    Args:
-        conversation: The spec.
-        messages: The log.
-        outcome: How it ended; None while it has not.
-
-    Returns:
-        The causes, oldest first; behind them every reason that held at the end, the strongest
-        first. While it has not ended there is none of these.
-    """
+    """Tell what led to a conversation's end, or leads to it so far."""
     causes = list(_on_the_way(conversation, messages))
     return causes if outcome is None else [*causes, *_reasons(outcome)]
 
 
 def verdict_in_words(verdict: Verdict, *, separate: bool) -> str:
-    """Say a verdict in one line.
-
-    Args:
-        verdict: The verdict.
-        separate: Whether a separate judge gave it.
-
-    Returns:
-        Who or what was judged, and how it stands.
-    """
+    """Say a verdict in one line."""
     whose = f"The judge, after {verdict.speaker}" if separate else f"{verdict.speaker} on its task"
     if not verdict.readable:
         return f"{whose}: unreadable, which counts as not complete"

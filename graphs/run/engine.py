@@ -49,23 +49,7 @@ async def run_session(
     reply: AtHand | None = None,
     **options: Unpack[Options],
 ) -> AsyncGenerator[Event | Result, None]:
-    """Run a session.
-
-    Args:
-        source: The spec, or a dict or file that holds one. None: go on with the session.
-        session: The session's id. None: a new one is made up.
-        reset: Whether to delete what is stored of that session first.
-        tokens: Whether to tell what is said token by token, too.
-        reply: The answer to the question that the session waits with.
-        **options: See `Options`.
-
-    Yields:
-        What happens, then the result.
-
-    Raises:
-        TypeError: There is no such option, or one is not what it must be.
-        DuologueError: As in `graphs.run.converse.converse`.
-    """
+    """Run a session."""
     check_run(options)
     given = None if source is None else await asyncio.to_thread(_loaded, source)
     if session is not None:
@@ -256,15 +240,7 @@ async def _close_interpreter(graph: Graph, session: str) -> None:
 async def _stored(
     store: Store, row: SessionRow | None, conversation: Conversation, reply: AtHand | None
 ) -> Result | None:
-    """Read a session before it runs: what is damaged must not be gone on with.
-
-    Returns:
-        The result of one that is finished. None: it is not, or a deletion was killed half-way.
-
-    Raises:
-        SessionError: There is an answer that nobody waits for.
-        StoreError: It is damaged.
-    """
+    """Read a session before it runs: what is damaged must not be gone on with."""
     if row is None:
         return None
     found = await read_session(row.session, conversation, reading(store.checkpointer))

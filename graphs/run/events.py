@@ -214,14 +214,7 @@ Event = (
 
 
 def replayed(result: Result) -> Iterator[Event]:
-    """Give the events that a session as it stands has had.
-
-    Args:
-        result: The session.
-
-    Yields:
-        Those of its messages; the last is the outcome, where it has ended.
-    """
+    """Give the events that a session as it stands has had."""
     for message in result.messages:
         yield from events_of(message)
     if result.outcome is not None:
@@ -229,14 +222,7 @@ def replayed(result: Result) -> Iterator[Event]:
 
 
 def events_of(message: BaseMessage) -> Iterator[Event]:
-    """Give the events that a new message of the log stands for.
-
-    Args:
-        message: A message of the log.
-
-    Yields:
-        Its events; none for what the conversation itself tells a speaker.
-    """
+    """Give the events that a new message of the log stands for."""
     about = line(message)
     speaker = about.speaker or ""
     match about.kind:

@@ -37,12 +37,6 @@ def check_run(options: Mapping[str, Any]) -> None:
     """Refuse options that there are not, or that are not what they must be, before anything is run.
 
     What `Registered` holds is checked where it is registered, models where they are looked for.
-
-    Args:
-        options: What was given by name, as `Options` has it.
-
-    Raises:
-        TypeError: There is no such option, or one is something else; names it.
     """
     check_options(options, Options)
     answer, durability = options.get("answer"), options.get("durability")

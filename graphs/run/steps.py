@@ -54,16 +54,7 @@ class Following(NamedTuple):
 
 
 class Steps:
-    """Runs the graph of one session.
-
-    Args:
-        graph: The graph, on the store's checkpointer.
-        session: The session's id.
-        conversation: Its spec.
-        following: How the run is followed.
-        answer: What gives answers. None: the session is left waiting at the first question.
-        reply: The answer to the question that waits now.
-    """
+    """Runs the graph of one session."""
 
     def __init__(
         self,
@@ -83,15 +74,7 @@ class Steps:
         self._interrupted = False
 
     async def run(self) -> AsyncGenerator[Event, None]:
-        """Run it from where it is, and tell what happens.
-
-        Raises:
-            AnswerError: The answer at hand does not fit, or none of several given ones did. The
-                session waits.
-            SessionError: There is an answer at hand, but the session does not wait for it.
-            SpecError: What gives answers failed.
-            DuologueError: As in `graphs.run.converse.converse`.
-        """
+        """Run it from where it is, and tell what happens."""
         asked = await self.waiting()
         reply = None if self._reply is None else answer_of(self._session, asked, self._reply)
         # Going on would give a tool the answer that another one has had in the same step.
@@ -191,16 +174,7 @@ class Steps:
 
 
 def answer_of(session: str, asked: Sequence[Question], reply: AtHand) -> tuple[Question, Any]:
-    """Give the answer at hand, and the question that it answers.
-
-    Args:
-        session: The session's id.
-        asked: The questions that it waits with.
-        reply: The answer.
-
-    Raises:
-        SessionError: It waits for no answer, or not for this one.
-    """
+    """Give the answer at hand, and the question that it answers."""
     ids = [one.id for one in asked]
     if not asked:
         raise SessionError(f"Session {session!r} waits for no answer: resume it without one.")
@@ -218,11 +192,7 @@ def answer_of(session: str, asked: Sequence[Question], reply: AtHand) -> tuple[Q
 
 
 def _storable(value: Any) -> Any:  # noqa: ANN401
-    """An answer as it can be stored.
-
-    Raises:
-        AnswerError: It can't.
-    """
+    """An answer as it can be stored."""
     if value is None:
         raise AnswerError("the answer does not fit, and the question stays open: it is None")
     try:

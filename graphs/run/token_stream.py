@@ -28,9 +28,6 @@ class Telling:
     The tokens behind the newest `SpeechStarted` in front of a message, joined, are its text. An
     answer that broke off and was asked for again goes on where it was, as far as it says the same
     again; where it does not, a second `SpeechStarted` says that it begins anew.
-
-    Args:
-        beside: The names of those who may say something beside their calls of tools.
     """
 
     def __init__(self, beside: Collection[str] = ()) -> None:
@@ -38,16 +35,7 @@ class Telling:
         self._now = _Message()
 
     def content(self, speaker: str, text: str, answer: str | None) -> Iterator[Event]:
-        """Take a piece of what a model writes as a message's content.
-
-        Args:
-            speaker: Who speaks.
-            text: The piece; it may be empty.
-            answer: The id of the answer that it belongs to.
-
-        Yields:
-            What is to be told.
-        """
+        """Take a piece of what a model writes as a message's content."""
         if answer != self._now.answer:
             self._now = _Message(answer, self._now.told)
         now = self._now
@@ -67,14 +55,7 @@ class Telling:
         yield from self._told(speaker, text)
 
     def whole(self, event: Event) -> Iterator[Event]:
-        """Take an event of a message that stands in the log.
-
-        Args:
-            event: The event.
-
-        Yields:
-            What is still to be told of the message, then the event.
-        """
+        """Take an event of a message that stands in the log."""
         told = self._now.told
         if isinstance(event, MessageSaid | ReplyRejected) and told and event.speaker:
             if event.text.startswith(told):

@@ -47,19 +47,7 @@ def config_of(session: str) -> RunnableConfig:
 
 
 async def find_step(graph: Graph, session: str, message: str | None) -> Step:
-    """Find the step that wrote a message.
-
-    Args:
-        graph: A graph on the store's checkpointer.
-        session: The session's id; it may be running.
-        message: The message's id. None: the newest one.
-
-    Returns:
-        The step.
-
-    Raises:
-        SessionError: There is no such message.
-    """
+    """Find the step that wrote a message."""
     with reading_session(graph, session):
         step = await _found(graph, session, message)
         # A message from before a fork was written by the rules of its time.
@@ -98,11 +86,6 @@ async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -
     """Copy checkpoints into a session that has none, so that its past can be looked up in it.
 
     What followed the last of them is left out: the next step is another one.
-
-    Args:
-        graph: A graph on the store's checkpointer.
-        steps: The checkpoints, oldest first.
-        session: The new session's id.
     """
     saver = checkpointer_of(graph)
     for number, step in enumerate(steps, start=1):
@@ -123,17 +106,7 @@ async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -
 
 
 async def read_steps(graph: Graph, session: str) -> list[State]:
-    """Read all that a session's steps wrote, in one pass over its checkpoints.
-
-    Args:
-        graph: A graph on the store's checkpointer.
-        session: The session's id; it may be running.
-
-    Returns:
-        For each step that changed anything the state after it, oldest first, with those messages
-        only that it wrote. What was written before a kill, but not yet the checkpoint behind it, is
-        the last one.
-    """
+    """Read all that a session's steps wrote, in one pass over its checkpoints."""
     with reading_session(graph, session):
         return [*_news(await _states(graph, session))]
 
@@ -184,13 +157,7 @@ def _news(states: Iterable[State]) -> Iterator[State]:
 
 
 async def write_steps(graph: Graph, session: str, steps: Sequence[State]) -> None:
-    """Write a session that has no checkpoints, so that its past can be looked up in it.
-
-    Args:
-        graph: A graph on the store's checkpointer.
-        session: The session's id.
-        steps: What each step wrote, oldest first.
-    """
+    """Write a session that has no checkpoints, so that its past can be looked up in it."""
     saver = checkpointer_of(graph)
     config, versions = config_of(session), dict[str, Any]()
     values: dict[str, Any] = {}
@@ -210,13 +177,7 @@ async def write_steps(graph: Graph, session: str, steps: Sequence[State]) -> Non
 
 
 async def write_state(graph: Graph, session: str, state: State) -> None:
-    """Write to a session's state, so that it goes on where the rules say.
-
-    Args:
-        graph: A graph on the store's checkpointer.
-        session: The session's id.
-        state: What is written, with the position where the session has one.
-    """
+    """Write to a session's state, so that it goes on where the rules say."""
     # Behind any speaker's node the rules say what comes next, whoever has spoken.
     node = Node.USER_AGENT if "position" in state else Node.TASK_SPECIFICATION
     # What it is written to is read first, and what was written is read back.
@@ -225,16 +186,7 @@ async def write_state(graph: Graph, session: str, state: State) -> None:
 
 
 async def settle(graph: Graph, session: str, conversation: Conversation) -> State:
-    """Write the checkpoint that a kill has kept from being written, and read the state.
-
-    Args:
-        graph: A graph on the store's checkpointer.
-        session: The session's id; nobody runs it.
-        conversation: Its spec.
-
-    Returns:
-        The newest state.
-    """
+    """Write the checkpoint that a kill has kept from being written, and read the state."""
     with reading_session(graph, session):
         # What is damaged must not be written to.
         check_state(session, conversation, await _read(graph, config_of(session)))
@@ -261,16 +213,7 @@ def _ids(state: State) -> list[str]:
 
 
 async def questions_of(graph: Graph, session: str) -> list[Question]:
-    """Give the questions that a session waits with.
-
-    Args:
-        graph: A graph on the store's checkpointer.
-        session: The session's id.
-
-    Returns:
-        The questions, in the order in which they were asked; without one whose answer is stored
-        already, and which the session goes on with when it is resumed.
-    """
+    """Give the questions that a session waits with."""
     config = config_of(session)
     with reading_session(graph, session):
         return await still_open(graph, config, (await graph.aget_state(config)).interrupts)

@@ -36,19 +36,7 @@ _TOLD = (Kind.INSTRUCTION, Kind.SHIFT, Kind.QUESTION)
 
 
 def as_json_lines(result: Result, speaker: str | None = None) -> str:
-    """Write a session as JSON Lines, one object a message.
-
-    Args:
-        result: The session.
-        speaker: Whose memory to write down. None: the whole log.
-
-    Returns:
-        Lines in UTF-8, oldest first. Each object has ``id``, ``kind``, ``speaker``, ``text``,
-        ``parsed``, ``audience`` (None: everyone), ``to``, ``stage``, ``flaw``, ``problem``,
-        ``verdict``, ``source``, ``instead_of``, ``failure``, ``arguments``, ``tool``, ``decision``,
-        ``to_user``, ``interrupts``, ``was`` (of a removed message, what it was), ``tool_calls``,
-        ``invalid_tool_calls``, ``call_id`` and ``failed``.
-    """
+    """Write a session as JSON Lines, one object a message."""
     objects = (json.dumps(_object(one), ensure_ascii=False) for one in _log(result, speaker))
     return "".join(escaped(one) + "\n" for one in objects)
 
@@ -68,16 +56,7 @@ _OF_A_LINE = (
 
 
 def as_markdown(result: Result, speaker: str | None = None) -> str:
-    """Write a session as a Markdown page.
-
-    Args:
-        result: The session.
-        speaker: Whose memory to write down. None: what was said, and what was judged and chosen
-            beside it.
-
-    Returns:
-        The page: the title, the task, each message under who said it, and how it ended.
-    """
+    """Write a session as a Markdown page."""
     parts = [f"# {_plain(title_of(result.conversation))}"]
     if speaker is not None:
         parts.append(f"What {_plain(speaker)} remembers.")

@@ -99,18 +99,7 @@ async def afork(
 
 
 def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
-    """Give a conversation by other rules, between the same speakers.
-
-    Args:
-        conversation: The spec.
-        changes: What is other, as `fork` takes it.
-
-    Returns:
-        The new spec.
-
-    Raises:
-        SpecError: A change is not valid, or is one that no fork can make; names the field.
-    """
+    """Give a conversation by other rules, between the same speakers."""
     for field in _FIXED:
         if field in changes:
             raise SpecError(f"{field}: can't change in a fork")

@@ -32,15 +32,7 @@ _NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
 
 
 def forked(found: State, new: Conversation) -> State:
-    """Give the state that a new session goes on from.
-
-    Args:
-        found: The state of the session it comes from.
-        new: The spec that it goes on by.
-
-    Returns:
-        The new state, with an outcome where the conversation is over by the new rules.
-    """
+    """Give the state that a new session goes on from."""
     # Not the listed one: a message from before a fork was written by the rules of its time.
     old = restored(found["spec"])
     state: State = {
@@ -92,15 +84,6 @@ def carried(
     With another end-chat mode, last words are promised anew: by the completion that has just been
     found, or not at all. Last words of a conversation that is not over by the new rules were turns
     like any other.
-
-    Args:
-        old: The spec it was reached by.
-        new: The spec that the conversation goes on by.
-        position: Where it is.
-        log: Everything said up to there.
-
-    Returns:
-        The position to go on from.
     """
     before = position.facts
     kept = not_in_the_log(before)
@@ -186,16 +169,7 @@ def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMess
 
 
 def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) -> list[AnyMessage]:
-    """Put what is told into a log, in front of the lines that the next node reads by their place.
-
-    Args:
-        told: The new lines, whose ids do not matter.
-        position: Where the conversation is.
-        log: Everything said up to there.
-
-    Returns:
-        The new log; from the new lines on the ids are other ones.
-    """
+    """Put what is told into a log, before the lines that the next node reads by their place."""
     place = place_of_news(position, log)
     return [*log[:place], *_numbered([*told, *log[place:]], place)]
 
@@ -219,18 +193,7 @@ def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
 def going_on(
     new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
 ) -> State:
-    """Add what a step writes once it is known what comes next.
-
-    Args:
-        new: The spec.
-        position: Where it is.
-        following: What comes next.
-        state: The state, which is changed.
-        is_new: Whether that is another turn than the one that was told of.
-
-    Returns:
-        The state, with the outcome where it is over, or with what is told before the turn.
-    """
+    """Add what a step writes once it is known what comes next."""
     log = state["messages"]
     if following.node is Node.END:
         ended = outcome(new, position, following.reasons, log, used_so_far(state))

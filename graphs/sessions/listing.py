@@ -27,18 +27,7 @@ _LONGEST: Final = 128  # the characters of a session's id
 
 @asynccontextmanager
 async def known_store(store: str | Path | None) -> AsyncIterator[Store]:
-    """Open a store for what needs sessions that are there.
-
-    Args:
-        store: Where sessions are kept; a file must exist, since a mistyped one holds nothing. None:
-            the setting, else the user's data folder, which may be empty yet.
-
-    Yields:
-        The store.
-
-    Raises:
-        StoreError: The store can't be opened.
-    """
+    """Open a store for what needs sessions that are there."""
     target = store or (await asyncio.to_thread(load_settings)).store
     async with open_store(target, create=not store) as opened:
         yield opened
@@ -51,19 +40,6 @@ async def new_session(
     """Add a session whose state is written inside the block.
 
     Nobody knows of it until the block has ended: the row goes last.
-
-    Args:
-        store: Where it is kept.
-        session: Its id.
-        conversation: Its spec.
-        ended: Why it has ended. None: it has not.
-
-    Yields:
-        The session, to write it.
-
-    Raises:
-        SessionError: The id is taken, or somebody runs it.
-        StoreError: The store can't be written.
     """
     async with store.lock(session) as held:
         if await store.get(session) is not None:
@@ -78,33 +54,13 @@ async def new_session(
 
 
 def made_up_id(session: str, word: str) -> str:
-    """Make up the id of a session that comes from another one.
-
-    Args:
-        session: The other one's id.
-        word: What the new one is to it, such as ``fork``.
-
-    Returns:
-        The id, which nobody has yet.
-    """
+    """Make up the id of a session that comes from another one."""
     ending = f"-{word}-{secrets.token_hex(3)}"
     return session[: _LONGEST - len(ending)] + ending
 
 
 async def known_session(store: Store, session: str) -> Conversation:
-    """Read the spec of a session that must be there.
-
-    Args:
-        store: Where it is kept.
-        session: Its id.
-
-    Returns:
-        Its spec.
-
-    Raises:
-        SessionError: There is no such session.
-        StoreError: The store can't be read, or a newer release wrote it.
-    """
+    """Read the spec of a session that must be there."""
     row = await store.get(session)
     if row is None:
         raise unknown_session(session, store.url)
@@ -112,16 +68,7 @@ async def known_session(store: Store, session: str) -> Conversation:
 
 
 def check_speaker(session: str, conversation: Conversation, name: str) -> None:
-    """Refuse a name that nobody in a session has.
-
-    Args:
-        session: Its id.
-        conversation: Its spec.
-        name: A speaker's name.
-
-    Raises:
-        SpecError: Nobody in it is called that.
-    """
+    """Refuse a name that nobody in a session has."""
     if name not in conversation.names:
         names = listing(conversation.names)
         raise SpecError(f"nobody in session {session!r} is called {name!r}; there are {names}")
@@ -143,19 +90,7 @@ async def aget_session(session: str, *, store: str | Path | None = None) -> Resu
 
 
 async def read_session(session: str, conversation: Conversation, graph: Graph) -> Result:
-    """Read what a graph's checkpointer holds of a session.
-
-    Args:
-        session: The session's id.
-        conversation: Its spec.
-        graph: A graph on the store's checkpointer.
-
-    Returns:
-        The session as it stands.
-
-    Raises:
-        StoreError: It is damaged.
-    """
+    """Read what a graph's checkpointer holds of a session."""
     with reading_session(graph, session):
         state = await graph.aget_state(config_of(session))
         pending = await still_open(graph, config_of(session), state.interrupts)
@@ -164,14 +99,7 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
 
 
 def title_of(conversation: Conversation) -> str:
-    """Give what lists of sessions show of a conversation: its title, else a task.
-
-    Args:
-        conversation: Its spec.
-
-    Returns:
-        The title.
-    """
+    """Give what lists of sessions show of a conversation: its title, else a task."""
     speakers = conversation.speakers
     own = next((speaker.task for speaker in speakers if speaker.task), None)
     first = next((speaker.first_message for speaker in speakers if speaker.first_message), None)

@@ -28,16 +28,7 @@ from ..spec.questions import EXIT, ApprovalQuestion, MessageQuestion
 
 
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
-    """Give the answers of models that a log records.
-
-    Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
-
-    Yields:
-        One for each call of a model: the message where a speaker was asked, its calls and what was
-        said beside them as they were; an error where a model refused a prompt as too long.
-    """
+    """Give the answers of models that a log records."""
     waiting = False
     for message in log:
         about = line(message)
@@ -123,17 +114,7 @@ def _is_asked(conversation: Conversation) -> bool:
 def message_given(
     question: MessageQuestion, rest: Sequence[BaseMessage], ended: Outcome | None
 ) -> str | None:
-    """Give what a person said to a question for a message.
-
-    Args:
-        question: The question.
-        rest: What the log holds behind the moment at which it was asked.
-        ended: How the conversation ended. None: it has not.
-
-    Returns:
-        The answer, empty where something else replied or the calls were run. None: the log does
-        not say, as where the session still waits for it.
-    """
+    """Give what a person said to a question for a message."""
     if not rest:
         return _leaving(ended)
     if isinstance(rest[0], ToolMessage):
@@ -161,19 +142,7 @@ def decisions_given(
     rest: Sequence[BaseMessage],
     ended: Outcome | None,
 ) -> dict[str, Any] | str | None:
-    """Give what a person decided of calls.
-
-    Args:
-        question: The question.
-        conversation: The spec.
-        log: The log up to the calls.
-        rest: What it holds behind them.
-        ended: How the conversation ended. None: it has not.
-
-    Returns:
-        The answer. What a hook made of arguments that the person had changed stands in their
-        place. None: the log does not say.
-    """
+    """Give what a person decided of calls."""
     if not rest:
         return _leaving(ended)
     # Where hooks have seen a result, theirs is the newer one.

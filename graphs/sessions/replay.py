@@ -166,12 +166,7 @@ def _given(question: Question, recorded: Result, again: Result) -> Any:  # noqa:
 
 
 class _Recorded(ScriptedChatModel):
-    """Says what models have said, by a name of its own. What they have used is not known.
-
-    Args:
-        answers: The answers, in the order of the calls.
-        model_name: The name.
-    """
+    """Says what models have said, by a name of its own. What they have used is not known."""
 
     model_name: str
 
@@ -199,17 +194,7 @@ class _Recorded(ScriptedChatModel):
 
 
 def _compare(recorded: Result, again: Result, same: int, misfit: str) -> None:
-    """Make sure that so far the same was said, and that a person's answer fits as it did.
-
-    Args:
-        recorded: What was said before.
-        again: What is said now.
-        same: How many messages are known to be the same.
-        misfit: What is wrong with a person's answer now, if anything is.
-
-    Raises:
-        SessionError: It is not so; names the first message that differs.
-    """
+    """Make sure that so far the same was said, and that a person's answer fits as it did."""
     where = f"session {recorded.session!r} goes another way now, from message"
     said = zip(recorded.messages[same:], again.messages[same:], strict=False)
     for before, now in said:

@@ -100,18 +100,7 @@ def _is_opening(conversation: Conversation, position: Position) -> bool:
 def spoken(
     state: State, conversation: Conversation, position: Position, speaker: str, text: str
 ) -> State:
-    """Give what is written to a session's state when something is said as a speaker.
-
-    Args:
-        state: The state.
-        conversation: The spec.
-        position: Where it is.
-        speaker: Who is to have said it.
-        text: What is said.
-
-    Returns:
-        The new messages of the log, the new position, and the outcome where it is over.
-    """
+    """Give what is written to a session's state when something is said as a speaker."""
     log = list(state["messages"])
     position = standing(position, log)
     about = line(log[-1]) if log else None

@@ -16,41 +16,19 @@ from .dumps.dump import whole
 
 @contextmanager
 def reading_session(graph: Graph, session: str) -> Iterator[None]:
-    """Turn whatever is raised inside the block into a `StoreError` about a session.
-
-    Args:
-        graph: A graph on the store's checkpointer.
-        session: The session's id.
-
-    Raises:
-        StoreError: It can't be read.
-        SessionError: The block raised it.
-    """
+    """Turn whatever is raised inside the block into a `StoreError` about a session."""
     with reading_store(getattr(graph.checkpointer, "store_url", "memory:"), session):
         yield
 
 
 def stored_conversation(row: SessionRow, url: str) -> Conversation:
-    """Make the conversation of a session out of its row.
-
-    Raises:
-        StoreError: It is damaged, or was written by a newer release.
-    """
+    """Make the conversation of a session out of its row."""
     with reading_store(url, row.session):
         return restored(json.loads(row.spec))
 
 
 def check_state(session: str, conversation: Conversation | None, state: State) -> None:
-    """Make sure that a session can be shown, and gone on with, from a state that was read.
-
-    Args:
-        session: Its id.
-        conversation: The spec it must go on by. None: the one in the state.
-        state: The state.
-
-    Raises:
-        ValueError: It can't; says why.
-    """
+    """Make sure that a session can be shown, and gone on with, from a state that was read."""
     given = [state["conversation"]] if state.get("conversation") else []
     known = [state["spec"]] if state.get("spec") else []
     specs = [restored(spec) for spec in (*given, *known)]

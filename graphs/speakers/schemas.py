@@ -34,18 +34,7 @@ _TELLING: Final = ("type", "anyOf", "enum", "const", "$ref")
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Give the JSON schema of a pydantic model, as models and servers are told of it.
-
-    Args:
-        model: The pydantic model.
-
-    Returns:
-        The schema, with a title of letters, digits and ``_-`` alone. A model that holds itself
-        stands at the root, where pydantic only refers to it.
-
-    Raises:
-        pydantic.errors.PydanticUserError: There is none, as for a model with functions in it.
-    """
+    """Give the JSON schema of a pydantic model, as models and servers are told of it."""
     schema = model.model_json_schema()
     referred = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     if referred:
@@ -56,19 +45,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def read_json(model: type[M], text: str) -> M:
-    """Read JSON as a pydantic model.
-
-    Args:
-        model: The pydantic model.
-        text: The JSON.
-
-    Returns:
-        The model's instance.
-
-    Raises:
-        pydantic.ValidationError: The text does not fit.
-        SpecError: A function of the model failed, such as a validator; names it.
-    """
+    """Read JSON as a pydantic model."""
     try:
         return model.model_validate_json(text)
     except ValidationError:
@@ -78,17 +55,7 @@ def read_json(model: type[M], text: str) -> M:
 
 
 def written_json(found: BaseModel) -> str:
-    """Write an instance of a pydantic model as JSON.
-
-    Args:
-        found: The instance.
-
-    Returns:
-        The JSON, by the names of the fields.
-
-    Raises:
-        SpecError: A function of the model failed, or it holds what JSON can't; names it.
-    """
+    """Write an instance of a pydantic model as JSON."""
     try:
         return found.model_dump_json()
     except Exception as error:
@@ -105,9 +72,6 @@ def is_strict(schema: Mapping[str, Any]) -> bool:
     """Whether OpenAI's strict form can say all that a schema does.
 
     It refuses some words, and closes objects: one whose keys are free would have to be empty.
-
-    Args:
-        schema: The schema.
     """
     return all(map(_is_strict, _parts(schema)))
 

@@ -25,16 +25,7 @@ from .limits import most_calls, most_messages
 
 
 def check(conversation: ConversationFields) -> None:
-    """Make sure that a conversation hangs together.
-
-    Args:
-        conversation: The spec.
-
-    Raises:
-        ValueError: A task is missing, a context is too small, a name does not belong to a speaker,
-            a mode needs a stopper and has none, a model has no price, or an end can never hold;
-            names the field.
-    """
+    """Make sure that a conversation hangs together."""
     _check_tasks(conversation)
     _check_prefixes(conversation)
     _check_contexts(conversation)

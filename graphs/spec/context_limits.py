@@ -29,17 +29,7 @@ def fixed_tokens(
     task: str | None,
     schema: type[BaseModel] | None = None,
 ) -> int:
-    """Estimate the tokens of what stands in front of each prompt of a speaker.
-
-    Args:
-        conversation: The spec.
-        speaker: The speaker.
-        task: The task of all, as specified; None where each has its own.
-        schema: The pydantic model that the speaker's format names, where it is a `Schema`.
-
-    Returns:
-        The tokens of its system prompt and of its examples.
-    """
+    """Estimate the tokens of what stands in front of each prompt of a speaker."""
     system = conversation.system_prompt(speaker, task, schema)
     examples = [example.content for example in speaker.examples]
     return tokens_of_texts([system, *examples])
@@ -48,16 +38,7 @@ def fixed_tokens(
 def check_limits(
     conversation: ConversationFields, least: Callable[[Speaker], int], more: str
 ) -> None:
-    """Make sure that limits on speakers' prompts leave room for a message.
-
-    Args:
-        conversation: The spec.
-        least: Gives the least limit that a speaker's context can have, in tokens.
-        more: What of it the error names, behind what always stands in a prompt.
-
-    Raises:
-        SpecError: One leaves none; names the field and the least limit.
-    """
+    """Make sure that limits on speakers' prompts leave room for a message."""
     for number, speaker in enumerate(conversation.speakers):
         if not isinstance(speaker.context, TokenBudget | RunningSummary):
             continue
@@ -72,17 +53,7 @@ def check_limits(
 def least_limit(
     conversation: ConversationFields, speaker: Speaker, schema: type[BaseModel] | None = None
 ) -> int:
-    """Give the least number of tokens that a speaker's context can be limited to.
-
-    Args:
-        conversation: The spec.
-        speaker: The speaker.
-        schema: The pydantic model that the speaker's format names, where it is known.
-
-    Returns:
-        The tokens of what always stands in its prompt, as far as it is known before anyone has
-        spoken, and of a message.
-    """
+    """Give the least number of tokens that a speaker's context can be limited to."""
     opening = speaker.private_opening
     told = [] if opening is None else [*opening.lines, opening.prompt or ""]
     if conversation.opening.answers:

@@ -210,15 +210,7 @@ def _parts(end: _End, whole: type[AnyOf] | type[AllOf]) -> tuple[End, ...]:
 
 
 def leaves(end: End | None, path: str = "") -> Iterator[tuple[str, Leaf]]:
-    """Give the ends that an end is made of.
-
-    Args:
-        end: Any end, or none.
-        path: Where it stands in the spec.
-
-    Yields:
-        The path and the end.
-    """
+    """Give the ends that an end is made of."""
     if isinstance(end, AnyOf | AllOf):
         for place, part in enumerate(end.of):
             yield from leaves(part, f"{path}.of.{place}")

@@ -127,16 +127,7 @@ class ConversationFields(Data):
     def system_prompt(
         self, speaker: Speaker, task: str | None, schema: type[BaseModel] | None = None
     ) -> str:
-        """Give the system prompt of one speaker.
-
-        Args:
-            speaker: Who is to speak.
-            task: The task of all, as specified; None where each has its own.
-            schema: The pydantic model that the speaker's format names, where it is a `Schema`.
-
-        Returns:
-            The prompt; `nodes.prompts.texts.system_prompt` says what stands in it.
-        """
+        """Give the system prompt of one speaker."""
         return system_prompt(
             speaker,
             [name for name in self.names if name != speaker.name],
@@ -223,19 +214,11 @@ class ConversationFields(Data):
         return isinstance(speaker.context, RunningSummary) and is_shown
 
     def stored(self) -> dict[str, Any]:
-        """Give what sessions store, as plain values.
-
-        Returns:
-            What differs from the defaults, and the version, which says whose defaults they are.
-        """
+        """Give what sessions store, as plain values."""
         return {"version": self.version} | self.model_dump(mode="json", exclude_defaults=True)
 
     def to_toml(self) -> str:
-        """Write it as TOML, which `duologue run` and `load_conversation` read.
-
-        Returns:
-            What differs from the defaults, and the version.
-        """
+        """Write it as TOML, which `duologue run` and `load_conversation` read."""
         stored = self.stored()
         if self.end_chat.max_iterations is None:
             stored["end_chat"]["max_iterations"] = NO_CAP
@@ -244,17 +227,7 @@ class ConversationFields(Data):
         return tomli_w.dumps(stored, multiline_strings=blocks)
 
     def speaker(self, name: str) -> Speaker:
-        """Give the speaker of this name.
-
-        Args:
-            name: A speaker's name.
-
-        Returns:
-            The speaker.
-
-        Raises:
-            KeyError: Nobody has that name.
-        """
+        """Give the speaker of this name."""
         for speaker in self.speakers:
             if speaker.name == name:
                 return speaker

@@ -9,14 +9,7 @@ from .fields import ConversationFields
 
 
 def most_messages(conversation: ConversationFields) -> int:
-    """Give the most messages that a conversation can have.
-
-    Args:
-        conversation: The spec.
-
-    Returns:
-        How many; without a cap on rounds a number that nobody reaches.
-    """
+    """Give the most messages that a conversation can have."""
     count = len(conversation.speakers)
     opening = count if conversation.opening.answers else 0
     rounds = conversation.end_chat.max_iterations or MOST
@@ -38,12 +31,6 @@ def most_calls(conversation: ConversationFields) -> int:
 
     In a turn those are the summary of what went before, one for each round of tools, the reply, one
     more where that is rejected, the judge's two questions and the choice of who speaks next.
-
-    Args:
-        conversation: The spec.
-
-    Returns:
-        How many.
     """
     sums_up = any(map(conversation.sums_up, conversation.speakers))
     per_turn = sums_up + most_tool_rounds(conversation) + 2 + 2 + 1
@@ -54,12 +41,6 @@ def most_tool_rounds(conversation: ConversationFields) -> int:
     """Give the most rounds of tool calls that one turn can have, those without success included.
 
     One without success has an error at least, and the last of either kind ends the conversation.
-
-    Args:
-        conversation: The spec.
-
-    Returns:
-        How many.
     """
     errors = (conversation.max_call_errors - 1) + (conversation.max_tool_errors - 1)
     return conversation.max_tool_rounds + errors

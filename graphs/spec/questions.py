@@ -148,17 +148,7 @@ question's ``response_schema`` says. None leaves the session waiting, as an `EOF
 
 
 def payload(asked: Asking, task: str, heard: str, calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
-    """Make what `langgraph.types.interrupt` is given to ask a person for a message.
-
-    Args:
-        asked: How the person is asked.
-        task: What the speaker works on.
-        heard: What the speaker has heard since it last spoke.
-        calls: The calls that wait.
-
-    Returns:
-        The fields of a `MessageQuestion` as plain values, without what is LangGraph's.
-    """
+    """Make what `langgraph.types.interrupt` is given to ask a person for a message."""
     question = MessageQuestion(
         id="",
         speaker=asked.speaker,
@@ -178,11 +168,7 @@ def schema_of(empty: Empty) -> Any:  # noqa: ANN401  # a type that pydantic read
 
 
 def check_message(question: MessageQuestion, answer: object) -> None:
-    """Make sure that an answer fits a question for a message.
-
-    Raises:
-        AnswerError: It does not; says why.
-    """
+    """Make sure that an answer fits a question for a message."""
     try:
         TypeAdapter(schema_of(question.empty)).validate_python(answer)
     except ValidationError as error:
@@ -190,11 +176,7 @@ def check_message(question: MessageQuestion, answer: object) -> None:
 
 
 def unfit(error: ValidationError) -> AnswerError:
-    """Make one clear sentence of why an answer does not fit.
-
-    Args:
-        error: What pydantic found.
-    """
+    """Make one clear sentence of why an answer does not fit."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(map(str, first["loc"]))
     text = first["msg"].removeprefix("Value error, ")
@@ -222,14 +204,7 @@ def _prompt(asked: Asking) -> str:
 
 
 def read_question(interrupt: Interrupt[Any]) -> Question:
-    """Read a question out of LangGraph's interrupt.
-
-    Args:
-        interrupt: The interrupt.
-
-    Returns:
-        The question.
-    """
+    """Read a question out of LangGraph's interrupt."""
     schema = interrupt.response_schema if isinstance(interrupt.response_schema, dict) else {}
     found: dict[str, Any] = {"id": interrupt.id, "response_schema": schema}
     value = interrupt.value

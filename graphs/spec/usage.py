@@ -20,15 +20,7 @@ _MOST_TOKENS = 10**12
 
 
 def token_count(told: object) -> int | None:
-    """Read a count of tokens.
-
-    Args:
-        told: What a server says.
-
-    Returns:
-        The count, rounded where it is a fraction. None: not a count (no number, negative, or
-        beyond 10**12).
-    """
+    """Read a count of tokens."""
     if isinstance(told, bool) or not isinstance(told, int | float):
         return None
     is_count = math.isfinite(told) if isinstance(told, float) else True

@@ -80,38 +80,14 @@ MIGRATIONS: dict[int, Migration] = {
 
 
 def migrated(data: dict[str, Any], where: str = "") -> dict[str, Any]:
-    """Bring a spec to the version of this release.
-
-    Args:
-        data: A spec as a dict.
-        where: What to put in front of an error.
-
-    Returns:
-        The spec in the newest version.
-
-    Raises:
-        SpecError: It was written by a newer release, or its version is not a number.
-    """
+    """Bring a spec to the version of this release."""
     return upgraded(data, SPEC_VERSION, MIGRATIONS, where)
 
 
 def upgraded(
     data: dict[str, Any], newest: int, steps: Mapping[int, Migration], where: str
 ) -> dict[str, Any]:
-    """Bring versioned data to the newest version.
-
-    Args:
-        data: The data; without a ``version`` it is of the newest.
-        newest: The newest version.
-        steps: For each older version the function that makes the next one out of it.
-        where: What to put in front of an error.
-
-    Returns:
-        The data in the newest version.
-
-    Raises:
-        SpecError: It was written by a newer release, or its version is not a number.
-    """
+    """Bring versioned data to the newest version."""
     version = data.get("version", newest)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise SpecError(f"{where}version: must be a whole number from 1 on, not {version!r}")
@@ -126,17 +102,6 @@ def upgraded(
 
 
 def restored(data: dict[str, Any], where: str = "") -> Conversation:
-    """Make a conversation out of a stored spec, of this or an older version.
-
-    Args:
-        data: A spec as a dict.
-        where: What to put in front of an error.
-
-    Returns:
-        The conversation.
-
-    Raises:
-        SpecError: The spec is not valid, or was written by a newer release.
-    """
+    """Make a conversation out of a stored spec, of this or an older version."""
     check_depth(data, where)
     return validated(Conversation, migrated(data, where), where)

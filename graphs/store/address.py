@@ -47,20 +47,6 @@ async def open_store(
 
     All that is open at once for the same address on the same event loop is one store, which is
     closed with its last user.
-
-    Args:
-        target: None for the user's data folder; a path, `sqlite:///relative.db` or
-            `sqlite:////absolute.db` for a SQLite file, readable by its owner only if it is made
-            here; `postgresql://…` or `postgres://…`, see `graphs.store.sql.postgres`;
-            `memory:` or `memory:name` for this process's memory, where the same address is the
-            same store.
-        create: Whether a SQLite file is made where it is missing.
-
-    Yields:
-        The store, usable in this event loop until the block ends.
-
-    Raises:
-        StoreError: The target is none of these, or can't be used.
     """
     # In a thread, like all that touches files: the dev server refuses it in a coroutine.
     place = await asyncio.to_thread(_place, target, create=create)

@@ -28,11 +28,6 @@ class Held(ABC):
     Get one from `Store.lock`. Every method that writes, and the checkpointer, raises `SessionError`
     without writing where the run no longer holds the session, and `StoreError` when the database
     fails.
-
-    Attributes:
-        session: The session's id.
-        url: The store's address as shown to people.
-        checkpointer: LangGraph's saver, which writes this session only.
     """
 
     session: str
@@ -41,49 +36,22 @@ class Held(ABC):
 
     @abstractmethod
     async def add(self, *, title: str, spec: str) -> SessionRow:
-        """Add the session's row, unfinished.
-
-        Args:
-            title: What people see in a listing.
-            spec: The conversation, as JSON text.
-
-        Returns:
-            The new row.
-
-        Raises:
-            SessionError: The session is there already.
-        """
+        """Add the session's row, unfinished."""
 
     async def finish(self, reason: str) -> None:
-        """Mark the session as finished because of `reason`; a second call replaces the reason.
-
-        Raises:
-            SessionError: There is no such session.
-        """
+        """Mark the session as finished because of `reason`; a second call replaces the reason."""
         await self._change(status="finished", reason=reason)
 
     async def wait(self) -> None:
-        """Mark the session as one that waits for a person.
-
-        Raises:
-            SessionError: There is no such session.
-        """
+        """Mark the session as one that waits for a person."""
         await self._change(status="waiting", reason=None)
 
     async def reopen(self) -> None:
-        """Mark the session as unfinished, whatever ended it or whomever it waited for.
-
-        Raises:
-            SessionError: There is no such session.
-        """
+        """Mark the session as unfinished, whatever ended it or whomever it waited for."""
         await self._change(status="unfinished", reason=None)
 
     async def clear_stop(self) -> None:
-        """Forget that the session was asked to stop, as a run that starts does.
-
-        Raises:
-            SessionError: There is no such session.
-        """
+        """Forget that the session was asked to stop, as a run that starts does."""
         await self._change(stop_requested=False)
 
     async def erase(self) -> bool:
@@ -110,11 +78,6 @@ class Store(ABC):
 
     Get one from `open_store`. Every method, and the checkpointer itself, raises `StoreError` when
     the database behind it fails.
-
-    Attributes:
-        url: The address as shown to people; a password in it is replaced by `***`.
-        checkpointer: LangGraph's saver on the same database, to read with; who writes a session
-            holds it by `lock`. It belongs to the event loop that opened the store.
     """
 
     url: str
@@ -122,48 +85,25 @@ class Store(ABC):
 
     @abstractmethod
     async def get(self, session: str) -> SessionRow | None:
-        """Return the row of `session`, or None if there is no such session.
-
-        Raises:
-            StoreError: The database fails.
-        """
+        """Return the row of `session`, or None if there is no such session."""
 
     @abstractmethod
     async def list(self) -> _Rows:
-        """Return every row, newest first by `created_at`; checkpoints are not read.
-
-        Raises:
-            StoreError: The database fails.
-        """
+        """Return every row, newest first by `created_at`; checkpoints are not read."""
 
     @abstractmethod
     async def request_stop(self, session: str) -> None:
-        """Ask whoever runs `session`, here or in another process, to stop at its next turn.
-
-        Raises:
-            SessionError: There is no such session.
-            StoreError: The database fails.
-        """
+        """Ask whoever runs `session`, here or in another process, to stop at its next turn."""
 
     async def stop_requested(self, session: str) -> bool:
-        """Return whether `session` was asked to stop.
-
-        Raises:
-            SessionError: There is no such session.
-            StoreError: The database fails.
-        """
+        """Return whether `session` was asked to stop."""
         row = await self.get(session)
         if row is None:
             raise unknown_session(session, self.url)
         return row.stop_requested
 
     async def delete(self, session: str) -> None:
-        """Delete the row of `session` and all its checkpoints.
-
-        Raises:
-            SessionError: There is no such session, or it is being run.
-            StoreError: The database fails.
-        """
+        """Delete the row of `session` and all its checkpoints."""
         async with self.lock(session) as held:
             # The row may be damaged, so it is not read.
             if not await held.erase():
@@ -171,19 +111,7 @@ class Store(ABC):
 
     @asynccontextmanager
     async def lock(self, session: str) -> AsyncIterator[Held]:
-        """Hold `session` for one run; it is freed at exit and by the death of this process.
-
-        Args:
-            session: Its id; the session need not exist yet.
-
-        Yields:
-            The session, to write it.
-
-        Raises:
-            SessionError: The id is not valid, or another run, in this process or another, holds
-                it ("busy") and does not free it within a second.
-            StoreError: The database fails.
-        """
+        """Hold `session` for one run; it is freed at exit and by the death of this process."""
         check_session_id(session)
         until, pause = time.monotonic() + _PATIENCE, _PAUSE
         while (held := await self._take(session)) is None:
@@ -206,11 +134,7 @@ class Store(ABC):
 
     @abstractmethod
     async def is_locked(self, session: str) -> bool:
-        """Return whether someone is running `session` now.
-
-        Raises:
-            StoreError: The lock can't be looked at.
-        """
+        """Return whether someone is running `session` now."""
 
     async def close(self) -> None:
         """Free what the store keeps open; nobody uses it any more."""
@@ -218,17 +142,7 @@ class Store(ABC):
 
 
 async def settled(work: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
-    """Await `work` to its end even when the caller is cancelled meanwhile.
-
-    Args:
-        work: What ends soon by itself.
-
-    Returns:
-        What `work` returns.
-
-    Raises:
-        asyncio.CancelledError: The caller was cancelled; `work` has ended by then.
-    """
+    """Await `work` to its end even when the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -49,13 +49,6 @@ def store_errors(url: str) -> Iterator[None]:
 
     Stores and their checkpointers use it themselves. Around a whole run it would also catch what
     a tool's own database raises.
-
-    Args:
-        url: The store's address; a password in it is not shown.
-
-    Raises:
-        StoreError: The block raised `sqlite3.Error`, `psycopg.Error`, or what a driver raises where
-            text is in no encoding.
     """
     try:
         yield
@@ -75,12 +68,7 @@ def store_errors(url: str) -> Iterator[None]:
 
 
 def as_store_error(url: str, error: Exception) -> StoreError:
-    """Return the error for what a write has raised.
-
-    Args:
-        url: The store's address; a password in it is not shown.
-        error: What was raised.
-    """
+    """Return the error for what a write has raised."""
     try:
         with store_errors(url):
             raise error
@@ -103,13 +91,7 @@ def _is_damage(error: sqlite3.Error) -> bool:
 
 
 def damaged_store(url: str, why: str, session: str | None = None) -> StoreError:
-    """Return the error for a store, or one session in it, that can't be made sense of.
-
-    Args:
-        url: The store's address; a password in it is not shown.
-        why: What is wrong.
-        session: The session that is damaged. None: it is not known which.
-    """
+    """Return the error for a store, or one session in it, that can't be made sense of."""
     if session is None:
         return store_failure(url, why, "restore a backup, or choose another store")
     what = f"session {session[:128]!r} can't be read: {why}"
@@ -117,13 +99,7 @@ def damaged_store(url: str, why: str, session: str | None = None) -> StoreError:
 
 
 def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  # noqa: A002
-    """Return the error for a store that fails.
-
-    Args:
-        url: The store's address; a password in it is not shown.
-        why: What the driver or the system said; made into one short line.
-        help: What to do.
-    """
+    """Return the error for a store that fails."""
     reason = " ".join(clean(why).split()).rstrip(".?") or "no reason was given"
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"

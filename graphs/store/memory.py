@@ -49,13 +49,7 @@ class _Saver(GuardedSaver, InMemorySaver):
 
 
 class MemoryHeld(Held):
-    """A session in memory that this run holds.
-
-    Args:
-        space: Where it is.
-        url: The store's address.
-        session: Its id.
-    """
+    """A session in memory that this run holds."""
 
     def __init__(self, space: _Space, url: str, session: str) -> None:
         self.url = url
@@ -64,11 +58,7 @@ class MemoryHeld(Held):
         self.checkpointer = _Saver(space, self)
 
     def check(self, session: str) -> None:
-        """Make sure that the run still holds the session, and that it is this one.
-
-        Raises:
-            SessionError: It does not.
-        """
+        """Make sure that the run still holds the session, and that it is this one."""
         if session != self.session or self._space.held.get(session) is not self:
             raise lost_session(session)
 
@@ -90,11 +80,7 @@ class MemoryHeld(Held):
 
 
 class MemoryStore(Store):
-    """A store in memory, shared by all in this process that open the same URL.
-
-    Args:
-        url: `memory:` or `memory:name`.
-    """
+    """A store in memory, shared by all in this process that open the same URL."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -129,12 +115,5 @@ class MemoryStore(Store):
 
 
 async def open_memory(url: str) -> Store:
-    """Open the store in this process's memory.
-
-    Args:
-        url: `memory:` or `memory:name`.
-
-    Returns:
-        The store.
-    """
+    """Open the store in this process's memory."""
     return MemoryStore(url)

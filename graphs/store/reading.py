@@ -32,14 +32,6 @@ def reading_store(url: str, session: str | None = None) -> Iterator[None]:
 
     It belongs around reading what is stored and making sense of it, and around nothing of the
     user's.
-
-    Args:
-        url: The store's address; a password in it is not shown.
-        session: The session that is read. None: it is not known which.
-
-    Raises:
-        StoreError: It can't be read; says why, and what to do.
-        SessionError: The block raised it: there is no such session, or no such message.
     """
     try:
         with store_errors(url):
@@ -69,19 +61,7 @@ class _DamageError(ValueError):
 
 
 def read_version(found: Sequence[Sequence[Any]], newest: int, url: str) -> int | None:
-    """Read the version of a store's tables.
-
-    Args:
-        found: The rows of `duologue_schema`.
-        newest: The newest version that this release reads.
-        url: The store's address.
-
-    Returns:
-        The version. None: the tables are new.
-
-    Raises:
-        StoreError: It is none, or a newer release wrote it.
-    """
+    """Read the version of a store's tables."""
     if not found:
         return None
     with reading_store(url):
@@ -100,15 +80,7 @@ def read_version(found: Sequence[Sequence[Any]], newest: int, url: str) -> int |
 
 
 def read_row(values: Sequence[Any], url: str) -> SessionRow:
-    """Make the row of a session out of what its table holds.
-
-    Args:
-        values: The columns, in the order of `SessionRow`'s fields.
-        url: The store's address.
-
-    Raises:
-        StoreError: They do not fit; names the session.
-    """
+    """Make the row of a session out of what its table holds."""
     data = dict(zip(SessionRow.model_fields, values, strict=True))
     session = data["session"]
     with reading_store(url, session if isinstance(session, str) else None):
@@ -139,11 +111,7 @@ _WRITES: Final = TypeAdapter(list[tuple[str, str, Any]])
 
 
 def checked(found: CheckpointTuple) -> CheckpointTuple:
-    """Give a checkpoint that was read, if LangGraph can go on from it.
-
-    Raises:
-        ValueError: It can't; says why.
-    """
+    """Give a checkpoint that was read, if LangGraph can go on from it."""
     checkpoint = _Checkpoint.model_validate(found.checkpoint)
     _WRITES.validate_python(found.pending_writes or [])
     if checkpoint.id != found.config["configurable"]["checkpoint_id"]:

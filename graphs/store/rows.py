@@ -41,16 +41,7 @@ class SessionRow(BaseModel):
 
 
 def new_row(session: str, title: str, spec: str) -> SessionRow:
-    """Return the row of a session that starts now.
-
-    Args:
-        session: Its id, see `check_session_id`.
-        title: What people see in a listing.
-        spec: The conversation, as JSON text.
-
-    Raises:
-        SessionError: The id is not valid.
-    """
+    """Return the row of a session that starts now."""
     now = datetime.now(UTC)
     return SessionRow(
         session=check_session_id(session),
@@ -63,14 +54,7 @@ def new_row(session: str, title: str, spec: str) -> SessionRow:
 
 
 def check_session_id(session: str) -> str:
-    """Return `session` if it can be a session's id.
-
-    Args:
-        session: 1 to 128 letters, digits, `.`, `_` or `-` (ASCII), but neither `.` nor `..`.
-
-    Raises:
-        SessionError: It is something else.
-    """
+    """Return `session` if it can be a session's id."""
     if _SESSION_ID.fullmatch(session) is None or session in {".", ".."}:
         raise SessionError(
             f"{session!r} can't be a session's id: use 1 to 128 of A-Z a-z 0-9 . _ - "

@@ -24,21 +24,13 @@ from .writer import Lease
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):
-    """A mix-in before one of LangGraph's savers.
-
-    Attributes:
-        store_url: The store's address, named in errors.
-    """
+    """A mix-in before one of LangGraph's savers."""
 
     store_url: str
 
     @abstractmethod
     def _held(self, session: str) -> None:
-        """Make sure that this session may be written.
-
-        Raises:
-            SessionError: It is not held.
-        """
+        """Make sure that this session may be written."""
 
     async def aput(
         self,
@@ -47,12 +39,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Save a checkpoint, see LangGraph's saver.
-
-        Raises:
-            SessionError: The session is not held.
-            StoreError: The database fails.
-        """
+        """Save a checkpoint, see LangGraph's saver."""
         self._held(config["configurable"]["thread_id"])
         with store_errors(self.store_url):
             return await super().aput(config, checkpoint, metadata, new_versions)
@@ -64,33 +51,19 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Save what one task wrote, see LangGraph's saver.
-
-        Raises:
-            SessionError: The session is not held.
-            StoreError: The database fails.
-        """
+        """Save what one task wrote, see LangGraph's saver."""
         self._held(config["configurable"]["thread_id"])
         with store_errors(self.store_url):
             await super().aput_writes(config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete all checkpoints of a session, see LangGraph's saver.
-
-        Raises:
-            SessionError: The session is not held.
-            StoreError: The database fails.
-        """
+        """Delete all checkpoints of a session, see LangGraph's saver."""
         self._held(thread_id)
         with store_errors(self.store_url):
             await super().adelete_thread(thread_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Read one checkpoint, see LangGraph's saver.
-
-        Raises:
-            StoreError: The database fails, or what it holds is damaged.
-        """
+        """Read one checkpoint, see LangGraph's saver."""
         with reading_store(self.store_url, config["configurable"]["thread_id"]):
             found = await super().aget_tuple(config)
             return None if found is None else checked(found)
@@ -103,11 +76,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Read checkpoints, newest first, see LangGraph's saver.
-
-        Raises:
-            StoreError: The database fails, or what it holds is damaged.
-        """
+        """Read checkpoints, newest first, see LangGraph's saver."""
         session = None if config is None else config["configurable"]["thread_id"]
         found = super().alist(config, filter=filter, before=before, limit=limit)
         while True:
@@ -122,21 +91,13 @@ class GuardedSaver(BaseCheckpointSaver[str]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Read the writes of delta channels, see LangGraph's saver.
-
-        Raises:
-            StoreError: The database fails, or what it holds is damaged.
-        """
+        """Read the writes of delta channels, see LangGraph's saver."""
         with reading_store(self.store_url, config["configurable"]["thread_id"]):
             return await super().aget_delta_channel_history(config=config, channels=channels)
 
 
 class LeasedSaver(GuardedSaver):
-    """A guarded saver that writes under a lease; the commit looks whether it still stands.
-
-    Attributes:
-        lease: The session that it may write. None: it is for reading only.
-    """
+    """A guarded saver that writes under a lease; the commit looks whether it still stands."""
 
     lease: Lease | None
 

@@ -107,11 +107,7 @@ class PlainSerializer(JsonPlusSerializer):
 
 
 def check_storable(value: object) -> None:
-    """Make sure that a value can be stored and read back.
-
-    Raises:
-        Exception: It can't; says why.
-    """
+    """Make sure that a value can be stored and read back."""
     serializer = PlainSerializer()
     serializer.loads_typed(serializer.dumps_typed(value))
 

@@ -40,18 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 @asynccontextmanager
 async def shared(address: str, opened: Callable[[], Awaitable[Store]]) -> AsyncIterator[Store]:
-    """Use the store at an address, opened by its first user and closed by its last.
-
-    Args:
-        address: The same text for the same store.
-        opened: Opens it.
-
-    Yields:
-        The store.
-
-    Raises:
-        StoreError: It can't be opened.
-    """
+    """Use the store at an address, opened by its first user and closed by its last."""
     key = address, asyncio.get_running_loop()
     store = _OPEN.get(key)
     if store is None:

@@ -64,10 +64,6 @@ class Writer:
 
     What comes while a commit is under way waits, and goes into the next one together. Where jobs
     can't be committed together, each is tried alone.
-
-    Args:
-        commit: Commits jobs together, or raises and has written nothing.
-        explain: Tells what an exception of `commit` means.
     """
 
     def __init__(
@@ -81,19 +77,7 @@ class Writer:
         self._running: asyncio.Task[None] | None = None
 
     async def write(self, *statements: Statement, lease: Lease | None = None) -> int:
-        """Commit statements; a caller who is cancelled does not keep them from being written.
-
-        Args:
-            *statements: What is written together.
-            lease: Without which nothing is written. None: it needs none.
-
-        Returns:
-            The rows that the last statement has changed.
-
-        Raises:
-            SessionError: The lease is lost.
-            StoreError: The database fails.
-        """
+        """Commit statements; a caller who is cancelled does not keep them from being written."""
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         # Looked at, so that asyncio does not report what nobody waits for any more.
         done.add_done_callback(lambda found: found.cancelled() or found.exception())

@@ -34,17 +34,7 @@ _NO_APOSTROPHES = str.maketrans("", "", APOSTROPHES)
 
 
 def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ()) -> bool:
-    """Whether a text holds nothing but thanks, farewells and pleasantries.
-
-    Args:
-        text: The text, in English, German, French, Spanish, Italian or Portuguese.
-        names: Names that may be said in it, such as those of the other speakers.
-        marks: Texts in it to be ignored, such as the marks of a format.
-
-    Returns:
-        True when it does. A question, a number or code makes it false, as does any sentence that
-        is no courtesy.
-    """
+    """Whether a text holds nothing but thanks, farewells and pleasantries."""
     shown = _undressed(text, names, marks)
     if _NOT_COURTESY.search(shown):
         return False

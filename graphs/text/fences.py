@@ -43,14 +43,7 @@ class Fence:
 
 
 def fences(text: str) -> tuple[list[str], list[Fence]]:
-    """Find fenced code, in lists and quotations too.
-
-    Args:
-        text: Markdown.
-
-    Returns:
-        The lines of the text with their ends, and the code in order.
-    """
+    """Find fenced code, in lists and quotations too."""
     lines: list[str] = _LINES.findall(text)
     whole = text if not text or text.endswith(("\r", "\n")) else f"{text}\n"
     found = [
@@ -76,15 +69,7 @@ def _language(label: str) -> str | None:
 
 
 def unfenced(text: str) -> str:
-    """Take the Markdown fence away that models like to put around JSON.
-
-    Args:
-        text: An answer.
-
-    Returns:
-        What stands in the fence, where the answer is nothing else and the fence says ``json`` or
-        nothing; else the answer.
-    """
+    """Take the Markdown fence away that models like to put around JSON."""
     text = text.strip()
     lines, found = fences(text)
     whole = [one for one in found if one.is_json and (one.first, one.behind) == (0, len(lines))]

@@ -17,26 +17,12 @@ def tokens_of(text: str) -> int:
 
     A token for every three bytes of UTF-8: a Chinese character is three bytes and about one token,
     and an English token is four bytes or more, so that the estimate is rather too high there.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The number of tokens, without what a message takes beside its text.
     """
     return -(-len(text.encode("utf-8", "replace")) // _BYTES)
 
 
 def tokens_of_message(message: BaseMessage, label: str = "") -> int:
-    """Estimate the tokens of a message in a prompt, its calls of tools included.
-
-    Args:
-        message: The message.
-        label: What stands in front of its text.
-
-    Returns:
-        The number of tokens.
-    """
+    """Estimate the tokens of a message in a prompt, its calls of tools included."""
     tokens = MESSAGE_TOKENS + tokens_of(label + message.text)
     if isinstance(message, AIMessage):
         for call in (*message.tool_calls, *message.invalid_tool_calls):

@@ -66,56 +66,24 @@ _DENSE_GAP = re.compile(r"(?<=[\u3005-\u30ff\u3400-\u9fff]) +(?=[\u3005-\u30ff\u
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text says nothing: white space, invisible characters, bare punctuation, Markdown.
-
-    Args:
-        text: The text.
-
-    Returns:
-        True when there is no letter, number, emoji or other telling sign in it.
-    """
+    """Whether a text says nothing: white space, invisible characters, punctuation, Markdown."""
     return FACE.search(text) is None and all(_is_hollow(sign) for sign in set(text))
 
 
 def says(token: str, text: str) -> bool:
-    """Whether a text says a token: it is the text, or stands alone on a line of it.
-
-    Args:
-        token: The token.
-        text: The text, in which decoration may stand around the token.
-
-    Returns:
-        True when it does; talking about the token is not saying it.
-    """
+    """Whether a text says a token: it is the text, or stands alone on a line of it."""
     # As it stands too: the token may itself begin with a sign of emphasis.
     return any(token in (found.strip(), found.strip(_EMPHASIS)) for found in text.splitlines())
 
 
 def ends_with(word: str, text: str) -> bool:
-    """Whether a word ends a text, in just this case; signs may stand behind it, no letters.
-
-    Args:
-        word: The word, such as ``TERMINATE``.
-        text: The text.
-
-    Returns:
-        True when it does, also where nothing else is said.
-    """
+    """Whether a word ends a text, in just this case; signs may stand behind it, no letters."""
     found = re.search(rf"(?<!\w){re.escape(word)}[^\w]*\Z", text)
     return found is not None
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two replies of one speaker are the same, word by word or nearly.
-
-    Args:
-        one: A reply.
-        other: Another.
-
-    Returns:
-        True when they are. Replies whose numbers, options, names, quotes or code differ are moves
-        of their own, and short ones are never the same.
-    """
+    """Whether two replies of one speaker are the same, word by word or nearly."""
     if is_short(one) or is_short(other):
         return False
     first, second = plain(one), plain(other)
@@ -134,53 +102,23 @@ def is_same_move(one: str, other: str) -> bool:
     """Whether two texts hold the same numbers and options, as two moves of a game do not.
 
     The same answer to another guess, such as "Too high, try a lower number.", is no repetition.
-
-    Args:
-        one: A text that was answered.
-        other: Another.
-
-    Returns:
-        True when they do, and when neither holds any.
     """
     return _moves(one) == _moves(other)
 
 
 def is_equal(one: str, other: str) -> bool:
-    """Whether two texts are the same but for case, white space, punctuation and Markdown.
-
-    Args:
-        one: A text.
-        other: Another.
-
-    Returns:
-        True when they are, short ones too.
-    """
+    """Whether two texts are the same but for case, white space, punctuation and Markdown."""
     return plain(one) == plain(other) and _is_equal(one, other)
 
 
 def is_short(text: str) -> bool:
-    """Whether a text has fewer than `SHORT_WORDS` words; letters make words where spaces do not.
-
-    Args:
-        text: The text.
-
-    Returns:
-        True when it is short.
-    """
+    """Whether a text has fewer than `SHORT_WORDS` words; letters make words where spaces do not."""
     return _words(text) < SHORT_WORDS
 
 
 @lru_cache(maxsize=1024)
 def plain(text: str) -> str:
-    """Give a text without what does not change what it says.
-
-    Args:
-        text: The text.
-
-    Returns:
-        The text in small letters, without punctuation, Markdown, invisible characters and smiles,
-        and with single spaces.
-    """
+    """Give a text without what does not change what it says."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     words = " ".join(_SIGN.sub(lambda found: _plain_sign(found[0]), folded).split())
     return _DENSE_GAP.sub("", words)

@@ -4,15 +4,7 @@ import re
 
 
 def cut(text: str, limit: int) -> str:
-    """Cut text to a number of words, at the end of a sentence where there is one.
-
-    Args:
-        text: The text.
-        limit: The most words.
-
-    Returns:
-        The text itself when it is short enough, else its beginning.
-    """
+    """Cut text to a number of words, at the end of a sentence where there is one."""
     if len(text.split()) <= limit:
         return text
     kept = " ".join(text.split()[:limit])

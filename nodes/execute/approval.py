@@ -31,17 +31,7 @@ from .call import Answer, wrong
 
 
 def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval | None:
-    """Give what a person has to be asked about the calls of a message.
-
-    Args:
-        moment: Where the conversation is.
-        speaker: Who made the calls.
-        message: The message with the calls, or with code that the speaker has heard.
-
-    Returns:
-        One question for all of them; None where there is nothing to decide. Code that was heard is
-        no call of a tool, though it be in the language that a tool is named by.
-    """
+    """Give what a person has to be asked about the calls of a message."""
     if line(message).kind is Kind.CODE:
         return None
     tools = _tools_of(moment, speaker)
@@ -56,21 +46,7 @@ def _tools_of(moment: Moment, speaker: Speaker) -> dict[str, BaseTool]:
 def ask_about(
     moment: Moment, request: Approval, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
-    """Ask a person about calls; nothing may have run before.
-
-    Args:
-        moment: Where the conversation is.
-        request: The question.
-        speaker: Who made the calls.
-        message: The message with the calls.
-
-    Returns:
-        The answer as the state keeps it, for `decided`; None where the person leaves.
-
-    Raises:
-        AnswerError: The answer does not fit; the question stays open.
-        langgraph.errors.GraphInterrupt: There is none yet.
-    """
+    """Ask a person about calls; nothing may have run before."""
     fitting = _fitting(request, _tools_of(moment, speaker))
     answer: Decisions | None = ask(request.payload(), fitting)
     if answer is None:
@@ -95,15 +71,7 @@ def is_seen(state: State, message: AIMessage) -> bool:
 
 
 def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
-    """Give what a person has decided of the calls of a message, by their ids.
-
-    Args:
-        state: The session's state.
-        message: The message with the calls.
-
-    Returns:
-        The decisions; None where nobody has decided anything.
-    """
+    """Give what a person has decided of the calls of a message, by their ids."""
     kept = state.get("decisions") or {}
     if kept.get("message") != message.id or "decisions" not in kept:
         return None
@@ -163,15 +131,7 @@ def _unfit_arguments(answer: Decisions, tools: Mapping[str, BaseTool]) -> str | 
 
 
 def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> Answer | None:
-    """Give what a call that is not run gives.
-
-    Args:
-        call: The call, as the speaker made it.
-        decision: What a person decided of it, where one was asked.
-
-    Returns:
-        Its answer; None where it is run.
-    """
+    """Give what a call that is not run gives."""
     match decision:
         case Reject():
             why = (decision.message or "").strip()
@@ -189,15 +149,7 @@ _NO_REASON = " They gave no reason."
 
 
 def why_refused(name: str, told: str) -> str | None:
-    """Give why a person refused a call, out of what the speaker was told of it.
-
-    Args:
-        name: The tool's registered name.
-        told: What `instead_of_tool` gave.
-
-    Returns:
-        The reason; None where there is none.
-    """
+    """Give why a person refused a call, out of what the speaker was told of it."""
     _, says, why = told.removeprefix(_REFUSED.format(name=name)).partition(_THEY_SAY)
     return why if says else None
 
@@ -220,12 +172,7 @@ def kind_of(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None
 
 
 def edit_told(call: ToolCall, answer: Answer) -> str:
-    """Give an answer's text as the speaker is told it, who learns where its call was changed.
-
-    Args:
-        call: The call, as the speaker made it.
-        answer: What came of it.
-    """
+    """Give an answer's text as the speaker is told it, who learns where its call was changed."""
     if answer.decision != "edit":
         return answer.text
     ran = call_shown(answer.tool or call["name"], answer.arguments or {})

@@ -121,21 +121,6 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
 
     What the tool's function takes beside its arguments (`ToolRuntime`, `InjectedState`,
     `InjectedToolCallId`) comes from LangGraph, whatever the model writes under those names.
-
-    Args:
-        call: The call.
-        tool: The tool.
-        state: What the tool may know.
-        seconds: How long it may take. A function that is not async can't be ended: it runs on in
-            its thread, and what it gives then is dropped.
-
-    Returns:
-        What came of it.
-
-    Raises:
-        GraphInterrupt: It asks a person by ``interrupt()``. It runs again from its start when the
-            answer is there.
-        AnswerError: That answer does not fit; the question stays open.
     """
     name = call["name"]
     node = ToolNode([_contained(tool)], handle_tool_errors=False)

@@ -105,12 +105,7 @@ class CallsRun:
         return answers
 
     async def _run(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, Answer]:
-        """Run calls; give what came of each, by its id.
-
-        Raises:
-            GraphInterrupt: Tools wait for answers; the others have finished.
-            AnswerError: An answer to a tool does not fit; the others have finished.
-        """
+        """Run calls; give what came of each, by its id."""
         run = self._block if is_code else self._tool
         chained = [one for one in calls if is_code or self._runs_code(one.call)]
         # LangGraph knows a task by its place: these begin now, the others one after another.

@@ -10,12 +10,7 @@ from .call import Answer
 
 
 class Interpreter:
-    """A session's interpreter within one step. Its runs come one after another.
-
-    Args:
-        sandbox: Where code runs.
-        kept: What the session's state keeps of it; empty where no code has run yet.
-    """
+    """A session's interpreter within one step. Its runs come one after another."""
 
     def __init__(self, sandbox: Sandbox, kept: Mapping[str, Any] | None) -> None:
         self._sandbox = sandbox
@@ -32,11 +27,7 @@ class Interpreter:
         return self._kept.under(self._kept.key) if self._kept.started else {}
 
     async def run(self, language: Language, code: str) -> sandboxes.Ran:
-        """Run code.
-
-        Raises:
-            SpecError: This language can't be run here.
-        """
+        """Run code."""
         ran = await sandboxes.run(self._sandbox, language, code, self._kept)
         self._kept = ran.kept
         return ran

@@ -29,18 +29,7 @@ UNREADABLE = "This names nobody who could speak next."
 
 
 async def choose(moment: Moment) -> dict[str, Any]:
-    """Choose who speaks next.
-
-    Args:
-        moment: The session's state.
-
-    Returns:
-        The update of the state.
-
-    Raises:
-        ModelError: The model did not answer; the session can be resumed.
-        SpecError: The function failed, or names nobody.
-    """
+    """Choose who speaks next."""
     order = moment.conversation.turn_order
     if isinstance(order, ByFunction):
         name = await _called(moment, order.name)
@@ -107,15 +96,7 @@ def _schema(names: Sequence[str]) -> type[BaseModel]:
 
 
 def read_name(text: str, names: Sequence[str]) -> str | None:
-    """Read a moderator's answer, which must be a name and nothing else.
-
-    Args:
-        text: The answer.
-        names: Who may be named.
-
-    Returns:
-        The name, whatever its case and the signs around it. None for anything else.
-    """
+    """Read a moderator's answer, which must be a name and nothing else."""
     plain = text.strip(" \t\r\n*_`\"'.:!#>").casefold()
     return next((name for name in names if name.casefold() == plain), None)
 

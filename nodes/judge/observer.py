@@ -35,20 +35,6 @@ async def observed(
 
     Where that is too long for the model, or leaves no room for a whole answer, the older half is
     left out, and stays so.
-
-    Args:
-        moment: The session's state.
-        model: Who is asked.
-        system: The paragraphs of the system prompt.
-        question: What is asked.
-        ask: Asks.
-        private: Whether what only one speaker knows is heard, too.
-
-    Returns:
-        The answer.
-
-    Raises:
-        ModelError: There was none; a `ContextTooLongError` where nothing more can be left out.
     """
     lines: list[AnyMessage] = [*moment.log]
     usage, has_room = moment.usage, False

@@ -35,17 +35,7 @@ class Judgement(BaseModel):
 
 
 async def judge_yourself(moment: Moment) -> dict[str, Any]:
-    """Ask the speaker who has just spoken whether its task is complete.
-
-    Args:
-        moment: The session's state.
-
-    Returns:
-        The update of the state.
-
-    Raises:
-        ModelError: The model did not answer; the session can be resumed.
-    """
+    """Ask the speaker who has just spoken whether its task is complete."""
     conversation = moment.conversation
     speaker = conversation.speaker(moment.turn.speaker)
     model = await moment.model(speaker.model)
@@ -190,12 +180,6 @@ def yes_or_no(text: str) -> bool | None:
 
     The whole answer must be the word, whatever its case and the signs around it: "I do not know",
     "None" and "nothing left" are no answer (Yacana's substring test reads a "no" in each).
-
-    Args:
-        text: The answer.
-
-    Returns:
-        True for yes, False for no, None for anything else.
     """
     words = re.findall(r"\w+", text.casefold().replace("_", " "))
     return {("yes",): True, ("no",): False}.get(tuple(words))

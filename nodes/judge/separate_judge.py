@@ -25,18 +25,7 @@ Findings = dict[str, Finding]
 
 
 async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]:
-    """Ask the separate judge how it stands with its criteria.
-
-    Args:
-        moment: The session's state.
-        judge: The judge's spec.
-
-    Returns:
-        The update of the state.
-
-    Raises:
-        ModelError: The model did not answer; the session can be resumed.
-    """
+    """Ask the separate judge how it stands with its criteria."""
     speaker = moment.conversation.speaker(moment.turn.speaker)
     model = await moment.model(judge.model)
     found = await _asked(moment, judge, model)
@@ -109,16 +98,7 @@ _LINE = re.compile(r"\W*(?:criterion\W*)?(\d+)\W+(not[ _]met|met|inconclusive)\W
 
 
 def read_lines(text: str, criteria: tuple[str, ...]) -> Findings | None:
-    """Read a judge's answer of one line for each criterion.
-
-    Args:
-        text: The answer.
-        criteria: The criteria, which are numbered from 1.
-
-    Returns:
-        What was found of each. None where a line says something else, or a number is missing, said
-        twice, or of no criterion.
-    """
+    """Read a judge's answer of one line for each criterion."""
     found: dict[int, Finding] = {}
     for written in filter(str.strip, text.splitlines()):
         read = _LINE.fullmatch(written)

@@ -16,18 +16,7 @@ from ...graphs.spec.usage import ESTIMATED, token_count
 
 
 def as_answer(found: object, label: str) -> AIMessage:
-    """Take an answer as it came.
-
-    Args:
-        found: What the model gave.
-        label: How the model is called.
-
-    Returns:
-        The answer, with its content as text that can be stored.
-
-    Raises:
-        ModelError: It is no answer.
-    """
+    """Take an answer as it came."""
     if not isinstance(found, AIMessage):
         raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
     metadata = found.response_metadata
@@ -40,15 +29,7 @@ def as_answer(found: object, label: str) -> AIMessage:
 
 
 def as_text(answer: AIMessage, found: object) -> AIMessage:
-    """Make text of an answer that is held to a schema.
-
-    Args:
-        answer: The answer. Some models answer by calling a tool instead of writing text.
-        found: What LangChain has read of it.
-
-    Returns:
-        The answer, as JSON text and without calls.
-    """
+    """Make text of an answer that is held to a schema."""
     is_called = not answer.text and found is not None
     text = json.dumps(found, ensure_ascii=False) if is_called else str(answer.text)
     return answer.model_copy(
@@ -57,15 +38,7 @@ def as_text(answer: AIMessage, found: object) -> AIMessage:
 
 
 def counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
-    """Make sure that an answer tells what it has used: budgets count on it.
-
-    Args:
-        answer: The answer.
-        prompt: What was asked.
-
-    Returns:
-        The answer with its tokens, which are estimated where the model does not tell both counts.
-    """
+    """Make sure that an answer tells what it has used: budgets count on it."""
     told = answer.usage_metadata
     metadata = answer.response_metadata
     read = None if told is None else token_count(told.get("input_tokens"))

@@ -82,11 +82,7 @@ class Model:
         return prices.get(self.label) or prices.get(self.name or "")
 
     def check_price(self, prices: Mapping[str, Price]) -> None:
-        """Make sure that a price table, where there is one, knows the model.
-
-        Raises:
-            SpecError: It does not.
-        """
+        """Make sure that a price table, where there is one, knows the model."""
         if prices and self.price(prices) is None:
             known = listing(prices)
             raise SpecError(f"prices: there is none for the model {self.label!r}, only for {known}")
@@ -104,32 +100,7 @@ class Model:
         tool_calling: ToolCalling | None = None,
         listener: BaseCallbackHandler | None = None,
     ) -> AIMessage:
-        """Ask for one message.
-
-        Args:
-            messages: The prompt. Its calls of tools have registered names.
-            parameters: Generation parameters in OpenAI's names.
-            purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
-            speaker: Who speaks; shown there too.
-            marks: The form of the answer, for a model that can be held to one.
-            tools: What it may call.
-            tool_choice: ``auto``: it may call some, ``required``: it must call one, ``none``: it
-                must not, or the registered name of the one to call (OpenAI's terms).
-            tool_calling: ``native``: by the API, ``schema``: tools are told of in the prompt, and
-                the answer is held to a JSON schema and read as a call (its tokens are not shown as
-                a speech then). None: ``schema`` for models in a child of this process.
-            listener: Is told of the answer piece by piece where a model that calls tools natively
-                can stream, whether or not anybody follows; of each try anew where one broke off.
-
-        Returns:
-            The answer. Its calls have registered names and arguments that can be stored; the
-            broken ones say why they are.
-
-        Raises:
-            ContextTooLongError: The model refused the prompt as too long.
-            ModelError: There was none, or the model can't call tools; says why.
-            SpecError: The tool to call is none of the tools.
-        """
+        """Ask for one message."""
         check_choice(tool_choice, tools)
         options = self._options(parameters)
         by_schema = self.by_schema(tool_calling)
@@ -181,25 +152,7 @@ class Model:
         speaker: str | None = None,
         tool_calling: ToolCalling | None = None,
     ) -> tuple[AIMessage, S | None]:
-        """Ask for an answer that fits a schema.
-
-        Args:
-            messages: The prompt.
-            schema: The pydantic model of the answer.
-            parameters: Generation parameters in OpenAI's names.
-            purpose: What the answer is for; LangGraph's message stream shows it with the tokens.
-            instead: What to set in the spec where the model can't be held to a schema.
-            speaker: Who speaks; shown there too.
-            tool_calling: How the prompt's calls of tools are sent; as for `answer`.
-
-        Returns:
-            The answer as JSON text, and as the schema; None where it does not fit.
-
-        Raises:
-            ContextTooLongError: The model refused the prompt as too long.
-            ModelError: There was no answer, or the model can't be held to a schema.
-            SpecError: A function of the schema failed, such as a validator.
-        """
+        """Ask for an answer that fits a schema."""
         options = self._options(parameters)
         # A dict: given the class, the client raises on what it can't read and hides the text.
         form = schema_of(schema)
@@ -235,11 +188,7 @@ class Model:
             return counted(as_answer(unfit, self.label), prompt), None
 
     def by_schema(self, tool_calling: ToolCalling | None) -> bool:
-        """Whether its calls of tools are answers that are held to a schema.
-
-        Args:
-            tool_calling: What the speaker says of that. None: it is known of the model.
-        """
+        """Whether its calls of tools are answers that are held to a schema."""
         return self.is_local if tool_calling is None else tool_calling == "schema"
 
     def _prompt(

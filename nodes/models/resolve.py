@@ -130,18 +130,7 @@ class Models:
 
 
 def is_local(name: str | None, settings: Settings) -> bool:
-    """Whether a name means a model that runs on this machine as a child of ours.
-
-    Args:
-        name: A model's name, or None for the default.
-        settings: Whether there is a server to ask.
-
-    Returns:
-        True for ``embedded``, a ``.gguf`` file, and no name where there is no server either.
-
-    Raises:
-        ModelError: There is no model at all, or a server is needed and none is set.
-    """
+    """Whether a name means a model that runs on this machine as a child of ours."""
     if name is not None and (name == EMBEDDED or is_weights(name)):
         return True
     if settings.api_key is not None or settings.base_url is not None:

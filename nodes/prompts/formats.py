@@ -9,15 +9,7 @@ from ...graphs.speakers.schemas import schema_of
 
 
 def form_of(format: Format, schema: type[BaseModel] | None = None) -> str:  # noqa: A002
-    """Describe what a reply must look like, for a system prompt and the request to mend one.
-
-    Args:
-        format: The format.
-        schema: The pydantic model that a `Schema` names.
-
-    Returns:
-        One sentence. The schema stands in it as JSON, where its class is given.
-    """
+    """Describe what a reply must look like, for a system prompt and the request to mend one."""
     match format:
         case Marks():
             return _form_of_marks(format)
@@ -40,15 +32,7 @@ def form_of(format: Format, schema: type[BaseModel] | None = None) -> str:  # no
 
 
 def is_told(format: Format, prompt: str) -> bool:  # noqa: A002
-    """Whether a speaker need not be told its format.
-
-    Args:
-        format: The format.
-        prompt: The speaker's role prompt.
-
-    Returns:
-        True where the prompt holds the first mark, or where the model is held to a schema.
-    """
+    """Whether a speaker need not be told its format."""
     match format:
         case Marks():
             return format.lines[0] in prompt
@@ -68,14 +52,7 @@ def no_end(format: Blocks | Code) -> str:  # noqa: A002
 
 
 def misfit(problem: str) -> str:
-    """Say why a reply does not fit its schema.
-
-    Args:
-        problem: The field at fault and what is wrong with it.
-
-    Returns:
-        The sentence.
-    """
+    """Say why a reply does not fit its schema."""
     return f"Your message must be JSON that fits its schema, but does not: {problem.rstrip('.')}."
 
 

@@ -189,13 +189,6 @@ def filled(template: str, **values: object) -> str:
     """Put values into a template.
 
     Only the given names are replaced, so that braces in a user's own prompt stay as they are.
-
-    Args:
-        template: Text with ``{name}`` in it.
-        **values: What stands for each name.
-
-    Returns:
-        The text.
     """
     # One pass over the template: a value that itself holds "{task}" is left alone.
     parts = [template]
@@ -223,20 +216,7 @@ def system_prompt(
     is_labelled: bool,
     tells_own_task: bool,
 ) -> str:
-    """Give the system prompt of one speaker.
-
-    Args:
-        speaker: Who is to speak.
-        others: The names of the others.
-        task: The task of all, as specified; None where each has its own.
-        schema: The pydantic model that the speaker's format names, where it is a `Schema`.
-        is_labelled: Whether what it hears is labelled with who said it.
-        tells_own_task: Whether its own task stands in it, where it has one.
-
-    Returns:
-        The role prompt with the task in it; the speaker's own task where it has not been asked for
-        an opening answer to it; the form of its messages where the role prompt does not tell it.
-    """
+    """Give the system prompt of one speaker."""
     if speaker.role_prompt is None:
         prompt = filled(PARTICIPANT, me=speaker.name, others=_together(others))
         if is_labelled:
@@ -261,15 +241,7 @@ def _together(names: Sequence[str]) -> str:
 
 
 def tasks_of_all(speakers: Sequence[Speaker], task: str | None) -> list[str]:
-    """Give all tasks, and what speakers were told privately, for a judge who sees everything.
-
-    Args:
-        speakers: All speakers.
-        task: The task of all, as specified; None where each has its own.
-
-    Returns:
-        One paragraph each.
-    """
+    """Give all tasks, and what speakers were told privately, for a judge who sees everything."""
     parts = [] if task is None else [f"The task: {task}"]
     for speaker in speakers:
         if speaker.task is not None:
@@ -282,18 +254,7 @@ def tasks_of_all(speakers: Sequence[Speaker], task: str | None) -> list[str]:
 
 
 def briefly(view: Sequence[BaseMessage], brief: Brief, task: str, given: str) -> list[BaseMessage]:
-    """Say what a speaker is told in the few words that a very small model can take.
-
-    Args:
-        view: The speaker's viewpoint, the system prompt first.
-        brief: The few words.
-        task: The task, as specified.
-        given: The task as it was given, which is shorter.
-
-    Returns:
-        The view with the short prompt in front, and the reminder behind each line that is heard.
-        The reminder is always the same, so that a prompt stays the beginning of the next one.
-    """
+    """Say what a speaker is told in the few words that a very small model can take."""
     reminder = filled(brief.reminder, task=given.rstrip(" .?!"))
     return [
         SystemMessage(filled(brief.role_prompt, task=task)),
@@ -307,15 +268,6 @@ def briefly(view: Sequence[BaseMessage], brief: Brief, task: str, given: str) ->
 
 
 def task_request(task: str, names: Sequence[str], limit: int) -> str:
-    """Ask for a more specific task.
-
-    Args:
-        task: The task as given.
-        names: The speakers' names. Of two the second helps the first.
-        limit: The longest rewrite, in words.
-
-    Returns:
-        The request.
-    """
+    """Ask for a more specific task."""
     who = filled(HELPER, asker=names[0], helper=names[1]) if len(names) == _A_PAIR else ""
     return filled(SPECIFY_TASK, task=task, limit=limit, who=who)

@@ -20,17 +20,6 @@ def ask(question: dict[str, Any], schema: Any) -> Any:  # noqa: ANN401  # a type
     ``schema`` refuses it: every check belongs in there, by a validator where a type does not say
     it. After a check behind this call the same answer would come again at each resume, whatever a
     person says.
-
-    Args:
-        question: What is asked, as plain values.
-        schema: What the answer must be: anything that pydantic makes a schema of.
-
-    Returns:
-        The answer, as what ``schema`` makes of it.
-
-    Raises:
-        AnswerError: It does not fit; says why. The question stays open.
-        langgraph.errors.GraphInterrupt: There is none yet.
     """
     try:
         return interrupt(question, response_schema=schema)

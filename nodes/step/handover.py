@@ -24,17 +24,7 @@ def lines_before(
     decision: Decision,
     log: Sequence[BaseMessage],
 ) -> list[AnyMessage]:
-    """Give what is told before the turn that comes next.
-
-    Args:
-        conversation: The spec.
-        position: Where it is.
-        decision: What comes next.
-        log: Everything ever said.
-
-    Returns:
-        New messages of the log; none where no new turn begins.
-    """
+    """Give what is told before the turn that comes next."""
     speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
     if position.event not in BETWEEN_TURNS or not speaks:
         return []

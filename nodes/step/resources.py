@@ -49,21 +49,12 @@ class Resources:
     """Whether a conversation may name ``host`` as its sandbox."""
 
     async def check(self, conversation: Conversation) -> None:
-        """Make sure that a conversation can be run here, before it begins.
-
-        Raises:
-            SpecError: As `find`; or a limit on prompts leaves no room beside tools.
-        """
+        """Make sure that a conversation can be run here, before it begins."""
         await self.find(conversation)
         await asyncio.to_thread(check_room, conversation, self.registry)
 
     async def find(self, conversation: Conversation) -> None:
-        """Find what a conversation names, and see that its code can be run here.
-
-        Raises:
-            SpecError: Something is not registered, an MCP server does not answer, or its sandbox
-                is not to be had; names the field, the name and the near ones.
-        """
+        """Find what a conversation names, and see that its code can be run here."""
         if not self.registry.knows(conversation):
             # Looking it up imports packages, which must not hold up other coroutines.
             await asyncio.to_thread(self.registry.check, conversation)
@@ -100,11 +91,7 @@ class Moment:
 
     @classmethod
     async def of(cls, state: State, resources: Resources) -> "Moment":
-        """Read a state in which the task stands.
-
-        Raises:
-            SpecError: The spec is of a newer release, or names what is not registered.
-        """
+        """Read a state in which the task stands."""
         conversation = restored(state["spec"])
         await resources.find(conversation)
         return cls(
@@ -122,26 +109,13 @@ class Moment:
         return decide(self.conversation, self.position)
 
     async def model(self, name: str | None) -> Model:
-        """Give the model of this name, or the conversation's; ready, and with a price.
-
-        Raises:
-            ModelError: It can't be had.
-            SpecError: The price table lacks it.
-        """
+        """Give the model of this name, or the conversation's; ready, and with a price."""
         model = await self.resources.models.get(name or self.conversation.model, notify)
         model.check_price(self.conversation.prices)
         return model
 
     def parameters(self, generation: Generation, temperature: float) -> dict[str, object]:
-        """Give the arguments of a model call.
-
-        Args:
-            generation: The generation parameters of who is asked.
-            temperature: What to use when these name none.
-
-        Returns:
-            Keyword arguments in OpenAI's names; the conversation's seed where they name none.
-        """
+        """Give the arguments of a model call."""
         given = generation.parameters(temperature)
         seed = self.conversation.seed
         return given if seed is None else {"seed": seed} | given
@@ -168,20 +142,7 @@ class Moment:
         messages: Sequence[AnyMessage],
         usage: dict[str, Usage] | None = None,
     ) -> dict[str, Any]:
-        """Give what a node writes: the new position and messages, and the outcome at the end.
-
-        Args:
-            position: The new position.
-            messages: New messages of the log, oldest first. What whoever speaks next is told
-                follows them.
-            usage: The new usage, where a model was called.
-
-        Returns:
-            The update of the state.
-
-        Raises:
-            SpecError: A predicate failed.
-        """
+        """Give what a node writes: the new position and messages, and the outcome at the end."""
         usage = self.usage if usage is None else usage
         log = [*self.log, *messages]
         facts = await self._facts(position, log, usage)

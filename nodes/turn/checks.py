@@ -32,23 +32,7 @@ def find_problem(
     log: Sequence[BaseMessage],
     schema: type[BaseModel] | None = None,
 ) -> Problem | None:
-    """Look for a reason to ask a speaker for its reply once more.
-
-    Args:
-        conversation: The spec.
-        speaker: Who replied.
-        text: The reply.
-        log: What was said before.
-        schema: The pydantic model that the speaker's format names, where it is a `Schema`.
-
-    Returns:
-        The first problem found: a blank reply, another's part, one that does not fit the speaker's
-        format, or the speaker's own last message once more. None when there is none.
-
-    Raises:
-        ValueError: The format is a schema, and its class is not given.
-        SpecError: A function of that class failed.
-    """
+    """Look for a reason to ask a speaker for its reply once more."""
     if says_done(conversation, speaker, text):
         return None
     if not text.strip():
@@ -69,32 +53,12 @@ def find_problem(
 
 
 def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
-    """Whether a message says a done token.
-
-    Args:
-        conversation: The spec, with the tokens and who may say them.
-        speaker: Who speaks.
-        text: The message.
-
-    Returns:
-        True when it says one that this speaker may say.
-    """
+    """Whether a message says a done token."""
     return bool(done_tokens(conversation, speaker.name, text))
 
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
-    """Find the other speaker whose part a message plays.
-
-    Args:
-        conversation: The spec.
-        speaker: Who speaks.
-        text: The message.
-
-    Returns:
-        The name of the one whose first mark begins a line outside of code, or whose name as a
-        label begins the message. Among more than two that may be who is spoken to, so there the
-        message must hold another label, too. None when there is none.
-    """
+    """Find the other speaker whose part a message plays."""
     own = speaker.marks.lines if speaker.marks is not None else ()
     prose = _prose(text.strip())
     for found in prose:

@@ -32,19 +32,7 @@ def sees_replies(hooks: Hooks) -> bool:
 
 
 async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
-    """Run what comes before a speaker's turn.
-
-    Args:
-        hooks: The speaker's hooks.
-        turn: The turn.
-
-    Returns:
-        The turn as they have changed it, and the reply's text where one of them gives it; those
-        behind that one are not run.
-
-    Raises:
-        SpecError: One failed, or gave what it may not give.
-    """
+    """Run what comes before a speaker's turn."""
     for name, hook in hooks:
         if hook.before_speaker is None:
             continue
@@ -69,19 +57,7 @@ def _with_heard(turn: Turn, text: str) -> Turn:
 
 
 async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
-    """Run what comes after a speaker's reply.
-
-    Args:
-        hooks: The speaker's hooks.
-        turn: The turn.
-        reply: What was answered.
-
-    Returns:
-        What is said.
-
-    Raises:
-        SpecError: One failed, or gave what it may not give.
-    """
+    """Run what comes after a speaker's reply."""
     for name, hook in hooks:
         if hook.after_speaker is None:
             continue
@@ -94,20 +70,7 @@ async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
 async def before_tool(
     hooks: Hooks, turn: Turn, called: ToolCall
 ) -> tuple[ToolCall, ToolMessage | None]:
-    """Run what comes before a call of a tool.
-
-    Args:
-        hooks: The hooks of the speaker who calls it.
-        turn: The turn.
-        called: The call.
-
-    Returns:
-        The call with the arguments as they have changed them, and its result where one of them
-        gives it; those behind that one are not run.
-
-    Raises:
-        SpecError: One failed, or gave what it may not give.
-    """
+    """Run what comes before a call of a tool."""
     for name, hook in hooks:
         if hook.before_tool is None:
             continue
@@ -135,20 +98,7 @@ def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolC
 async def after_tool(
     hooks: Hooks, turn: Turn, called: ToolCall, result: ToolMessage
 ) -> ToolMessage:
-    """Run what comes after a call of a tool.
-
-    Args:
-        hooks: The hooks of the speaker who called it.
-        turn: The turn.
-        called: The call as it was run.
-        result: What the tool gave.
-
-    Returns:
-        The result as they have changed it.
-
-    Raises:
-        SpecError: One failed, or gave what it may not give.
-    """
+    """Run what comes after a call of a tool."""
     for name, hook in hooks:
         if hook.after_tool is None:
             continue

@@ -24,16 +24,7 @@ def calling(log: Sequence[BaseMessage]) -> AIMessage:
 
 
 def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:
-    """Give the code that a speaker is to run, as calls: one for each block of the newest message.
-
-    Args:
-        log: Messages of the log, oldest first.
-        name: The speaker's name.
-
-    Returns:
-        A message with a call for each block, named by its language. None: there is no code in the
-        newest message that it has heard since it last spoke.
-    """
+    """Give the code that a speaker runs, as calls: one for each block of the newest message."""
     ids = {*heard_since(log, name)}
     heard = [message for message in log if message.id in ids]
     # What the conversation itself tells it, such as that it is its turn, is no message.
@@ -59,14 +50,7 @@ class Output(NamedTuple):
 
 
 def given_by(log: Sequence[BaseMessage]) -> Output:
-    """Give what the newest calls gave, as what the speaker says.
-
-    Args:
-        log: Messages of the log, oldest first.
-
-    Returns:
-        What it says.
-    """
+    """Give what the newest calls gave, as what the speaker says."""
     message = calling(log)
     # Where hooks have seen what a call gave, theirs is the newer one.
     newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}

@@ -13,19 +13,7 @@ from .outputs import calling
 
 
 async def asked_for_message(moment: Moment) -> Leaving | str | None:
-    """Ask the person who speaks for the speaker whose turn begins, if one is asked.
-
-    Args:
-        moment: The session's state, between two turns.
-
-    Returns:
-        What the person says; empty where something else is to reply; how the person has ended the
-        conversation; or None, where nobody is asked.
-
-    Raises:
-        AnswerError: The answer does not fit; the question stays open.
-        langgraph.errors.GraphInterrupt: There is none yet.
-    """
+    """Ask the person who speaks for the speaker whose turn begins, if one is asked."""
     turn = NextTurn(moment.turn.speaker, moment.turn.stage)
     asked = asking(moment.conversation, moment.position, turn)
     return None if asked is None else await _answer(moment, asked)
@@ -41,19 +29,7 @@ class Interruption(NamedTuple):
 
 
 async def asked_about_calls(moment: Moment) -> Leaving | Interruption | None:
-    """Ask the person who is to see the calls that wait, if there is one.
-
-    Args:
-        moment: The session's state, in which the calls are what has just happened.
-
-    Returns:
-        What the person says; how the person has ended the conversation; or None, where nobody is
-        asked.
-
-    Raises:
-        AnswerError: The answer does not fit; the question stays open.
-        langgraph.errors.GraphInterrupt: There is none yet.
-    """
+    """Ask the person who is to see the calls that wait, if there is one."""
     asked = asking_of_calls(moment.conversation, moment.position, moment.turn.speaker)
     if asked is None:
         return None

@@ -42,17 +42,7 @@ def system_of(moment: Moment, speaker: Speaker) -> str:
 def around(
     moment: Moment, speaker: Speaker, *, small: bool = False, behind: Sequence[BaseMessage] = ()
 ) -> Around:
-    """Estimate the tokens of what stands in a speaker's prompt beside the log.
-
-    Args:
-        moment: The session's state.
-        speaker: Who is asked.
-        small: Whether a very small model speaks.
-        behind: What is asked behind what the speaker sees.
-
-    Returns:
-        The tokens; none where the speaker's context policy does not count them.
-    """
+    """Estimate the tokens of what stands in a speaker's prompt beside the log."""
     # The tools' schemas are made for it, which takes a while.
     if not isinstance(speaker.context, TokenBudget | RunningSummary):
         return Around(0)
@@ -90,29 +80,14 @@ def view_of(
     small: bool = False,
     behind: Sequence[BaseMessage] = (),
 ) -> list[BaseMessage]:
-    """Give what a speaker sees when its model is asked.
-
-    Args:
-        moment: The session's state.
-        speaker: Who is asked.
-        log: Everything ever said, lines of this step included.
-        small: Whether a very small model speaks.
-        behind: What is asked behind it, for which there must be room.
-
-    Returns:
-        The speaker's viewpoint of what its context policy keeps.
-    """
+    """Give what a speaker sees when its model is asked."""
     beside = around(moment, speaker, small=small, behind=behind)
     kept = shortened(moment.conversation, log, speaker.name, beside)
     return _as_told(moment, speaker, kept.lines, small=small)
 
 
 def mending(moment: Moment) -> list[BaseMessage]:
-    """Give what stands behind a speaker's view where it is asked once more, else nothing.
-
-    Returns:
-        The rejected draft, unless it is blank, and what was wrong with it.
-    """
+    """Give what stands behind a speaker's view where it is asked once more, else nothing."""
     if moment.position.event is not Event.REJECTED:
         return []
     draft = moment.log[-1]
@@ -124,18 +99,7 @@ def mending(moment: Moment) -> list[BaseMessage]:
 def prompt_of(
     moment: Moment, speaker: Speaker, log: Sequence[BaseMessage], *, small: bool
 ) -> list[BaseMessage]:
-    """Give what is sent to the model for a speaker's turn.
-
-    Args:
-        moment: The session's state.
-        speaker: Whose turn it is.
-        log: Everything ever said, lines of this step included.
-        small: Whether a very small model speaks.
-
-    Returns:
-        What the speaker sees; behind it the rejected draft and what was wrong with it, where the
-        speaker is asked once more.
-    """
+    """Give what is sent to the model for a speaker's turn."""
     behind = mending(moment)
     view = view_of(moment, speaker, log, small=small, behind=behind)
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
@@ -181,22 +145,6 @@ async def asked_of(
     """Ask a speaker's model, with a shorter history where the whole one is too long for it.
 
     Each time the older half is left out, and stays so: the cut stands in the log.
-
-    Args:
-        moment: The session's state.
-        speaker: Who is asked.
-        model: The model.
-        ask: Takes the log, makes a prompt of it, and asks.
-        new: Lines of the log that this step adds.
-        most: The longest answer, in tokens, where the call names it.
-        small: Whether a very small model speaks.
-        behind: What is asked behind what the speaker sees.
-
-    Returns:
-        The answer.
-
-    Raises:
-        ModelError: There was none; a `ContextTooLongError` where nothing more can be left out.
     """
     lines: list[AnyMessage] = [*moment.log, *new]
     usage, has_room = moment.usage, False

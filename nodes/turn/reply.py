@@ -44,20 +44,7 @@ class Given(NamedTuple):
 
 
 async def reply_of(moment: Moment, speaker: Speaker, said_by_person: str | None) -> Given:
-    """Get the reply of the speaker whose turn it is.
-
-    Args:
-        moment: The session's state.
-        speaker: The speaker.
-        said_by_person: What the person says who speaks for it, where one was asked and did.
-
-    Returns:
-        The reply; a blank one where nothing gives any.
-
-    Raises:
-        ModelError: The model did not answer; the session can be resumed.
-        SpecError: A hook or function failed, or the price table lacks the model.
-    """
+    """Get the reply of the speaker whose turn it is."""
     match moment.position.event:
         case Event.GIVEN:
             output = given_by(moment.log)

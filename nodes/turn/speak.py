@@ -39,21 +39,7 @@ from .summary import summed_up
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
-    """Let the speaker whose turn it is speak, or call tools.
-
-    Args:
-        state: The session's state.
-        resources: Models and functions.
-
-    Returns:
-        The update of the state.
-
-    Raises:
-        ModelError: The model did not answer; the session can be resumed.
-        SpecError: A hook, function or predicate failed, or the price table lacks the model.
-        AnswerError: A person's answer does not fit; the question stays open.
-        langgraph.errors.GraphInterrupt: A person is asked.
-    """
+    """Let the speaker whose turn it is speak, or call tools."""
     moment = await Moment.of(state, resources)
     if (anew := await moment.anew()) is not None:
         return anew
@@ -241,13 +227,6 @@ def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
     """Give each call of an answer an id that no other call of the log has.
 
     Some servers send none, or begin anew at each turn, and results are found by these ids.
-
-    Args:
-        answer: What the model answered.
-        log: What was said before.
-
-    Yields:
-        The ids, those of calls with broken arguments last: the given one where it is new.
     """
     seen = {
         call["id"]

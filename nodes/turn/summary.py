@@ -29,20 +29,7 @@ from .prompt import around
 
 
 async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[str, Usage]] | None:
-    """Sum up what does not fit into a speaker's prompts any more, by its context policy.
-
-    Args:
-        moment: The session's state.
-        speaker: Whose turn begins.
-
-    Returns:
-        The summary and the usage, as `summarise` gives them. None where all fits, or the policy is
-        another.
-
-    Raises:
-        ModelError: The model did not answer; the session can be resumed.
-        SpecError: The price table lacks the model.
-    """
+    """Sum up what does not fit into a speaker's prompts any more, by its context policy."""
     if not moment.conversation.sums_up(speaker):
         return None
     # What is told to a very small model takes other room.
@@ -60,19 +47,6 @@ async def summarise(
 
     A model that refuses that as too long is given the newer half of it. A blank answer, and a
     single line that is too long, leave the summary as it was.
-
-    Args:
-        moment: The session's state.
-        speaker: Whose history it is; its context is a `RunningSummary`.
-        lines: What is left out since the last summary, oldest first.
-        since: The id of the first message that stays.
-
-    Returns:
-        The summary as a message for the log, heard by nobody, and the usage after the call.
-
-    Raises:
-        ModelError: The model did not answer; the session can be resumed.
-        SpecError: The price table lacks the model.
     """
     context = speaker.context
     assert isinstance(context, RunningSummary)  # noqa: S101  # no other policy has a summary
@@ -117,15 +91,7 @@ def _prompt(
 
 
 def transcript(lines: Sequence[BaseMessage], name: str) -> str:
-    """Write down what one speaker said and heard, its calls of tools and their results too.
-
-    Args:
-        lines: What it said and heard, oldest first.
-        name: The speaker's name.
-
-    Returns:
-        One paragraph for each message and call, labelled with who said it.
-    """
+    """Write down what one speaker said and heard, its calls of tools and their results too."""
     return "\n\n".join(part for message in lines for part in _paragraphs(message, name))
 
 

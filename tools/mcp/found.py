@@ -14,19 +14,7 @@ from .servers import Server, ServerError
 async def found_tools(
     servers: Mapping[str, Server], wanted: Iterable[tuple[str, str]]
 ) -> dict[str, BaseTool]:
-    """Find tools of MCP servers. Only those that are named are asked, side by side.
-
-    Args:
-        servers: The servers, by name.
-        wanted: The names of tools, ``server.tool``, each behind the field that names it.
-
-    Returns:
-        The tools, by these names.
-
-    Raises:
-        SpecError: The ``mcp`` extra is not installed, or a server does not answer, or has no such
-            tool; names the field, the server and what to do, or the near names.
-    """
+    """Find tools of MCP servers. Only those that are named are asked, side by side."""
     named: dict[str, list[tuple[str, str]]] = {}
     for path, name in wanted:
         named.setdefault(name.partition(".")[0], []).append((path, name))

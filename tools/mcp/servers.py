@@ -102,17 +102,7 @@ Server: TypeAlias = CommandServer | UrlServer
 
 
 def given_servers(given: object) -> dict[str, Server]:
-    """Read the servers that are given in Python.
-
-    Args:
-        given: A dict from names to servers, as `Registered` has them; None for none.
-
-    Returns:
-        The servers, by name.
-
-    Raises:
-        SpecError: One is wrong; names it and the field.
-    """
+    """Read the servers that are given in Python."""
     if given is not None and not isinstance(given, Mapping):
         raise SpecError(
             f"mcp_servers: must be a dict from names to servers, not {type(given).__name__}"
@@ -125,12 +115,6 @@ def configured_servers() -> dict[str, Server]:
 
     It has the form that other programs share: ``{"mcpServers": {name: {"command": …}}}``; what
     these have put there for themselves is passed over.
-
-    Returns:
-        The servers, by name; none where there is no such setting.
-
-    Raises:
-        SpecError: The file can't be read, or a server is wrong; names the file and the field.
     """
     path = load_settings().mcp_servers
     if path is None:

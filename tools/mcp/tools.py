@@ -71,18 +71,7 @@ class McpTool(BaseTool):
 
 
 async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
-    """Ask a server for its tools.
-
-    Args:
-        server: The server.
-        name: Its name.
-
-    Returns:
-        The tools, by their names: ``server.tool``.
-
-    Raises:
-        ServerError: It did not answer.
-    """
+    """Ask a server for its tools."""
 
     async def listed(session: ClientSession) -> list[BaseTool]:
         async with asyncio.timeout(server.connect_timeout):
@@ -129,18 +118,7 @@ def _text(block: ContentBlock) -> str:
 
 
 async def asked(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
-    """Connect to a server, ask it something, and let go of it.
-
-    Args:
-        server: The server.
-        question: Asks, given the open session.
-
-    Returns:
-        What it gives.
-
-    Raises:
-        ServerError: The server did not answer.
-    """
+    """Connect to a server, ask it something, and let go of it."""
     # In a task of its own: anyio's scopes lose count of who has cancelled the one they are in.
     asking = asyncio.create_task(_asked(server, question))
     try:

@@ -23,11 +23,7 @@ def parameters_of(tool: BaseTool) -> dict[str, Any]:
 
 
 def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Make sure that arguments are what a JSON schema asks for.
-
-    Raises:
-        ArgumentsError: They are not; says what is wrong, by their names.
-    """
+    """Make sure that arguments are what a JSON schema asks for."""
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)

@@ -35,19 +35,6 @@ async def call(
 
     One that is not async gets a thread of its own: whatever it waits for holds up no other
     conversation. It can't be ended: where the run is cancelled it runs on, unheard.
-
-    Args:
-        what: What it is for, as an error says it.
-        name: The name it is registered by.
-        function: The function.
-        *given: Its arguments.
-        at: Which of several functions by that name it is.
-
-    Returns:
-        What it gives.
-
-    Raises:
-        SpecError: It failed; says how.
     """
     try:
         if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):

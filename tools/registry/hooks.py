@@ -85,11 +85,7 @@ class Hook:
     tool gave before it for the record."""
 
     def __init_subclass__(cls) -> None:
-        """Refuse subclasses.
-
-        Raises:
-            TypeError: Always: the fields would hide the methods that a subclass adds.
-        """
+        """Refuse subclasses."""
         raise TypeError(
             f"{cls.__name__}: Hook has no subclasses: give it functions or an object's methods, "
             "as in Hook(after_speaker=function)"

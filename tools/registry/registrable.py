@@ -44,17 +44,7 @@ _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_kind(kind: str, found: object, where: str) -> None:
-    """Make sure that something is what it is registered as.
-
-    Args:
-        kind: One of `KINDS`.
-        found: What is registered.
-        where: What it is, for an error.
-
-    Raises:
-        SpecError: It is something else, a function that can't be called as it would be, or a tool
-            or schema that no model could be told of.
-    """
+    """Make sure that something is what it is registered as."""
     match kind:
         case "tools":
             fits, what = isinstance(found, BaseTool), "a LangChain tool"

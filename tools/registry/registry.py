@@ -55,15 +55,7 @@ class Registered(TypedDict, total=False):
 
 
 def check_options(options: Mapping[str, object], known: type) -> None:
-    """Refuse options that there are not.
-
-    Args:
-        options: What was given by name.
-        known: The TypedDict of those there are.
-
-    Raises:
-        TypeError: There is no such option; names those there are.
-    """
+    """Refuse options that there are not."""
     names = get_type_hints(known)
     for name in options:
         if name not in names:
@@ -71,15 +63,7 @@ def check_options(options: Mapping[str, object], known: type) -> None:
 
 
 class Registry:
-    """Tools, functions, hooks and schemas by the names that conversations use.
-
-    Args:
-        registered: What was given in Python; it wins over entry points.
-
-    Raises:
-        SpecError: Two tools share a name, something is not what it is registered as, or an MCP
-            server is described wrongly.
-    """
+    """Tools, functions, hooks and schemas by the names that conversations use."""
 
     def __init__(self, registered: Registered | None = None) -> None:
         given = cast("dict[str, Any]", registered or {})
@@ -160,11 +144,6 @@ class Registry:
         """Make sure that everything that a conversation names is here, but for MCP servers' tools.
 
         May import packages and read files. What MCP servers have is asked by `connect`.
-
-        Raises:
-            SpecError: Something is not; names the field, the name and the near ones. Or a tool has
-                the argument by which its speaker says something beside a call, or a schema that
-                replies are held to is none of an object.
         """
         for path, kind, name in _named(conversation):
             if name in self._found[kind] or (kind == "tools" and is_at(self._servers, name)):
@@ -186,10 +165,6 @@ class Registry:
         """Find the tools of MCP servers that a conversation names, after `check`.
 
         Only these servers are asked, side by side.
-
-        Raises:
-            SpecError: One does not answer, or has no such tool; names the field, the server and
-                what to do, or the near names.
         """
         wanted = [
             (path, name)

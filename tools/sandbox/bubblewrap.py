@@ -53,11 +53,7 @@ _ENVIRONMENT = {
 
 
 def launch(sandbox: Sandbox) -> Launch:
-    """Say how to start an interpreter. Blocks.
-
-    Raises:
-        StartError: What it takes is not installed; says what.
-    """
+    """Say how to start an interpreter. Blocks."""
     if sys.platform != "linux":
         raise StartError("it exists on Linux only")
     filter_ = program()

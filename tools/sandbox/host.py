@@ -13,11 +13,7 @@ from .launch import Launch, StartError
 
 
 def launch() -> Launch:
-    """Make a folder, and say how to start an interpreter in it. Blocks.
-
-    Raises:
-        StartError: It can't be started on this system.
-    """
+    """Make a folder, and say how to start an interpreter in it. Blocks."""
     if sys.platform == "win32":
         raise StartError("it needs Linux or macOS")
     return Launch(

@@ -56,18 +56,7 @@ class Launch:
 async def started(
     launch: Launch, most: int
 ) -> tuple[asyncio.SubprocessTransport, asyncio.subprocess.Process]:
-    """Start the process of an interpreter.
-
-    Args:
-        launch: How it is started.
-        most: The bytes it may be ahead of whoever reads its output.
-
-    Returns:
-        The process, and its transport, which alone can be closed with its pipes.
-
-    Raises:
-        StartError: It can't be started; says why.
-    """
+    """Start the process of an interpreter."""
     settings = {
         "limits": dict(launch.limits),
         "packages": list(launch.packages),
@@ -104,14 +93,7 @@ async def started(
 
 
 async def ready(out: asyncio.StreamReader) -> None:
-    """Wait for an interpreter to be ready.
-
-    Args:
-        out: What its process writes.
-
-    Raises:
-        StartError: It was not in time, or said something else; says what.
-    """
+    """Wait for an interpreter to be ready."""
     said = b""
     try:
         async with asyncio.timeout(START_SECONDS):

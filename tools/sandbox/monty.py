@@ -11,11 +11,7 @@ from .launch import Launch, StartError
 
 
 def launch() -> Launch:
-    """Say how to start it. Blocks.
-
-    Raises:
-        StartError: It is not installed.
-    """
+    """Say how to start it. Blocks."""
     if find_spec("pydantic_monty") is None:
         raise StartError("pydantic-monty is not installed")
     # The interpreter reads none of it, and its process needs nothing of it but where to find it.

@@ -45,13 +45,7 @@ _FRAMES: Final = 10
 
 
 class Call:
-    """One call: what it was told, and where its output goes.
-
-    Args:
-        order: ``code``, ``memory`` (base64 or None), ``seconds``, ``memory_mib``, the largest
-            ``dump`` in bytes, and what to say where the memory is lost (``anew``).
-        answers: Where output goes.
-    """
+    """One call: what it was told, and where its output goes."""
 
     def __init__(self, order: dict[str, Any], answers: int) -> None:
         self._order = order

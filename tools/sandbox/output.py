@@ -2,11 +2,7 @@
 
 
 class Output:
-    """Takes bytes, keeps the first and the last of them, and counts the others.
-
-    Args:
-        kib: KiB that are kept.
-    """
+    """Takes bytes, keeps the first and the last of them, and counts the others."""
 
     def __init__(self, kib: int) -> None:
         self._kib = kib

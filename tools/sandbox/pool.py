@@ -35,20 +35,7 @@ class Workers:
     async def kept(
         self, key: str, runs: int, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[tuple[Worker, bool]]:
-        """Have the interpreter of a key to oneself.
-
-        Args:
-            key: The key.
-            runs: How often code ran in it; one that another process has gone on without, or that
-                has run what was never recorded, is ended.
-            launch: Says how to start one when there is none.
-
-        Yields:
-            The interpreter, and whether it was started now.
-
-        Raises:
-            StartError: None can be started.
-        """
+        """Have the interpreter of a key to oneself."""
         async with self.lock(key), self._room:
             known = self._idle.get(key)
             if known is not None and (known.runs != runs or known.has_ended):

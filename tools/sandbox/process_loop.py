@@ -27,15 +27,7 @@ if hasattr(os, "register_at_fork"):
 
 
 async def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine on that loop, from any other one.
-
-    Args:
-        work: Gives the coroutine.
-
-    Returns:
-        What the coroutine returns. When the caller is cancelled it is cancelled too, and the
-        caller goes on when it has put its things in order.
-    """
+    """Run a coroutine on that loop, from any other one."""
     ended = threading.Event()
 
     async def watched() -> T:

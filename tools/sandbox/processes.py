@@ -50,14 +50,6 @@ def rest(pid: int, trusted: Iterable[int], stopped: Iterable[int]) -> Rest | Non
 
     No single look is enough, since processes come and go while it is taken. Two in a row that are
     equal are: what has moved on meanwhile has left an ended process, and what has run has counted.
-
-    Args:
-        pid: The process at its head.
-        trusted: Those of it that may live.
-        stopped: Those of them that must be stopped, with all their threads.
-
-    Returns:
-        How it stands; None if any other process lives, or one of these is not stopped.
     """
     counts: set[tuple[int, str]] = set()
     for each in stopped:
@@ -113,13 +105,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def memory(pids: Iterable[int], limit: int) -> int:
-    """Give the bytes of memory that processes hold together.
-
-    Args:
-        pids: The processes.
-        limit: Bytes up to which a rough sum, never too low, is good enough: what a process shares
-            with its parent is counted in both.
-    """
+    """Give the bytes of memory that processes hold together."""
     rough: dict[int, int] = {}
     shared: dict[str, int] = {}
     for pid in pids:
@@ -150,12 +136,7 @@ def _add_shared(task: Path, shared: dict[str, int]) -> None:
 
 
 def beside(pid: int, folders: Iterable[str]) -> int:
-    """Give the bytes that the kernel may hold for the namespaces of a process, beside its memory.
-
-    Args:
-        pid: A process in there.
-        folders: Its folders in memory, in which files without content are not free either.
-    """
+    """Give the bytes the kernel may hold for the namespaces of a process, beside its memory."""
     total = 0
     with suppress(OSError, ValueError, IndexError):
         lines = Path(f"/proc/{pid}/net/sockstat").read_text().splitlines()

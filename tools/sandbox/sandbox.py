@@ -69,41 +69,20 @@ if hasattr(os, "register_at_fork"):
 
 
 async def run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> Ran:
-    """Run code. Calls with one key run one after another; cancelled, it kills what it started.
-
-    Args:
-        sandbox: Where, and what it may use.
-        language: What the code is written in.
-        code: The code.
-        kept: What was kept after the last call of this session.
-
-    Returns:
-        What came of it; whatever the code does is an exit code and output.
-
-    Raises:
-        SpecError: This machine can't run this language at this level; `check` tells it before.
-    """
+    """Run code. Calls with one key run one after another; cancelled, it kills what it started."""
     return await apart(lambda: _run(sandbox, language, code, kept))
 
 
 async def check(
     sandbox: Sandbox, languages: Collection[Language], at: str = "sandbox.level"
 ) -> None:
-    """Make sure that this machine can run these languages there. Tries it, once per process.
-
-    Raises:
-        SpecError: It can't; names the field, what is missing and what to do.
-    """
+    """Make sure that this machine can run these languages there. Tries it, once per process."""
     for language in languages:
         await level_for(sandbox, language, at)
 
 
 async def level_for(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:
-    """Say how code in this language will be kept apart.
-
-    Raises:
-        SpecError: This machine can't run it there.
-    """
+    """Say how code in this language will be kept apart."""
     return await apart(lambda: _level(sandbox, language, at))
 
 

@@ -84,14 +84,7 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 
 def program(machine: str | None = None) -> bytes | None:
-    """Give the filter, as the kernel reads it.
-
-    Args:
-        machine: Of which kind of machine. None: this one.
-
-    Returns:
-        The filter; None for a kind of machine whose calls are not known here.
-    """
+    """Give the filter, as the kernel reads it."""
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return None

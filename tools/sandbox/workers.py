@@ -56,13 +56,7 @@ class _BrokenError(Exception):
 
 
 class Worker:
-    """A process that keeps an interpreter. To be used by one task at a time.
-
-    Attributes:
-        alive: Whether it can be asked.
-        runs: How often code ran in it.
-        asked: How often it was asked for anything.
-    """
+    """A process that keeps an interpreter. To be used by one task at a time."""
 
     def __init__(
         self,
@@ -82,11 +76,7 @@ class Worker:
 
     @classmethod
     async def start(cls, launch: Launch) -> "Worker":
-        """Start one.
-
-        Raises:
-            StartError: It can't be started; says why.
-        """
+        """Start one."""
         transport, process = await started(launch, _READ)
         worker = cls(transport, process, launch)
         try:
@@ -109,16 +99,7 @@ class Worker:
         return self._transport.get_returncode() is not None
 
     async def ask(self, sandbox: Sandbox, order: Mapping[str, Any], output: Output) -> Ended:
-        """Run code to its end, or to that of its time. Cancelled, it kills the process.
-
-        Args:
-            sandbox: What the call may use.
-            order: The ``code``, its ``language``, and what else the worker wants to know.
-            output: Takes what it writes.
-
-        Returns:
-            How it ended. Whether the process lives on is in `alive`.
-        """
+        """Run code to its end, or to that of its time. Cancelled, it kills the process."""
         work: asyncio.Task[Ended] | None = None
         watch: asyncio.Task[None] | None = None
         self._rest = None
@@ -232,11 +213,7 @@ class Worker:
         return held > self._limit
 
     async def _sweep(self) -> bool:
-        """Kill what the call left behind, and hold the interpreter itself until the next one.
-
-        Returns:
-            Whether nothing is left but the interpreter.
-        """
+        """Kill what the call left behind, and hold the interpreter itself until the next one."""
         if not _HAS_SIGNALS:
             return True
         found = await asyncio.to_thread(self._swept)
@@ -277,11 +254,7 @@ class Worker:
         return self._look() == self._rest
 
     async def close(self) -> int:
-        """Kill it with all it started.
-
-        Returns:
-            Its exit code, 128 and more for a signal.
-        """
+        """Kill it with all it started."""
         if self.alive:
             self.alive = False
             if self._out.at_eof():

@@ -25,17 +25,7 @@ class Again:
         options: Sequence[str] = (),
         arguments: Sequence[str] = (),
     ) -> str:
-        """Write the command that does something with a session.
-
-        Args:
-            verb: The subcommand.
-            session: The session's id.
-            options: Further options.
-            arguments: What stands behind the id.
-
-        Returns:
-            One line for a shell. A password in the store's address is left out.
-        """
+        """Write the command that does something with a session."""
         words = ["duologue", verb]
         if self.store is not None:
             words += ["--store", redacted(self.store)]

@@ -92,14 +92,7 @@ class JsonLines:
 
 
 class Transcript:
-    """Shows events as a conversation.
-
-    Args:
-        again: How a session is found again.
-        out: Where the conversation goes.
-        err: Where notices go.
-        ids: Whether messages are shown with their ids, by which a session is forked.
-    """
+    """Shows events as a conversation."""
 
     def __init__(self, again: Again, out: Console, err: Console, *, ids: bool = False) -> None:
         self._again = again

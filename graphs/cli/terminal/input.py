@@ -17,13 +17,7 @@ _ESCAPES = re.compile(r"(?:\x1b\[[0-9;]*m)+")
 
 
 class Lines:
-    """Reads lines, and writes prompts where somebody sees them.
-
-    Args:
-        out: Where the conversation is shown.
-        err: Where everything else is.
-        listening: Makes the block in which a signal ends the reading at once.
-    """
+    """Reads lines, and writes prompts where somebody sees them."""
 
     def __init__(
         self, out: Console, err: Console, listening: Callable[[], AbstractContextManager[None]]
@@ -49,19 +43,7 @@ class Lines:
         return self._out if self.echoed else self._err
 
     def read(self, prompt: Text, prefilled: str = "") -> str:
-        """Read a line. It blocks.
-
-        Args:
-            prompt: What stands in front of it; shown only where a person types.
-            prefilled: What stands in it at first, where lines can be edited.
-
-        Returns:
-            The line without its end. A paste of several lines is one, where the terminal marks it
-            as a paste; else each line is one of its own.
-
-        Raises:
-            EOFError: There is no further line; from then on each time.
-        """
+        """Read a line. It blocks."""
         if self._ended or sys.stdin is None:
             raise EOFError
         with self._listening():

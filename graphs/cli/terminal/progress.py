@@ -45,11 +45,6 @@ class Progress(BaseCallbackHandler):
     """Shows what is waited for while its block runs, in a running event loop.
 
     As a handler of LangChain's callbacks it is told which models and tools are at work.
-
-    Args:
-        console: Where it is shown.
-        doing: What is waited for at first.
-        clock: Tells the time in seconds.
     """
 
     # In the event loop, as it happens.
@@ -91,12 +86,7 @@ class Progress(BaseCallbackHandler):
 
     @contextmanager
     def aside(self, *, goes_on: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Leave the screen to something else inside the block.
-
-        Args:
-            goes_on: Whether the line that is shown then is not ended yet, so that nothing may
-                stand behind it.
-        """
+        """Leave the screen to something else inside the block."""
         self.hide()
         try:
             yield

@@ -15,15 +15,7 @@ from ...common.sanitize import clean
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Put text on one line.
-
-    Args:
-        text: Anything.
-        width: How many columns it may take. None: as many as it needs.
-
-    Returns:
-        The harmless text with single spaces, cut with an ellipsis where it is too long.
-    """
+    """Put text on one line."""
     line = " ".join(clean(text).split())
     if width is None or cell_len(line) <= width:
         return line
@@ -34,10 +26,6 @@ class Flow:
     """Writes a text to a terminal as it comes, wrapped between words.
 
     White space is held back until a word follows, so that none ends a line or the text.
-
-    Args:
-        console: Where it goes.
-        style: How it looks.
     """
 
     def __init__(self, console: Console, style: StyleType = "") -> None:
@@ -51,11 +39,7 @@ class Flow:
         self._begun = False
 
     def write(self, text: str) -> None:
-        """Write a piece of the text.
-
-        Args:
-            text: The piece; it may end within a word.
-        """
+        """Write a piece of the text."""
         for character in clean(text):
             if character.isspace():
                 self._flush()
@@ -76,11 +60,7 @@ class Flow:
             self.lines += 1
 
     def erase(self) -> bool:
-        """Take back what was written, once the text has ended.
-
-        Returns:
-            Whether that was possible: what has left the screen stays.
-        """
+        """Take back what was written, once the text has ended."""
         if self.lines >= self._console.height:
             return False
         up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * self.lines

@@ -20,15 +20,7 @@ class _Step(Protocol):
 
 
 def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
-    """Make sure that a session can go on from any of its steps.
-
-    Args:
-        steps: The steps, oldest first.
-        spec: The spec it goes on by.
-
-    Raises:
-        ValueError: It can't; says where.
-    """
+    """Make sure that a session can go on from any of its steps."""
     names = spec.names
     log: dict[str, Message] = {}
     for number, step in enumerate(steps):

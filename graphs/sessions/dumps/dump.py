@@ -72,12 +72,7 @@ class Step(Data):
 
 
 class SessionDump(Data):
-    """A whole session: it goes on where it was, and can be forked from any message.
-
-    Raises:
-        pydantic.ValidationError: A field is missing, unknown or wrong, an id is not the next one,
-            or a position names a stranger.
-    """
+    """A whole session: it goes on where it was, and can be forked from any message."""
 
     format: Literal["duologue.session"]
     """What it is."""
@@ -97,12 +92,7 @@ class SessionDump(Data):
 
 
 class MemoryDump(Data):
-    """What one speaker remembers of a session.
-
-    Raises:
-        pydantic.ValidationError: A field is missing, unknown or wrong, or somebody else calls
-            tools.
-    """
+    """What one speaker remembers of a session."""
 
     format: Literal["duologue.memory"]
     """What it is."""
@@ -143,18 +133,7 @@ def written(dump: Data) -> dict[str, Any]:
 
 
 def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump | MemoryDump:
-    """Read a dump of this or an older version.
-
-    Args:
-        source: A dump as a dict, or the path of a JSON file that holds one.
-
-    Returns:
-        The dump.
-
-    Raises:
-        SpecError: It can't be read, is none of ours, was written by a newer release, or is not
-            valid; names the file and the field.
-    """
+    """Read a dump of this or an older version."""
     if isinstance(source, Mapping):
         return _read(source, "")
     if not isinstance(source, str | Path):
@@ -179,19 +158,7 @@ def _read(data: object, where: str) -> SessionDump | MemoryDump:
 
 
 def whole(session: str, conversation: Conversation, states: Sequence[State]) -> SessionDump:
-    """Write down a whole session.
-
-    Args:
-        session: Its id.
-        conversation: The spec it goes on by.
-        states: The state after each step, with those messages only that it wrote.
-
-    Returns:
-        The dump.
-
-    Raises:
-        ValueError: The states do not fit the spec, or one another.
-    """
+    """Write down a whole session."""
     return SessionDump(
         format="duologue.session",
         version=DUMP_VERSION,
@@ -230,14 +197,7 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step
 
 
 def states_of(dump: SessionDump) -> list[State]:
-    """Give what each step of a dump writes.
-
-    Args:
-        dump: A whole session.
-
-    Returns:
-        Updates of the state, oldest first.
-    """
+    """Give what each step of a dump writes."""
     states: list[State] = []
     spec: Conversation | None = None
     ended = decided = False

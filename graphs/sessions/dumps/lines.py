@@ -81,11 +81,7 @@ class Remembered(Said):
     """What of the text it said by an argument of its calls, by their ids."""
 
     def with_call_ids(self, change: Callable[[str], str]) -> Self:
-        """Give the same with other ids of calls.
-
-        Args:
-            change: Gives the new id for an old one.
-        """
+        """Give the same with other ids of calls."""
 
         def changed(one: str | None) -> str | None:
             return None if one is None else change(one)
@@ -106,27 +102,12 @@ class Remembered(Said):
 
 
 def dumped(message: BaseMessage) -> Message:
-    """Write down a message of the log.
-
-    Args:
-        message: The message.
-
-    Returns:
-        What it says, without anything of LangChain's.
-    """
+    """Write down a message of the log."""
     return Message(id=str(message.id), line=line(message), **_said(message))
 
 
 def remembered_by(speaker: str, message: BaseMessage) -> Remembered:
-    """Write down a message of the log as something that a speaker remembers.
-
-    Args:
-        speaker: Who remembers it.
-        message: The message.
-
-    Returns:
-        What it says; of another's call of tools the text alone.
-    """
+    """Write down a message of the log as something that a speaker remembers."""
     about = line(message)
     says: dict[str, Any] = {"text": message.text}
     if about.speaker == speaker:
@@ -150,16 +131,7 @@ def _said(message: BaseMessage) -> dict[str, Any]:
 
 
 def message_of(says: Said, message: str, about: Line) -> AnyMessage:
-    """Make a message of the log out of what was written down.
-
-    Args:
-        says: What it says.
-        message: Its id.
-        about: What stands beside it.
-
-    Returns:
-        The message, as `graphs.log.messages` makes them.
-    """
+    """Make a message of the log out of what was written down."""
     beside = {KEY: about.model_dump(mode="json", exclude_defaults=True)}
     if says.call_id is not None:
         return ToolMessage(

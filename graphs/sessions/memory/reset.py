@@ -29,18 +29,6 @@ def forgetting(
 
     It forgets everything up to its latest finished turn, that turn included. What it has heard
     since stays, so that it has something to answer.
-
-    Args:
-        conversation: The spec.
-        position: Where the conversation is.
-        log: Everything ever said.
-        name: The speaker's name.
-        dump: What it remembers instead. None: nothing.
-
-    Returns:
-        The messages to write: where it forgets, what it remembers instead, and what of the spec
-        that then is not in its memory any more; and once more, under new ids, the lines that must
-        stay the newest.
     """
     place = place_of_news(position, log)
     first = _behind_its_turn(log[:place], name)

@@ -26,19 +26,7 @@ from .reset import forgetting
 async def dumped(
     session: str, speaker: str | None, store: str | Path | None
 ) -> SessionDump | MemoryDump:
-    """Read a session, or what one speaker remembers of it.
-
-    Args:
-        session: Its id.
-        speaker: Whose memory to read. None: the whole session.
-        store: Where it is kept.
-
-    Returns:
-        The dump.
-
-    Raises:
-        DuologueError: As in `graphs.sessions.memory.memory.dump_session`.
-    """
+    """Read a session, or what one speaker remembers of it."""
     check_session_id(session)
     if speaker is not None:
         result = await aget_session(session, store=store)
@@ -60,19 +48,7 @@ async def dumped(
 
 
 async def load_whole(dump: SessionDump, session: str, store: str | Path | None) -> str:
-    """Write a whole session.
-
-    Args:
-        dump: The session.
-        session: Its new id.
-        store: Where it goes; a file is made where it is missing.
-
-    Returns:
-        Its new id.
-
-    Raises:
-        DuologueError: As in `graphs.sessions.memory.memory.load_session`.
-    """
+    """Write a whole session."""
     target = store or (await asyncio.to_thread(load_settings)).store
     last = dump.steps[-1].outcome if dump.steps else None
     async with open_store(target) as opened:
@@ -83,15 +59,7 @@ async def load_whole(dump: SessionDump, session: str, store: str | Path | None) 
 
 
 async def begin_anew(session: str, store: str | Path | None) -> None:
-    """Delete what a session holds, but not the session.
-
-    Args:
-        session: Its id.
-        store: Where it is kept.
-
-    Raises:
-        DuologueError: As in `graphs.sessions.memory.memory.reset_session`.
-    """
+    """Delete what a session holds, but not the session."""
     async with _held(session, store) as held:
         # The state goes first: a kill in between leaves an end without one, which begins anew too.
         await held.writable.checkpointer.adelete_thread(session)
@@ -101,17 +69,7 @@ async def begin_anew(session: str, store: str | Path | None) -> None:
 async def replace_memory(
     session: str, speaker: str, store: str | Path | None, dump: MemoryDump | None
 ) -> None:
-    """Replace a speaker's memory, or reset it.
-
-    Args:
-        session: The session's id.
-        speaker: The speaker's name.
-        store: Where the session is kept.
-        dump: What it remembers instead. None: nothing.
-
-    Raises:
-        DuologueError: As in `graphs.sessions.memory.memory.load_session`.
-    """
+    """Replace a speaker's memory, or reset it."""
     async with _held(session, store) as held:
         check_speaker(session, held.conversation, speaker)
         state = await settle(held.graph, session, held.conversation)

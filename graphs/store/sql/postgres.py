@@ -69,11 +69,7 @@ class _Address(NamedTuple):
 
 
 class PostgresStore(SqlStore):
-    """A store in one schema of a PostgreSQL database.
-
-    Args:
-        address: How it is reached.
-    """
+    """A store in one schema of a PostgreSQL database."""
 
     # Within this time a connection that broke is made anew, and nothing may be taken over.
     second_look = 2.0
@@ -98,12 +94,7 @@ class PostgresStore(SqlStore):
         return PostgresSaver(self.url, self._connections, self.writer, lease)
 
     async def open(self) -> None:
-        """Connect, and make LangGraph's tables and ours.
-
-        Raises:
-            StoreError: The database can't be reached or used, or a newer version of this library
-                made its tables.
-        """
+        """Connect, and make LangGraph's tables and ours."""
         connection = await self._owner.open()
         with store_errors(self.url):
             if self._owner.is_direct:
@@ -208,11 +199,7 @@ async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[No
 
 
 def _address(target: str) -> _Address:
-    """Read an address, and what in it is ours and not libpq's.
-
-    Raises:
-        StoreError: It is not valid.
-    """
+    """Read an address, and what in it is ours and not libpq's."""
     url = redacted(target)
     address, _, query = target.partition("?")
     ours = dict[str, str]()
@@ -254,21 +241,7 @@ def _address(target: str) -> _Address:
 
 
 async def open_postgres(target: str) -> Store:
-    """Open the store in a PostgreSQL database; its tables are made if they are missing.
-
-    Args:
-        target: `postgresql://…` or `postgres://…`, as libpq takes it. Ten seconds are given to
-            connect unless it names a `connect_timeout`. Two more parameters are ours:
-            `pool_size`, the most connections used at once (10), beside the one that shows that the
-            store lives; and `direct`, HOST:PORT of the server itself, needed where the address is
-            that of a pooler such as PgBouncer.
-
-    Returns:
-        The store, usable in this event loop.
-
-    Raises:
-        StoreError: The address is not valid, or the database can't be reached or used.
-    """
+    """Open the store in a PostgreSQL database; its tables are made if they are missing."""
     store = PostgresStore(_address(target))
     try:
         await store.open()

@@ -38,13 +38,7 @@ def halves(name: str) -> tuple[int, int]:
 
 
 class PostgresOwner:
-    """An open store, known to other processes by its name.
-
-    Args:
-        conninfo: How to connect to the server itself, past any pooler.
-        url: How the store is shown.
-        is_direct: Whether the user says that no pooler stands in between.
-    """
+    """An open store, known to other processes by its name."""
 
     def __init__(self, conninfo: str, url: str, *, is_direct: bool) -> None:
         self.name = token_hex(16)
@@ -55,14 +49,7 @@ class PostgresOwner:
         self._watching: asyncio.Task[None] | None = None
 
     async def open(self) -> _Connection:
-        """Connect and take the lock.
-
-        Returns:
-            The connection, which may be used until `watch` is called.
-
-        Raises:
-            StoreError: The server can't be reached, or a pooler answers in its place.
-        """
+        """Connect and take the lock."""
         with store_errors(self.url):
             self._connection = connection = await self._connected()
             pid = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()

@@ -26,14 +26,7 @@ class UnreachableError(psycopg.OperationalError):
 
 
 class Connections:
-    """The connections of one store.
-
-    Args:
-        conninfo: How to connect.
-        size: The most that are open at once.
-        timeout: Seconds that one is waited for.
-        prepares: Whether statements are prepared, which a pooler in between does not allow.
-    """
+    """The connections of one store."""
 
     def __init__(self, conninfo: str, *, size: int, timeout: float, prepares: bool) -> None:
         self._conninfo = conninfo
@@ -51,18 +44,7 @@ class Connections:
         )
 
     async def again(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call what uses a connection, and again while these break, as when a server restarts.
-
-        Args:
-            call: May be called several times.
-
-        Returns:
-            What the call returns.
-
-        Raises:
-            UnreachableError: No connection is to be had.
-            psycopg.Error: What the last try has raised.
-        """
+        """Call what uses a connection, and again while these break, as when a server restarts."""
         tries = AsyncRetrying(
             retry=retry_if_exception(_is_worth_a_try),
             stop=stop_after_attempt(_TRIES),
@@ -93,11 +75,7 @@ class Connections:
         return str(error)
 
     async def connect_once(self) -> None:
-        """Make a connection outside of the pool, and close it.
-
-        Raises:
-            psycopg.Error: It can't be made; says why.
-        """
+        """Make a connection outside of the pool, and close it."""
         await (await psycopg.AsyncConnection.connect(self._conninfo)).close()
 
     async def fetch(
@@ -108,11 +86,7 @@ class Connections:
         *,
         binary: bool = False,
     ) -> list[Row]:
-        """Read all rows of a query; no connection is held when they are given.
-
-        Raises:
-            psycopg.Error: It fails.
-        """
+        """Read all rows of a query; no connection is held when they are given."""
 
         async def fetched() -> list[Row]:
             async with (
@@ -144,9 +118,6 @@ class FetchedRows:
 
     LangGraph reads from its cursor, and waits for threads while it does: a cursor of PostgreSQL
     would hold a connection meanwhile.
-
-    Args:
-        connections: Reads are made by them.
     """
 
     def __init__(self, connections: Connections) -> None:

@@ -28,14 +28,7 @@ class _Noted:
 
 
 class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
-    """Our saver on a PostgreSQL database.
-
-    Args:
-        url: How the store is shown.
-        connections: Reads are made by them.
-        writer: Commits what is written.
-        lease: The session that may be written. None: the saver is for reading only.
-    """
+    """Our saver on a PostgreSQL database."""
 
     def __init__(
         self, url: str, connections: Connections, writer: Writer, lease: Lease | None = None

@@ -37,15 +37,7 @@ _FOR_ALL: Final = (
 
 
 class SqliteStore(SqlStore):
-    """A store in one SQLite file.
-
-    Args:
-        file: The file, which is there.
-
-    Raises:
-        sqlite3.Error: It can't be opened.
-        OSError: Its lock can't be made.
-    """
+    """A store in one SQLite file."""
 
     known_tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'duologue_schema'"
 
@@ -69,11 +61,7 @@ class SqliteStore(SqlStore):
         return SqliteSessionSaver(self.url, self._reading, self.writer, lease)
 
     async def set_up(self) -> None:
-        """Make LangGraph's tables and ours.
-
-        Raises:
-            StoreError: The file can't be used, or a newer version of this library wrote it.
-        """
+        """Make LangGraph's tables and ours."""
         try:
             with store_errors(self.url):
                 await self._writing.run(self._prepare)
@@ -170,18 +158,7 @@ def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
 
 
 async def open_sqlite(path: Path, url: str) -> Store:
-    """Open the store in one SQLite file, made if it is missing.
-
-    Args:
-        path: The file, absolute and without links.
-        url: How it is shown.
-
-    Returns:
-        The store, usable in this event loop.
-
-    Raises:
-        StoreError: The file or its folder can't be used.
-    """
+    """Open the store in one SQLite file, made if it is missing."""
     file = StoreFile(path, url)
     # In a task of its own: what a thread has opened must be closed, whoever is cancelled meanwhile.
     opening = asyncio.ensure_future(in_thread(_opened, file))

@@ -21,12 +21,7 @@ _CUT: Final = "it was cut short while it was in use: restore it from a copy"
 
 
 class StoreFile:
-    """The file of a SQLite store.
-
-    Args:
-        path: The file, absolute and without links.
-        url: How the store is shown.
-    """
+    """The file of a SQLite store."""
 
     def __init__(self, path: Path, url: str) -> None:
         self.path = path
@@ -36,11 +31,7 @@ class StoreFile:
         self._largest = 0
 
     def prepare(self) -> None:
-        """Make the file and its folders where they are missing, readable by their owner only.
-
-        Raises:
-            StoreError: It can't be made, read or written.
-        """
+        """Make the file and its folders where they are missing, readable by their owner only."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.path.exists():
@@ -74,14 +65,7 @@ class StoreFile:
         self._largest = self._files[0][1].st_size
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Make sure that what was committed is where others look for it.
-
-        Args:
-            connection: The connection that has committed it.
-
-        Raises:
-            StoreError: A file was deleted, replaced or cut short.
-        """
+        """Make sure that what was committed is where others look for it."""
         try:
             now = [(path.stat(), before) for path, before in self._files]
         except OSError:

@@ -21,14 +21,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Owner:
-    """An open store, known to other processes by its name.
-
-    Args:
-        folder: Where those who use the same database look for each other; it is there.
-
-    Raises:
-        OSError: The file can't be made or locked.
-    """
+    """An open store, known to other processes by its name."""
 
     def __init__(self, folder: Path) -> None:
         if fcntl is None:
@@ -55,11 +48,7 @@ class Owner:
             self.name = token_hex(16)
 
     def is_alive(self, name: str) -> bool:
-        """Return whether another open store lives; the file of a dead one is removed.
-
-        Raises:
-            OSError: It can't be looked at.
-        """
+        """Return whether another open store lives; the file of a dead one is removed."""
         # The name comes from the database.
         if not _NAME.fullmatch(name):
             return False

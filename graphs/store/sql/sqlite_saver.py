@@ -29,11 +29,7 @@ _WAIT: Final = 30.0  # seconds
 
 
 class SqliteThread:
-    """A connection in a thread of its own.
-
-    Args:
-        path: The database, which is there.
-    """
+    """A connection in a thread of its own."""
 
     def __init__(self, path: Path) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
@@ -155,14 +151,7 @@ class _ThreadedSaver(SqliteSaver):
 
 
 class SqliteSessionSaver(LeasedSaver, _ThreadedSaver):
-    """Our saver on one SQLite file.
-
-    Args:
-        url: How the store is shown.
-        reader: Reads are made by it.
-        writer: Commits what is written.
-        lease: The session that may be written. None: the saver is for reading only.
-    """
+    """Our saver on one SQLite file."""
 
     def __init__(
         self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None = None

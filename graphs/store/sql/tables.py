@@ -41,10 +41,6 @@ class SqlStore(Store):
 
     A session is held by a lease: a row with the open store that has taken it, its owner. A lease
     whose owner is dead may be taken over; every write looks for its lease in its own transaction.
-
-    Attributes:
-        owner: The name under which this open store takes leases; no other has the same.
-        writer: Commits what is written.
     """
 
     owner: str
@@ -77,29 +73,13 @@ class SqlStore(Store):
         """Return whether another open store still lives."""
 
     async def write(self, sql: LiteralString, *values: object, lease: Lease | None = None) -> int:
-        """Run and commit one statement.
-
-        Args:
-            sql: The statement, whose placeholders are `?`.
-            *values: What they stand for.
-            lease: Without which nothing is written. None: it needs none.
-
-        Returns:
-            The rows changed.
-
-        Raises:
-            SessionError: The lease is lost.
-            StoreError: The database fails.
-        """
+        """Run and commit one statement."""
         return await self.writer.write(self.statement(sql, *values), lease=lease)
 
     async def set_up(self) -> None:
         """Make our tables if they are missing; the caller keeps others from doing so meanwhile.
 
         Nothing is written where they are there, so that who only reads waits for no writer.
-
-        Raises:
-            StoreError: The database fails, or a newer version of this library wrote it.
         """
         known = await self._read(self.known_tables)
         found = await self._read("SELECT version FROM duologue_schema") if known else []
@@ -247,13 +227,7 @@ class SqlStore(Store):
 
 
 class SqlHeld(Held):
-    """A session that this run holds by a lease.
-
-    Args:
-        store: Where it is.
-        lease: The lease.
-        checkpointer: A saver that writes under it.
-    """
+    """A session that this run holds by a lease."""
 
     def __init__(
         self, store: SqlStore, lease: Lease, checkpointer: BaseCheckpointSaver[str]

@@ -86,20 +86,7 @@ def client(
     *,
     is_ours: bool = False,
 ) -> ChatModel:
-    """Give the client for one model, made where there is none yet. Reads files, so it blocks.
-
-    Args:
-        loop: The event loop it is used in.
-        settings: Timeout and retries.
-        url: The server's address. None: OpenAI.
-        key: Its key.
-        name: The model's name.
-        max_tokens: The longest answer, in tokens, where a call names none.
-        is_ours: Whether the server is a child of this process.
-
-    Returns:
-        The client.
-    """
+    """Give the client for one model, made where there is none yet. Reads files, so it blocks."""
     place = (url, key, name, settings.timeout, settings.max_retries, max_tokens)
     with _making, failures(name, None if is_ours else redacted(url or "")):
         http = _http(loop, is_ours=is_ours)
@@ -131,18 +118,7 @@ def _timeout(settings: Settings) -> openai.Timeout:
 
 
 async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]:
-    """Ask a server which models it has.
-
-    Args:
-        settings: Its address and key.
-        notify: Is told of each further try.
-
-    Returns:
-        The models' names, in the server's order.
-
-    Raises:
-        ModelError: It can't be asked.
-    """
+    """Ask a server which models it has."""
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     loop = asyncio.get_running_loop()
     await close_with_loop()

@@ -37,17 +37,7 @@ def name_of(label: str, address: str | None) -> str:
 
 @contextmanager
 def failures(label: str, address: str | None) -> Iterator[None]:
-    """Turn every exception inside the block into one sentence: a server may send anything.
-
-    Args:
-        label: The model's name.
-        address: Where its server is. None: in a child of this process.
-
-    Raises:
-        ContextTooLongError: The model refused the prompt as too long.
-        ModelError: The block failed; says how and what to do. What a callback handler of the user's
-            raises passes as it is.
-    """
+    """Turn every exception inside the block into one sentence: a server may send anything."""
     at = name_of(label, address)
     try:
         yield
@@ -64,14 +54,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
 
 @contextmanager
 def refusals(label: str) -> Iterator[None]:
-    """Recognise inside the block that a model of the user's own refused a prompt as too long.
-
-    Args:
-        label: The model's name.
-
-    Raises:
-        ContextTooLongError: It did. What else it raises is the user's to read, and passes.
-    """
+    """Recognise inside the block that a model of the user's own refused a prompt as too long."""
     try:
         yield
     except Exception as error:

@@ -84,15 +84,7 @@ async def _time(response: httpx2.Response) -> None:
 
 
 class _TimedStream(httpx2.AsyncByteStream):
-    """A body that must be there in time.
-
-    Args:
-        stream: The body.
-        seconds: How long it may take, or how long its server may be silent.
-        request: What was asked, for the error.
-        heard: Tells what is heard in a part of it, so that the time begins anew. None: all of it
-            must be there in time.
-    """
+    """A body that must be there in time."""
 
     def __init__(
         self,

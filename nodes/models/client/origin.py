@@ -59,15 +59,7 @@ def is_unreadable(error: BaseException) -> bool:
 
 
 def answer_in(error: BaseException) -> AIMessage | None:
-    """Give the answer that OpenAI's client has raised for, since it does not fit its schema.
-
-    Args:
-        error: What was raised.
-
-    Returns:
-        What the model had written when it was cut off or filtered, with its usage where that is
-        known. None: the client raised for something else.
-    """
+    """Give the answer that OpenAI's client has raised for, since it does not fit its schema."""
     if not is_unreadable(error):
         return None
     # Older clients give none for what was filtered.

@@ -16,13 +16,7 @@ _tell: ContextVar[Callable[[int], None] | None] = ContextVar("_tell", default=No
 
 @contextmanager
 def tries_told(notify: Callable[[str], None], where: str, retries: int) -> Iterator[None]:
-    """Tell of each further try of the calls inside the block.
-
-    Args:
-        notify: Is told, in one line.
-        where: What is asked.
-        retries: How often the client tries again.
-    """
+    """Tell of each further try of the calls inside the block."""
 
     def tell(number: int) -> None:
         at = f"{where[:1].upper()}{where[1:]}"

@@ -38,14 +38,7 @@ class WithheldError(UnreadableReplyError):
 
 
 def failure_in(found: object) -> object:
-    """Find what a server says went wrong, in a reply or an event that came with status 200.
-
-    Args:
-        found: The JSON of either.
-
-    Returns:
-        What it says, in any form. None: nothing went wrong.
-    """
+    """Find what a server says went wrong, in a reply or an event that came with status 200."""
     if not isinstance(found, Mapping):
         return None
     choice = _choice(found) or {}
@@ -58,19 +51,7 @@ def failure_in(found: object) -> object:
 
 
 def whole_reply(found: object) -> dict[str, Any]:
-    """Bring a reply that is not streamed into the form.
-
-    Args:
-        found: The JSON of the body.
-
-    Returns:
-        A ``chat.completion`` with one choice.
-
-    Raises:
-        NoReplyError: It is no object.
-        WithheldError: Its message was filtered.
-        UnreadableReplyError: There is no message in it.
-    """
+    """Bring a reply that is not streamed into the form."""
     body = _object(found)
     choice = _choice(body)
     message = choice.get("message") if choice is not None else None
@@ -94,18 +75,7 @@ def whole_reply(found: object) -> dict[str, Any]:
 
 
 def piece_of_reply(found: object) -> dict[str, Any]:
-    """Bring one event of a streamed reply into the form.
-
-    Args:
-        found: The JSON of the event.
-
-    Returns:
-        A ``chat.completion.chunk`` with at most one choice.
-
-    Raises:
-        NoReplyError: It is no object.
-        UnreadableReplyError: Its choice holds nothing that is known.
-    """
+    """Bring one event of a streamed reply into the form."""
     body = _object(found)
     choice = _choice(body)
     choices = []

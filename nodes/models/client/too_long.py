@@ -65,15 +65,7 @@ _WORDS = re.compile(
 
 
 def as_too_long(error: BaseException, label: str) -> ContextTooLongError | None:
-    """Recognise that a model refused a prompt as longer than it takes.
-
-    Args:
-        error: What its client raised.
-        label: How the model is called.
-
-    Returns:
-        The error that says so in one sentence; None where it was something else.
-    """
+    """Recognise that a model refused a prompt as longer than it takes."""
     if not _is_too_long(error):
         return None
     fields = _fields(error)
@@ -155,16 +147,7 @@ def _sentence(label: str, prompt: int | None, limit: int | None) -> str:
 
 
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
-    """Whether an answer was cut off because the context was full, and not by its own limit.
-
-    Args:
-        answer: What the model answered.
-        max_tokens: The longest answer that was asked for, in tokens. None: without limit.
-
-    Returns:
-        True where the model stopped for want of room. An answer whose tokens are only estimated
-        counts as cut off by its limit, where it had one.
-    """
+    """Whether an answer was cut off because the context was full, and not by its own limit."""
     if answer.response_metadata.get("finish_reason") != "length":
         return False
     if max_tokens is None:

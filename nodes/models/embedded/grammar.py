@@ -23,17 +23,6 @@ def grammar(lines: Sequence[str], end: str | None) -> str:
     Every mark starts a line and is followed by a space and text: one sentence of plain words, or up
     to two when there is only one line. The lines after the first may say `None`. The bounds count
     words, not tokens: a reply that rambles in figures can still reach `max_tokens`.
-
-    Args:
-        lines: The marks in order, at least one: `("Instruction:", "Input:")`.
-        end: What follows the last line's text after a space, such as `"Next request."`, or None.
-
-    Returns:
-        The grammar in llama.cpp's notation, for the request's `grammar` field.
-
-    Raises:
-        ValueError: There are no lines, or a mark is empty or holds a character that can't be
-            printed, such as a line break.
     """
     if not lines:
         raise ValueError("A format needs at least one mark; give lines=('Solution:',) or more.")

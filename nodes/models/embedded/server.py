@@ -38,16 +38,7 @@ def _die_with_parent() -> threading.Thread:
 
 
 def _serve(settings: dict[str, Any]) -> tuple[object, int]:
-    """Starts the server; returns it, to be kept alive, and its port.
-
-    Args:
-        settings: `path` (str), `model` (str, the name it answers to), `api_key` (str), `n_ctx`
-            (int, tokens), `threads` (int).
-
-    Raises:
-        ImportError: xllamacpp is not installed.
-        RuntimeError: llama.cpp can't load the file.
-    """
+    """Starts the server; returns it, to be kept alive, and its port."""
     xllamacpp = importlib.import_module("xllamacpp")  # an extra, and it has no types
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]

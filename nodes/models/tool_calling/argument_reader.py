@@ -50,14 +50,7 @@ class Argument:
         """The end of what came, of which more is needed."""
 
     def read(self, piece: str) -> str:
-        """Take the next piece of the arguments' JSON.
-
-        Args:
-            piece: The piece, of any length.
-
-        Returns:
-            What it adds to the text; empty where it adds nothing.
-        """
+        """Take the next piece of the arguments' JSON."""
         if self.is_over or self._is_silent:
             return ""
         self._came.append(piece)

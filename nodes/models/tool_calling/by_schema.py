@@ -43,16 +43,7 @@ _DEEPEST = 3
 
 
 def response_format(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
-    """Give the form that an answer is held to.
-
-    Args:
-        tools: What may be called.
-        choice: ``auto``, ``required``, or the name of one of them.
-
-    Returns:
-        OpenAI's ``response_format``. The answer is the call of one tool; with ``auto`` it may be
-        plain words instead.
-    """
+    """Give the form that an answer is held to."""
     schema = {"name": "answer", "schema": answer_schema(tools, choice), "strict": False}
     return {"type": "json_schema", "json_schema": schema}
 
@@ -76,17 +67,7 @@ def answer_schema(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
 
 
 def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
-    """Read an answer that was held to the schema.
-
-    Args:
-        answer: What the model answered.
-        tools: What it might have called.
-
-    Returns:
-        The same answer with its call, or with the words it says. An answer that is cut off keeps
-        the words that came; a call that is cut off is a broken one. What is no such answer at all,
-        from a server that does not hold to schemas, is plain words.
-    """
+    """Read an answer that was held to the schema."""
     text = unfenced(str(answer.text))
     whole = True
     try:
@@ -131,17 +112,7 @@ def told(
     *,
     briefly: bool = False,
 ) -> list[BaseMessage]:
-    """Make a prompt for an endpoint that cannot call tools.
-
-    Args:
-        messages: The prompt, with calls and results as such.
-        tools: What may be called.
-        choice: As for `response_format`, or ``none``.
-        briefly: Whether to say only the first line of what each tool does.
-
-    Returns:
-        A prompt of text alone, no two turns in one role; the tools stand in the system prompt.
-    """
+    """Make a prompt for an endpoint that cannot call tools."""
     flat = _flattened(messages)
     if not tools:
         return flat
@@ -158,15 +129,7 @@ def told(
 
 
 def described(tool: BaseTool, *, briefly: bool = False) -> str:
-    """Describe a tool in a few words: its name, its arguments and what it does.
-
-    Args:
-        tool: The tool.
-        briefly: Whether to say only the first line of what it does.
-
-    Returns:
-        One line, or a few where its description has more.
-    """
+    """Describe a tool in a few words: its name, its arguments and what it does."""
     function = _function(tool)
     parameters = function.get("parameters") or {}
     needed = parameters.get("required") or ()

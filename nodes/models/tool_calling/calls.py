@@ -42,14 +42,7 @@ _WORDS: Mapping[type, str] = {
 
 
 def raw_calls(found: object) -> list[dict[str, Any]]:
-    """Take the calls, or the parts of calls, from a message in OpenAI's form.
-
-    Args:
-        found: The message's ``tool_calls``, from any server.
-
-    Returns:
-        For each one ``id``, ``name`` and ``arguments`` as they are, and ``index`` where it has one.
-    """
+    """Take the calls, or the parts of calls, from a message in OpenAI's form."""
     taken = []
     for call in found if isinstance(found, list) else ():
         fields = call if isinstance(call, Mapping) else {}
@@ -62,17 +55,7 @@ def raw_calls(found: object) -> list[dict[str, Any]]:
 
 
 def read_call(name: object, arguments: object, call_id: object) -> ToolCall | InvalidToolCall:
-    """Read one call.
-
-    Args:
-        name: The tool's name.
-        arguments: JSON text, or what it holds. Nothing at all, and null, are no arguments.
-        call_id: The call's id.
-
-    Returns:
-        The call with its arguments exactly as they were sent; a broken one, with the reason in
-        words for the model, where they are not a JSON object or can't be stored.
-    """
+    """Read one call."""
     called = storable(name) if isinstance(name, str) else ""
     key = storable(str(call_id)) if call_id else None
     if not called:
@@ -104,16 +87,7 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
 def read_calls(
     raw: Iterable[Mapping[str, Any]], *, cut_off: bool = False
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Read the calls of one answer.
-
-    Args:
-        raw: The calls in the form of `raw_calls`. One without a name and an id goes on with the
-            one before it: some servers send no index.
-        cut_off: Whether the answer has reached its longest length.
-
-    Returns:
-        The calls, and the broken ones; each in their order.
-    """
+    """Read the calls of one answer."""
     whole: list[dict[str, Any]] = []
     for part in raw:
         before = whole[-1] if whole else None
@@ -141,16 +115,7 @@ def split(
 
 
 def normalised(answer: AIMessage, names: Names) -> AIMessage:
-    """Bring the calls of an answer into the form that the log holds.
-
-    Args:
-        answer: What a model answered.
-        names: What `nodes.models.tool_calling.names.wire_names` gave for the tools on offer.
-
-    Returns:
-        The answer. Its calls have registered names, or the names that the model wrote where there
-        are no such tools, and arguments that can be stored; every broken one says why it is.
-    """
+    """Bring the calls of an answer into the form that the log holds."""
     cut_off = answer.response_metadata.get("finish_reason") == "length"
     raw = answer.additional_kwargs.get(RAW)
     if raw is not None:
@@ -174,12 +139,6 @@ def unread(error: ValidationError) -> AIMessage | None:
     """Give the answer that LangChain could not make a message of, because of its calls.
 
     It raises on arguments that are JSON but no object, and hides the rest of the answer.
-
-    Args:
-        error: What it raised.
-
-    Returns:
-        A message with the broken calls; None where something else was wrong.
     """
     if error.title not in ("AIMessage", "AIMessageChunk"):
         return None
@@ -233,14 +192,7 @@ def _too_large(at: str) -> str:
 
 
 def why_unstorable(arguments: dict[str, Any]) -> str | None:
-    """Say why arguments can't be stored, sent again or shown.
-
-    Args:
-        arguments: The arguments, from a model or a hook.
-
-    Returns:
-        What is wrong with which of them; None where nothing is.
-    """
+    """Say why arguments can't be stored, sent again or shown."""
     # No recursion: how deep they are nested is what is found out.
     left: list[tuple[str, int, Any]] = [("", 1, arguments)]
     while left:

@@ -28,40 +28,18 @@ def wire_names(names: Iterable[str]) -> Names:
 
     A name that is accepted stays as it is. Another one depends on nothing but itself, unless two
     would come out the same: then a digest tells one from the other, whatever their order.
-
-    Args:
-        names: Registered names.
-
-    Returns:
-        For each name one of 1 to 64 letters, digits, ``_`` and ``-``, all different.
     """
     return _added({}, names)
 
 
 def with_called(names: Names, messages: Iterable[BaseMessage]) -> Names:
-    """Add the names of earlier calls, for tools that are not offered or do not exist.
-
-    Args:
-        names: What `wire_names` gave for the tools on offer.
-        messages: A prompt.
-
-    Returns:
-        The same names and those of the calls.
-    """
+    """Add the names of earlier calls, for tools that are not offered or do not exist."""
     called = [name for message in messages for name in _called(message)]
     return _added(names, called)
 
 
 def renamed(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
-    """Call the tools in a prompt by the names that are sent.
-
-    Args:
-        messages: The prompt.
-        names: What `with_called` gave for it.
-
-    Returns:
-        The prompt; a message in which no name changes is the same object.
-    """
+    """Call the tools in a prompt by the names that are sent."""
     return [
         _renamed(message, names)
         if any(names[name] != name for name in _called(message))
@@ -71,15 +49,7 @@ def renamed(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
 
 
 def registered(name: str, names: Names) -> str:
-    """Give the registered name of a tool that a model has called.
-
-    Args:
-        name: The name that the model wrote.
-        names: What `wire_names` gave for the tools on offer.
-
-    Returns:
-        The registered name, also where the model wrote that one; else the name as it was written.
-    """
+    """Give the registered name of a tool that a model has called."""
     found = {wire: given for given, wire in names.items()}
     for written in (name, name.strip()):
         if written in found:

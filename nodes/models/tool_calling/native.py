@@ -19,15 +19,7 @@ CHOICES = ("auto", "required", "none")
 
 
 def check_choice(choice: str, tools: Sequence[BaseTool]) -> None:
-    """Make sure that a choice means something.
-
-    Args:
-        choice: One of `CHOICES`, or the registered name of a tool.
-        tools: What may be called.
-
-    Raises:
-        SpecError: It is neither.
-    """
+    """Make sure that a choice means something."""
     if choice not in CHOICES and all(choice != tool.name for tool in tools):
         raise SpecError(f"tool_choice: {choice!r} is none of the speaker's tools")
 
@@ -35,21 +27,7 @@ def check_choice(choice: str, tools: Sequence[BaseTool]) -> None:
 def offering(
     chat: BaseChatModel, label: str, tools: Sequence[BaseTool], choice: str, names: Names
 ) -> Runnable[LanguageModelInput, AIMessage]:
-    """Offer tools to a model.
-
-    Args:
-        chat: The model.
-        label: How it is called in errors.
-        tools: What it may call; those that it may not call now are described to it, too.
-        choice: One of `CHOICES`, or the registered name of the tool to call.
-        names: The names that are sent for those of the tools.
-
-    Returns:
-        The model with the tools.
-
-    Raises:
-        ModelError: It takes none.
-    """
+    """Offer tools to a model."""
     offered = [
         tool
         if names[tool.name] == tool.name

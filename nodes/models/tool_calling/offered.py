@@ -29,13 +29,6 @@ def check_room(conversation: Conversation, registry: Registry) -> None:
     """Make sure that a limit on a speaker's prompts leaves room beside its tools and its schema.
 
     What else always stands there is known when a conversation is made, and checked then.
-
-    Args:
-        conversation: The spec.
-        registry: Where its tools and schemas are found.
-
-    Raises:
-        SpecError: It leaves none; names the field and the least limit.
     """
 
     def needed(speaker: Speaker) -> int:

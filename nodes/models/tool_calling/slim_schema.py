@@ -25,11 +25,7 @@ _KNOWN = frozenset({*_ANYTHING, "integer"})
 
 
 def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the schema of an object that has these properties and no other.
-
-    Args:
-        properties: A schema for each.
-    """
+    """Give the schema of an object that has these properties and no other."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -39,15 +35,7 @@ def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slim_arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what is sent of the schema of a tool's arguments.
-
-    Args:
-        parameters: The schema. A reference in it means anything: LangChain has put in place those
-            that it could.
-
-    Returns:
-        The schema of an object, without what servers can't make a grammar of.
-    """
+    """Give what is sent of the schema of a tool's arguments."""
     slim = _slim(dict(parameters))
     if "properties" not in slim and not slim.get("additionalProperties"):
         return closed_object({})

@@ -27,14 +27,7 @@ ABOUT = "What you say to the others at once, while the tool is at work. May be l
 
 
 def with_to_user(tool: BaseTool) -> BaseTool:
-    """Give a tool as it is offered to a speaker who may say something beside a call.
-
-    Args:
-        tool: The tool. It is not changed.
-
-    Returns:
-        A copy, to be offered only: its first argument is an optional text.
-    """
+    """Give a tool as it is offered to a speaker who may say something beside a call."""
     parameters = parameters_of(tool)
     said = {"type": "string", "description": ABOUT}
     properties = {TO_USER: said, **(parameters.get("properties") or {})}
@@ -60,9 +53,6 @@ class Speaking(AsyncCallbackHandler):
     LangChain asks a model to stream where one like it listens, and makes the message itself. Words
     that were told stay: of a call that turns out to be broken, or names the argument twice, they
     are what is said. Where an answer breaks off and is asked for again, they are told again.
-
-    Args:
-        tell: Takes the pieces, gaps between the parts of the message included.
     """
 
     run_inline = True
@@ -107,12 +97,7 @@ class Speaking(AsyncCallbackHandler):
         return output
 
     def rest(self, whole: str, content: str) -> None:
-        """Tell what is not told yet of a message that is complete.
-
-        Args:
-            whole: All that is said with it.
-            content: What of that streams as the message's content.
-        """
+        """Tell what is not told yet of a message that is complete."""
         told = content.rstrip() + self._told if content.strip() else self._told
         if whole[len(told) :]:
             self._tell(whole[len(told) :])
@@ -169,17 +154,7 @@ def _parts(message: AIMessageChunk) -> Sequence[Mapping[str, Any]]:
 
 
 def taken_out(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
-    """Take ``to_user`` out of the calls of an answer.
-
-    Args:
-        answer: What a model answered.
-        speaking: What has listened to it.
-
-    Returns:
-        The answer. Its content is all that is said with it: what the model wrote as such, then the
-        texts in the order of the calls, then what it wrote as content behind those. Under
-        `TO_USER` its ``additional_kwargs`` hold the text of each call, or None.
-    """
+    """Take ``to_user`` out of the calls of an answer."""
     late = speaking.late if speaking is not None else ""
     content = str(answer.text).removesuffix(late)
     texts = [_text_of(call) for call in answer.tool_calls]
@@ -218,14 +193,6 @@ def _without(call: ToolCall) -> ToolCall:
 
 
 def texts_by_id(message: AIMessage, calls: Iterable[ToolCall]) -> dict[str, str]:
-    """Give what an answer says by each of its calls.
-
-    Args:
-        message: The answer, as `taken_out` gives it.
-        calls: Its calls, perhaps with other ids.
-
-    Returns:
-        The texts by the ids of those calls that have one.
-    """
+    """Give what an answer says by each of its calls."""
     texts = message.additional_kwargs.get(TO_USER) or ()
     return {str(call["id"]): text for call, text in zip(calls, texts, strict=False) if text}
