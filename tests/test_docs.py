@@ -1,0 +1,344 @@
+"""What README and the pages of `docs/` show is true: code runs, files load, tables are complete."""
+
+import configparser
+import inspect
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterable
+from dataclasses import fields
+from importlib.metadata import entry_points, metadata
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from duologue import graphs
+from duologue.graphs import (
+    ByFunction,
+    Conversation,
+    DuologueError,
+    EndChat,
+    EndChatMode,
+    Event,
+    GroupSolve,
+    Guards,
+    HumanInputMode,
+    InterruptOn,
+    Moderator,
+    Reason,
+    Result,
+    RoundRobin,
+    Sandbox,
+    Speaker,
+    build_graph,
+    converse,
+    load_conversation,
+)
+from duologue.graphs.cli import app
+from duologue.graphs.settings import Settings
+from duologue.nodes.scripted_server import ScriptedServer
+from duologue.tools import Hook
+from duologue.tools.servers import configured_servers
+
+ROOT = Path(__file__).parent.parent
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+PUBLIC = {name: getattr(graphs, name) for name in graphs.__all__}
+
+
+class Fenced(NamedTuple):
+    """A fenced block."""
+
+    page: str
+    language: str
+    text: str
+    following: "Fenced | None"
+    """The next one on the page."""
+
+
+def _fenced(page: str) -> list[Fenced]:
+    found: list[Fenced] = []
+    for language, text in reversed(re.findall(r"^```(\w*)\n(.*?)^```$", PAGES[page], re.M | re.S)):
+        found.insert(0, Fenced(page, language, text, found[0] if found else None))
+    return found
+
+
+FENCED = [block for page in PAGES for block in _fenced(page)]
+
+
+def blocks(language: str) -> list[Fenced]:
+    """The fenced blocks in this language, of all pages."""
+    return [block for block in FENCED if block.language == language]
+
+
+def _page(block: Fenced) -> str:
+    return block.page
+
+
+def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
+    known = {"python", "toml", "json", "ini", "mermaid", "console", "text"}
+    assert {block.language for block in FENCED} == known
+    printed = [block.following for block in blocks("python") if "print(" in block.text]
+    transcript = blocks("text")[0]
+    assert transcript.page == "README.md"
+    assert blocks("text") == [transcript, *printed]
+
+
+def test_the_picture_is_the_compiled_graph() -> None:
+    assert [block.text for block in blocks("mermaid")] == [build_graph().get_graph().draw_mermaid()]
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=_page)
+def test_the_files_load(block: Fenced) -> None:
+    assert load_conversation(tomllib.loads(block.text)).speakers
+
+
+def _reply(messages: list[dict[str, str]]) -> str:
+    """What a model says that keeps to its part in any conversation."""
+    step = len(messages)
+    if "Next request." in messages[0]["content"]:
+        return f"Solution: Step {step} is done.\nNext request."
+    return f"Instruction: Now do step {step}.\nInput: None"
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=_page)
+def test_the_code_runs_and_prints_what_stands_below_it(
+    block: Fenced,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ScriptedServer(_reply) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("DUOLOGUE_STORE", str(tmp_path / "sessions.db"))
+        exec(compile(block.text, block.page, "exec"), {})  # noqa: S102  # our own pages
+    shown = block.following if "print(" in block.text else None
+    assert capsys.readouterr().out == (shown.text if shown else "")
+
+
+@pytest.mark.parametrize("block", blocks("json"), ids=_page)
+def test_the_file_of_mcp_servers_is_read(
+    block: Fenced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "servers.json"
+    file.write_text(block.text, encoding="utf-8")
+    monkeypatch.setenv("DUOLOGUE_MCP_SERVERS", str(file))
+    monkeypatch.setenv("SEARCH_TOKEN", "any")
+    assert set(configured_servers()) == set(json.loads(block.text)["mcpServers"])
+
+
+def test_the_entry_points_are_of_a_group_that_there_is() -> None:
+    (block,) = blocks("ini")
+    parser = configparser.ConfigParser()
+    parser.read_string(block.text)
+    (section,) = parser.sections()
+    group = section.removeprefix('project.entry-points."duologue.').removesuffix('"')
+    assert group in _options()
+
+
+def _group() -> typer.core.TyperGroup:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return group
+
+
+COMMANDS = [
+    shlex.split(line)
+    for block in blocks("console")
+    for line in re.findall(r"^\$ (.*)$", block.text, re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [words[words.index("duologue") + 1 :] for words in COMMANDS if "duologue" in words],
+    ids=" ".join,
+)
+def test_the_commands_take_the_arguments_that_they_are_given(words: list[str]) -> None:
+    name, *arguments = words
+    assert _group().commands[name].make_context(name, arguments).args == []
+
+
+def test_the_two_commands_are_what_ci_runs() -> None:
+    console = next(block for block in FENCED if block.language == "console")
+    assert console.page == "README.md"
+    first, second = re.findall(r"^\$ (.*)$", console.text, re.MULTILINE)
+    assert "pip install uv" in first
+    assert "duologue run" in first
+    assert second in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def tables(header: str, page: str | None = None) -> dict[str, str]:
+    """The rows of the tables whose first column has this header.
+
+    Args:
+        header: The header of the first column, without backticks.
+        page: The page to look at. None: all.
+
+    Returns:
+        The rest of each row, by each name in backticks in its first column.
+    """
+    found: dict[str, str] = {}
+    for text in PAGES.values() if page is None else [PAGES[page]]:
+        for first, rows in re.findall(r"^\| ([^|]*) \|.*\n\| ---.*\n((?:\|.*\n)+)", text, re.M):
+            if first.replace("`", "") == header:
+                for names, rest in re.findall(r"^\| ([^|]*) \|(.*)\|$", rows, re.M):
+                    found |= dict.fromkeys(re.findall(r"`([^`]+)`", names), rest)
+    return found
+
+
+def test_the_tables_name_every_mode_and_reason() -> None:
+    assert list(tables("mode")) == [mode.value for mode in EndChatMode]
+    # The first that holds is the reason.
+    assert list(tables("reason")) == [reason.value for reason in Reason]
+
+
+def test_the_tables_give_the_numbers_that_guards_and_caps_have() -> None:
+    rows = tables("reason")
+    for name, limit in Guards():
+        assert rows[name].endswith(f"| guard, {limit} "), name
+    assert rows["max_iterations"].endswith(f"`max_iterations`, {EndChat().max_iterations} ")
+    for name in ("max_call_errors", "max_tool_errors"):
+        limit = Conversation.model_fields[name].default
+        assert rows[name.removeprefix("max_")].endswith(f"`{name}`, {limit} ")
+    for name in ("seconds", "memory_mib", "output_kib"):
+        assert tables("sandbox field")[name].startswith(f" {Sandbox.model_fields[name].default} ")
+
+
+@pytest.mark.parametrize("reason", tables("reason"))
+def test_what_sets_an_end_is_the_end_of_that_name(reason: str) -> None:
+    for written in re.findall(r"`(\w+\([^`]*\))`", tables("reason")[reason].rpartition("|")[2]):
+        end = eval(written, dict(PUBLIC))  # noqa: S307  # our own page
+        assert end.kind in (reason, "human")
+        # README has all of them, too; a person's are told where people are.
+        assert end.kind == "human" or f"`{type(end).__name__}`" in PAGES["README.md"]
+
+
+def test_the_end_in_python_is_the_one_in_the_file() -> None:
+    (code,) = [block.text for block in blocks("python") if "\nend_chat = EndChat(" in block.text]
+    (text,) = [block.text for block in blocks("toml") if "[[end_chat.when]]" in block.text]
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/ends.md", "exec"), names)  # noqa: S102  # our own page
+    assert load_conversation(tomllib.loads(text)).end_chat == names["end_chat"]
+
+
+def _options() -> list[str]:
+    """The names of what a run takes."""
+    (options,) = get_args(inspect.signature(converse).parameters["options"].annotation)
+    return list(options.__annotations__)
+
+
+def _variables() -> list[str]:
+    """The variables that settings are read from."""
+    choices = (
+        getattr(field.validation_alias, "choices", [f"DUOLOGUE_{name.upper()}"])
+        for name, field in Settings.model_fields.items()
+    )
+    return [name for of_one in choices for name in of_one]
+
+
+def _kinds(*kinds: type[Any]) -> list[str]:
+    return [kind.model_fields["kind"].default for kind in kinds]
+
+
+def _members(annotation: object) -> list[type[Any]]:
+    """The models of a union, however they are annotated."""
+    inner = get_args(annotation)
+    if isinstance(annotation, type) or not inner:
+        return [annotation] if hasattr(annotation, "model_fields") else []  # type: ignore[list-item]
+    return [member for one in inner for member in _members(one)]
+
+
+def _exit_codes() -> list[str]:
+    told = CliRunner().invoke(app, ["--help"]).output
+    return re.findall(r"^\s+(\d+)  ", told.partition("Exit codes:")[2], re.MULTILINE)
+
+
+def _errors() -> list[str]:
+    return [
+        name
+        for name, one in PUBLIC.items()
+        if isinstance(one, type) and issubclass(one, DuologueError) and one is not DuologueError
+    ]
+
+
+GRAPHS = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
+
+
+@pytest.mark.parametrize(
+    ("header", "page", "expected"),
+    [
+        ("function", "README.md", GRAPHS),
+        ("kind", "docs/conversations.md", GRAPHS),
+        ("graph", "docs/studio.md", GRAPHS),
+        ("turn_order", None, _kinds(RoundRobin, ByFunction, Moderator)),
+        ("field of a speaker", None, Speaker.model_fields),
+        ("human_input_mode", None, HumanInputMode),
+        ("decision", None, InterruptOn().allowed_decisions),
+        ("tool", None, entry_points(group="duologue.tools").names),
+        ("sandbox.level", None, get_args(Sandbox.model_fields["level"].annotation)),
+        ("sandbox field", None, Sandbox.model_fields.keys() - {"level"}),
+        ("kind", "docs/memory.md", _kinds(*_members(Speaker.model_fields["context"].annotation))),
+        (
+            "kind",
+            "docs/speakers.md",
+            _kinds(
+                *_members(Speaker.model_fields["replies"].annotation),
+                *_members(Speaker.model_fields["format"].annotation),
+            ),
+        ),
+        ("function", "docs/speakers.md", [field.name for field in fields(Hook)]),
+        ("option", None, _options()),
+        ("event", None, [one.model_fields["event"].default for one in get_args(Event)]),
+        ("error", None, _errors()),
+        ("command", None, _group().commands),
+        ("exit code", None, _exit_codes()),
+        ("extra", None, metadata("duologue").get_all("Provides-Extra")),
+        ("variable", None, [*_variables(), "DUOLOGUE_TRACEBACK"]),
+    ],
+)
+def test_a_table_names_all_that_there_is(
+    header: str, page: str | None, expected: Iterable[str]
+) -> None:
+    named = tables(header, page)
+    assert set(named) == set(expected)
+    assert named
+
+
+def test_other_tables_name_what_there_is() -> None:
+    assert tables("field of a group").keys() <= GroupSolve.model_fields.keys()
+    of_result = {name.partition("(")[0] for name in tables("of a result")}
+    public = {name for name in dir(Result) if not name.startswith("_")} - {"of"}
+    assert of_result == public | {field.name for field in fields(Result)}
+
+
+def _anchors(text: str) -> set[str]:
+    """What links can point to on a page: its headings, as GitHub names them."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
+def test_the_links_lead_somewhere(page: str) -> None:
+    folder = (ROOT / page).parent
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!https?:)([^)]*)\)", text):
+        path, _, anchor = link.partition("#")
+        target = (folder / path) if path else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target.read_text(encoding="utf-8")), link
+
+
+@pytest.mark.parametrize("index", ["README.md", "docs/README.md"])
+def test_every_page_is_in_the_index(index: str) -> None:
+    found = re.findall(r"\]\((?!https?:)([^)#]*)", PAGES[index])
+    linked = {((ROOT / index).parent / path).resolve() for path in found}
+    pages = {(ROOT / page).resolve() for page in PAGES if page.startswith("docs/")}
+    assert pages - {ROOT / "docs" / "README.md"} <= linked
