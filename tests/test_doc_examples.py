@@ -19,7 +19,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def _modules() -> Iterator[str]:
     for package in (duologue.graphs, duologue.nodes, duologue.tools):
         yield package.__name__
-        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if found.name not in LEFT_OUT:
                 yield found.name
 

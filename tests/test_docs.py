@@ -38,11 +38,11 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.cli import app
-from duologue.graphs.settings import Settings
+from duologue.graphs.cli.app import app
+from duologue.graphs.common.settings import Settings
 from duologue.nodes.scripted_server import ScriptedServer
 from duologue.tools import Hook
-from duologue.tools.servers import configured_servers
+from duologue.tools.mcp.servers import configured_servers
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
