@@ -49,7 +49,7 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 }
-PUBLIC = {name: getattr(graphs, name) for name in graphs.__all__}
+PUBLIC = {name: getattr(graphs, name) for name in dir(graphs)}
 
 
 class Fenced(NamedTuple):
