@@ -121,7 +121,7 @@ def wait_until(what: str, holds: "object", seconds: float = 20) -> None:
 PROGRAM = """
 import asyncio, json, sys
 from duologue.graphs.spec.sandbox import Kept, Sandbox
-from duologue.tools.sandbox import run
+from duologue.tools.sandbox.sandbox import run
 
 async def session(level, codes):
     kept = Kept(key=level + "-key")

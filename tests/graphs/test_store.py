@@ -250,7 +250,7 @@ async def test_one_of_many_tasks_gets_the_lock(store: Store) -> None:
 
 HOLDER = """
 import asyncio, sys
-from duologue.graphs.store import open_store
+from duologue.graphs.store.address import open_store
 async def main():
     async with open_store(sys.argv[1]) as store, store.lock("s"):
         print("held", flush=True)
@@ -323,7 +323,7 @@ WRITERS = """
 import asyncio, os, sys
 sys.path.insert(0, sys.argv[2])
 from test_store import say_in
-from duologue.graphs.store import open_store
+from duologue.graphs.store.address import open_store
 async def live(store, name):
     async with store.lock(name) as held:
         await held.add(title=name, spec="{}")
@@ -363,7 +363,7 @@ KILLED = """
 import asyncio, os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from test_store import say_in
-from duologue.graphs.store import open_store
+from duologue.graphs.store.address import open_store
 async def main():
     async with open_store(sys.argv[1]) as store, store.lock("s") as held:
         await held.add(title="s", spec="{}")
@@ -386,7 +386,7 @@ STRICT = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[2])
 from test_store import say, texts
-from duologue.graphs.store import open_store
+from duologue.graphs.store.address import open_store
 async def main():
     async with open_store(sys.argv[1]) as store:
         await say(store, "s", "hello")

@@ -193,7 +193,7 @@ async def test_a_limit_on_file_sizes_is_named(tmp_path: Path) -> None:
     script = """
 import asyncio, resource, sys
 from duologue.graphs.common.errors import StoreError
-from duologue.graphs.store import open_store
+from duologue.graphs.store.address import open_store
 async def main():
     async with open_store(sys.argv[1]) as store, store.lock("s") as held:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))

@@ -183,7 +183,7 @@ def test_the_child_dies_with_a_killed_parent(when: str) -> None:
 def test_the_child_dies_while_it_loads() -> None:
     weights = embedded.weights()
     with subprocess.Popen(
-        [sys.executable, str(Path(embedded.__file__).with_name("embedded_server.py"))],
+        [sys.executable, str(Path(embedded.__file__).with_name("server.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as child:

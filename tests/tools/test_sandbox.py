@@ -382,7 +382,7 @@ async def test_what_was_closed_is_started_anew() -> None:
 RESUMES = """
 import asyncio, sys
 from duologue.graphs.spec.sandbox import Kept, Sandbox
-from duologue.tools.sandbox import run
+from duologue.tools.sandbox.sandbox import run
 kept = Kept.model_validate_json(sys.stdin.read())
 ran = asyncio.run(run(Sandbox(level=sys.argv[1]), "python", "double(x)", kept))
 print(ran.output, end="")

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import IO, Any, TextIO, TypeVar, cast
 
+import anyio
 import httpx
 from langchain_core.tools import BaseTool, ToolException
 from langchain_mcp_adapters.sessions import Connection, create_session
@@ -192,6 +193,13 @@ def _innermost(error: Exception) -> Exception:
     return error
 
 
+def _has_ended(error: Exception) -> bool:
+    """Whether a command has ended: noticed while it was read, or already as it was written to."""
+    if isinstance(error, McpError):
+        return error.error.code == CONNECTION_CLOSED
+    return isinstance(error, anyio.BrokenResourceError)
+
+
 def _why(error: Exception, server: Server, said: str) -> str:
     """Say what a server did, and what to do."""
     is_command = isinstance(server, CommandServer)
@@ -203,7 +211,7 @@ def _why(error: Exception, server: Server, said: str) -> str:
         case OSError() if is_command:
             what = f"{error.strerror or error}: {error.filename!r}"
             return f"can't be started: {what}: mend its command"
-        case McpError() if is_command and error.error.code == CONNECTION_CLOSED:
+        case _ if is_command and _has_ended(error):
             told = f", saying {said!r}" if said else ""
             return f"ended before it answered{told}: run its command by hand to see why"
         case McpError() if not is_command and error.error.code == _GONE:
