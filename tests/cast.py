@@ -24,7 +24,7 @@ from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Judge, Moderator, SeparateJudge
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn as Given
 from onlooker import Came, Rules, Spent, Table, Turn

@@ -7,13 +7,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from duologue.graphs import SessionError, aconverse, role_play
-from duologue.nodes.script import Prompt, Reply
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 
 SESSIONS, ROUNDS = 6, 12
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["duologue.graphs.run.converse", "duologue.nodes.scripted"])
+CONTEXT.set_forkserver_preload(["duologue.graphs.run.converse", "duologue.nodes.testing"])
 
 
 def said(number: int, turn: int) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from duologue.graphs import DuologueError, aconverse, role_play
-from duologue.nodes.script import Reply
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Reply, ScriptedChatModel
 
 
 async def ended(number: int, store: str | Path, *, rounds: int = 2, delay: float = 0) -> str:

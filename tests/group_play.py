@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from duologue.graphs import Conversation, Result, build_graph, group_solve
 from duologue.graphs.log.state import Input
 from duologue.graphs.rules.end_chat import max_steps
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 from histories import Entry, Plan, Played, played
 
 _ROLES: dict[str, Any] = {"system": "system", "human": "user", "ai": "assistant"}

@@ -21,8 +21,7 @@ from duologue.graphs.run.events import Event
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Moderator, SeparateJudge
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.script_wire import too_long
-from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
 
@@ -191,6 +190,26 @@ class Player:
         digits = self._hash(f"word {kind} {number}", given)[:8]
         # Without numbers: the same answer to another number would be no repetition.
         return "".join(chr(ord("a") + int(digit, 16)) for digit in digits)
+
+
+def too_long(
+    prompt_tokens: int, limit: int, *, like: Literal["openai", "llama.cpp"] = "openai"
+) -> Reply:
+    """Give the reply of a server that refuses a prompt as longer than its model takes."""
+    if like == "openai":
+        message = (
+            f"The maximum context length is {limit} tokens, your messages resulted in "
+            f"{prompt_tokens} tokens."
+        )
+        return Reply(error=400, message=message, code="context_length_exceeded")
+    fields = {
+        "code": 400,
+        "message": "the request is longer than the context",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": prompt_tokens,
+        "n_ctx": limit,
+    }
+    return Reply(error=400, body={"error": fields})
 
 
 @dataclass

@@ -44,5 +44,5 @@ def test_the_first_functions_a_user_meets_have_examples() -> None:
         "duologue.graphs.build",
         "duologue.graphs.run.converse",
         "duologue.graphs.kinds.role_play",
-        "duologue.nodes.scripted",
+        "duologue.nodes.testing.chat_model",
     } <= set(WITH_EXAMPLES)

@@ -40,7 +40,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import Settings
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 from duologue.tools.mcp.servers import configured_servers
 

@@ -105,7 +105,7 @@ def blogger(task: str, **options: Any) -> Conversation:  # noqa: ANN401
 
     Example:
         >>> from duologue.graphs import blogger, converse
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Bees dance.", "Say why.", "They map.", "SATISFIED"])
         >>> result = converse(blogger("A post on bees"), model=model, store="memory:docs")
         >>> result.latest("Writer")

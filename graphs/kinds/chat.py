@@ -94,7 +94,7 @@ def chat(message: str | None = None, **options: Any) -> Conversation:  # noqa: A
 
     Example:
         >>> from duologue.graphs import chat, converse
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> answers = iter(["What is 6 times 7?", "exit"])
         >>> model = ScriptedChatModel(script=["42."])
         >>> result = converse(

@@ -95,7 +95,7 @@ def coder(task: str, **options: Any) -> Conversation:  # noqa: ANN401
 
     Example:
         >>> from duologue.graphs import coder, converse
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> code = "```python\nprint(sum(range(5)))\n```"
         >>> model = ScriptedChatModel(script=[code, "The sum is 10."])
         >>> result = converse(coder("Sum 0 to 4"), model=model, store="memory:docs")

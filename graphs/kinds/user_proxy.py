@@ -185,7 +185,7 @@ def user_proxy(message: str, **options: Any) -> Conversation:  # noqa: ANN401
 
     Example:
         >>> from duologue.graphs import converse, user_proxy
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["It is 4. TERMINATE"])
         >>> sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER")
         >>> result = converse(sums, model=model, store="memory:docs")

@@ -57,7 +57,7 @@ def converse(
 
     Example:
         >>> from duologue.graphs import converse, role_play
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Plant beans.", "<CAMEL_TASK_DONE>"])
         >>> garden = role_play("Plan a garden", "Owner", "Gardener")
         >>> converse(garden, model=model, store="memory:docs").outcome.reason.value
@@ -128,7 +128,7 @@ def respond(
 
     Example:
         >>> from duologue.graphs import chat, converse, respond
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Hello! What is it about?"])
         >>> result = converse(chat(), session="hi", model=model, store="memory:respond-docs")
         >>> result.pending[0].prompt

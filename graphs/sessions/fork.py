@@ -68,7 +68,7 @@ def fork(
 
     Example:
         >>> from duologue.graphs import converse, fork, resume, role_play
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
         >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
         >>> result = converse(garden, session="one", model=model, store="memory:fork-docs")

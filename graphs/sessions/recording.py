@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMess
 from langchain_core.messages.tool import ToolCall
 
 from ...nodes.execute.approval import why_refused
-from ...nodes.script import Reply
+from ...nodes.testing import Reply
 from ...nodes.turn.outputs import calling
 from ..log.call_text import TO_USER
 from ..log.messages import Flaw, Kind, Line, Source, line

@@ -19,9 +19,8 @@ from langgraph.types import Command
 from pydantic import PrivateAttr
 
 from ...nodes.models.resolve import Models
-from ...nodes.script import Reply, ScriptExhaustedError
-from ...nodes.scripted import ScriptedChatModel
 from ...nodes.step.resources import Resources
+from ...nodes.testing import Reply, ScriptedChatModel, ScriptExhaustedError
 from ...tools.registry.registry import Registered, Registry, check_options
 from ...tools.sandbox import sandbox
 from ..build import Graph, compiled
@@ -67,7 +66,7 @@ def replay(
 
     Example:
         >>> from duologue.graphs import converse, replay, role_play
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
         >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
         >>> first = converse(garden, session="one", model=model, store="memory:replay-docs")

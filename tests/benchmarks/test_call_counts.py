@@ -11,7 +11,7 @@ import pytest
 
 from duologue.graphs import aconverse, group_solve
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Prompt, ScriptedChatModel
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 ROUNDS = 5
 SPOKEN = 12

@@ -15,7 +15,7 @@ from langchain_core.outputs import LLMResult
 
 from duologue.graphs import Conversation, aconverse
 from duologue.graphs.text.tokens import tokens_of_message
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
 
 pytestmark = pytest.mark.live

@@ -34,8 +34,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.cli.app import app
 from duologue.graphs.cli.exit import ExitCode
-from duologue.nodes.script import Prompt, Reply, ScriptedToolCall
-from duologue.nodes.scripted import Line, ScriptedChatModel
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 SESSIONS = ("finished", "forked", "waiting", "asking", "unfinished", "new")
 

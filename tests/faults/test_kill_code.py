@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from drawn_faults import Faults
-from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.sandbox.processes import family
 from duologue.tools.sandbox.sandbox import ANEW
 from sandboxes import need

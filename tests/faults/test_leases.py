@@ -23,8 +23,7 @@ from duologue.graphs.common.threads import in_thread
 from duologue.graphs.store.address import Held, Store, open_store
 from duologue.graphs.store.sql.postgres import PostgresStore
 from duologue.graphs.store.sql.tables import SqlStore
-from duologue.nodes.script import Prompt
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Prompt, ScriptedChatModel
 from pgbouncer import pgbouncer
 
 T = TypeVar("T")
@@ -193,7 +192,7 @@ GOOD = [
 RUNNER = """
 import asyncio, sys
 from duologue.graphs import aconverse, role_play
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 from duologue.graphs.common.errors import DuologueError
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=200)
 asked = 0

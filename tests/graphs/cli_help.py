@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from duologue.graphs.cli.app import app
-from duologue.nodes.script import Line
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line
+from duologue.nodes.testing.server import ScriptedServer
 
 TASK = ["run", "Plan a garden", "--user-role", "Owner", "--assistant-role", "Gardener"]
 SHORT = [*TASK, "--no-specify-task", "--session", "g"]

@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from duologue.graphs import Conversation, Outcome, Result, converse, resume
 from duologue.graphs.log.messages import Kind, Source, line
 from duologue.graphs.store.saver import GuardedSaver
-from duologue.nodes.scripted import Line, ScriptedChatModel
+from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}

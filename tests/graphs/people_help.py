@@ -7,8 +7,7 @@ from uuid import uuid4
 from langchain_core.language_models import BaseChatModel
 
 from duologue.graphs import Conversation, MessageQuestion, Outcome, Question, Result, converse
-from duologue.nodes.script import Line, Reply, ScriptedToolCall
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 
 class Played(NamedTuple):

@@ -8,8 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from duologue.graphs import Conversation, Result, converse, load_conversation
 from duologue.graphs.log.messages import Kind, line
-from duologue.nodes.script import Line as Said, Script
-from duologue.nodes.scripted import Call, ScriptedChatModel
+from duologue.nodes.testing import Call, Line as Said, Script, ScriptedChatModel
 
 
 def talk(*speakers: dict[str, Any] | str, rounds: int = 1, **fields: Any) -> Conversation:  # noqa: ANN401

@@ -37,8 +37,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.run.events import Ended, QuestionAsked
 from duologue.graphs.spec.questions import MessageQuestion, Question
-from duologue.nodes.scripted import Prompt, ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Prompt, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 
 Answers = Callable[[Question], Any]

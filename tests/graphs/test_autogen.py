@@ -10,8 +10,7 @@ from langchain_core.tools import tool
 from duologue.graphs import Conversation, Result, converse, load_conversation, user_proxy
 from duologue.graphs.log.messages import Source, line, speeches
 from duologue.graphs.spec.questions import Question
-from duologue.nodes.script import Line, Reply, ScriptedToolCall
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 
 MONTY = {"level": "monty"}

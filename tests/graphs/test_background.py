@@ -15,7 +15,7 @@ import pytest
 from duologue.graphs import DuologueError, SessionError, converse, load_conversation, resume, stream
 from duologue.graphs.common.background import iterate, run
 from duologue.graphs.run.events import MessageSaid
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 
 
 async def double(number: int) -> int:

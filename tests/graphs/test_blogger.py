@@ -8,7 +8,7 @@ import pytest
 from duologue.graphs import Blogger, Conversation, Reason, SpecError, blogger, load_conversation
 from duologue.graphs.kinds.blogger import graph
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing.server import ScriptedServer
 
 from .cli_help import duologue, isolate
 from .shape_help import play, texts

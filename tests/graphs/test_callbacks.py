@@ -11,8 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, tool
 
 from duologue.graphs import SpecError, aconverse, converse, list_sessions, stream
-from duologue.nodes.script import Line as Said, Reply
-from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 
 from .shape_help import never, talk

@@ -16,8 +16,7 @@ from duologue.graphs import (
     respond,
     user_proxy,
 )
-from duologue.nodes.script import Line, Reply, ScriptedToolCall
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 Asked = list[MessageQuestion]
 

@@ -12,9 +12,8 @@ from pydantic import SecretStr
 from duologue.graphs import Result, chat, converse, get_session, list_sessions, respond, stream
 from duologue.graphs.run.events import MessageSaid, QuestionAsked, Token, ToolAnswered, ToolCalled
 from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.script import Line, Reply
-from duologue.nodes.scripted import ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 
 from .people_help import call, calls, play
 

@@ -24,8 +24,7 @@ from duologue.graphs import (
     respond,
     resume,
 )
-from duologue.nodes.script import Line
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Line, ScriptedChatModel
 
 from .people_help import call, calls, play
 

@@ -11,8 +11,8 @@ import pytest
 from duologue.graphs.sessions.listing import get_session
 from duologue.graphs.spec.ends import DoneToken
 from duologue.graphs.store.address import open_store
-from duologue.nodes.script import Line, Reply
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Reply
+from duologue.nodes.testing.server import ScriptedServer
 from installed import install_package, shaped
 
 from .cli_help import ANSWER, DONE, FIRST, SHORT, TASK, duologue, isolate

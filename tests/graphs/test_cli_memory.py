@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import converse, get_session, role_play
-from duologue.nodes.scripted import Reply, ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Reply, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 
 from .cli_help import ANSWER, DONE, FIRST, duologue, isolate
 

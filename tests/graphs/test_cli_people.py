@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import get_session, list_sessions
-from duologue.nodes.script import Reply
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Reply
+from duologue.nodes.testing.server import ScriptedServer
 from installed import install_package
 
 from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, serving, started

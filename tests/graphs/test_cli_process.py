@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing.server import ScriptedServer
 
 from .cli_help import ANSWER, DONE, FIRST, SHORT, duologue, isolate, started
 

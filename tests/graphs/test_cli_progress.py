@@ -19,8 +19,8 @@ from duologue.graphs.run.events import (
     SpeakerChosen,
 )
 from duologue.graphs.spec.questions import ToolQuestion
-from duologue.nodes.script import Reply
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Reply
+from duologue.nodes.testing.server import ScriptedServer
 
 from .cli_help import ANSWER, DONE, FIRST, SHORT, duologue, isolate, started
 

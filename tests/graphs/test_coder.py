@@ -28,7 +28,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.run.events import CodeStarted
-from duologue.nodes.scripted import Line, ScriptedChatModel, ScriptExhaustedError
+from duologue.nodes.testing import Line, ScriptedChatModel, ScriptExhaustedError
 from duologue.tools import Hook, Turn
 from sandboxes import need
 

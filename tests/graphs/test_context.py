@@ -21,8 +21,7 @@ from duologue.graphs.speakers.context import Context
 from duologue.graphs.spec.context_limits import ROOM, fixed_tokens, least_limit
 from duologue.graphs.spec.limits import most_calls
 from duologue.graphs.text.tokens import tokens_of
-from duologue.nodes.script import ScriptExhaustedError
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel, ScriptExhaustedError
 
 
 def talk(context: object, **fields: object) -> Conversation:

@@ -20,7 +20,7 @@ from duologue.graphs.speakers.context import KeepAll, LastMessages
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Prompt
+from duologue.nodes.testing import Prompt
 from player import MENDED, Narrow, Player, cuts_of, followed
 
 
@@ -205,6 +205,6 @@ def test_a_model_that_takes_little_never_makes_a_conversation_fail(
 
 
 def _as_sent(asked: Asked) -> Prompt:
-    from duologue.nodes.script import as_prompt
+    from duologue.nodes.testing.script import as_prompt
 
     return as_prompt(asked.messages)

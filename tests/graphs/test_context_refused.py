@@ -15,8 +15,8 @@ from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import HistoryShortened, Notice
 from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Prompt, Reply
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Prompt, Reply
+from duologue.nodes.testing.server import ScriptedServer
 from player import Broken, Narrow, cuts_of, followed
 
 LINE = "This is said at some length, so that it soon gets too long for a model that takes little. "

@@ -24,8 +24,8 @@ from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import EndChatMode
 from duologue.graphs.spec.judges import Verdict
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 
 MODES = list(EndChatMode)
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}

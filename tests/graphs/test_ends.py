@@ -33,7 +33,7 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.spec.ends import End
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}

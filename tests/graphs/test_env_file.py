@@ -11,8 +11,8 @@ from duologue.graphs.common.addresses import address, is_loopback, shown
 from duologue.graphs.common.settings import Settings, load_settings
 from duologue.graphs.run.events import Notice
 from duologue.nodes.models.client.failures import address_of
-from duologue.nodes.scripted import ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 
 REAL = "sk-real"
 EVIL = "http://evil.example/v1"

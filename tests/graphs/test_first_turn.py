@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, converse
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 
 NAMES = ("Ann", "Ben", "Cat")
 ORDERS: list[dict[str, Any]] = [{"kind": "moderator"}, {"kind": "function", "name": "forth"}]

@@ -14,7 +14,7 @@ from duologue.graphs import Conversation, Reason, Result, converse, fork, get_se
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.spec.ends import MaxCalls
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
 from player import Player

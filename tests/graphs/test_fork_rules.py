@@ -29,7 +29,7 @@ from duologue.graphs.sessions.fork_state import carried
 from duologue.graphs.spec.ends import DoneToken, EndChat, EndChatMode, Guards, MaxMessages
 from duologue.graphs.spec.judges import Moderator, SeparateJudge
 from duologue.graphs.store.address import open_store
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import NO, YES, go_on, plain, run, timeless, told
 

@@ -7,7 +7,7 @@ from langchain_core.tools import tool
 from duologue.graphs import Conversation, converse
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.spec.limits import most_messages
-from duologue.nodes.scripted import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 
 @tool

@@ -19,7 +19,7 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.common import validation
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 
 TWO: list[dict[str, Any]] = [
     {"name": "Ann", "task": "Keep a number.", "stops_chat": True},

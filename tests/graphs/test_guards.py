@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, Marks, MaxMessages, Result, converse
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.nodes.scripted import Prompt, ScriptedChatModel
+from duologue.nodes.testing import Prompt, ScriptedChatModel
 from transcripts import ORDINARY, PATHOLOGICAL
 
 Transcript = Sequence[tuple[str, str]]

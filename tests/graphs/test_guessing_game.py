@@ -13,7 +13,7 @@ import pytest
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
 from duologue.graphs.log.messages import Kind, line
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Prompt, ScriptedChatModel
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 SECRET = "The secret number is 2."  # noqa: S105
 CHOOSE = "Choose a number between 1 and 3, the secret number. Output it once, now."

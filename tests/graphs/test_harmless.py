@@ -11,7 +11,7 @@ from duologue.graphs import DuologueError, ModelError, SpecError, chat, converse
 from duologue.graphs.common.errors import AnswerError, ContextTooLongError, SessionError, StoreError
 from duologue.graphs.common.sanitize import LONGEST, escaped
 from duologue.graphs.sessions.dumps.dump import read_dump
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 
 from .cli_help import duologue, isolate
 

@@ -37,8 +37,7 @@ from duologue.graphs.run.events import (
     ToolCalled,
 )
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.script import Line as Said, Reply
-from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
 from .shape_help import kinds, never, of_kind, play as played, shown, talk, texts

@@ -23,8 +23,7 @@ from duologue.graphs import (
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.run.events import MessageSaid
-from duologue.nodes.script import Line as Said, Reply
-from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
 from .shape_help import of_kind, play, shown, texts

@@ -17,7 +17,7 @@ from io import BytesIO, TextIOWrapper
 found = {}
 
 def loaded(after):
-    clients = ("openai", "langchain_openai", "tiktoken", "psycopg", "mcp")
+    clients = ("openai", "langchain_openai", "tiktoken", "psycopg", "mcp", "uvicorn")
     found[after] = [name for name in clients if name in sys.modules]
 
 def command(*arguments):
@@ -36,7 +36,7 @@ def command(*arguments):
 import duologue.graphs as duologue
 loaded("import")
 
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 garden = duologue.role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
 script = ["Instruction: Dig.\\nInput: None", "Solution: Dug.\\nNext request.", "<CAMEL_TASK_DONE>"]
 duologue.Conversation.model_validate(garden.model_dump())

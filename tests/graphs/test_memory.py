@@ -35,7 +35,7 @@ from duologue.graphs.log.messages import Kind, line, message_id
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import (
     FUNCTIONS,

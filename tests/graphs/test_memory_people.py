@@ -23,7 +23,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.sessions.memory.memory import Dump
-from duologue.nodes.scripted import Line, ScriptedChatModel
+from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
 
 from .people_help import call, calls, play

@@ -26,7 +26,7 @@ from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.graphs.spec.judges import Verdict
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import (
+from duologue.nodes.testing import (
     Line as Spoken,
     Prompt,
     Reply,

@@ -32,8 +32,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.run.events import QuestionAsked
-from duologue.nodes.script import Line, Reply, ScriptedToolCall
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.hooks import Hook, Turn
 
 

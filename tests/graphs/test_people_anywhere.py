@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from duologue.graphs import Conversation, MessageQuestion, Speaker, group_solve, role_play
-from duologue.nodes.script import Line
+from duologue.nodes.testing import Line
 from duologue.tools import Hook
 
 from .people_help import Played, play

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import SpecError, blogger, converse, role_play
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 
 
 def test_a_person_instructs_in_a_role_play_in_any_words() -> None:

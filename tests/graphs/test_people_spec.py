@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from duologue.graphs import Conversation, SpecError, chat, converse, load_conversation, user_proxy
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=9).filter(
     lambda text: bool(text.strip())

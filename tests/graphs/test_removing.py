@@ -39,7 +39,7 @@ from duologue.graphs.sessions.export import as_json_lines, as_markdown
 from duologue.graphs.sessions.listing import known_store
 from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from player import Player
 
 WORD = re.compile(r"\b[a-p]{8}\b")

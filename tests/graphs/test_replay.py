@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 
 from duologue.graphs import Conversation, SessionError, SpecError, converse, fork, replay, resume
 from duologue.graphs.common.errors import ContextTooLongError
-from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
 from .fork_help import FUNCTIONS as FORKED, run

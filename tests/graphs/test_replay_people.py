@@ -15,8 +15,7 @@ from langgraph.types import interrupt
 
 from duologue.graphs import Conversation, SessionError, chat, converse, replay, say, user_proxy
 from duologue.nodes.models.tool_calling.by_schema import ARGUMENTS, TOOL
-from duologue.nodes.script import Line, Reply, ScriptedToolCall
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
 from .people_help import Played, call, calls, play

@@ -27,8 +27,7 @@ from duologue.graphs import (
 from duologue.graphs.log.messages import Flaw, Kind, Source, line
 from duologue.graphs.run.events import MessageSaid
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.script import Line as Said, Reply
-from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 
 from .shape_help import never, of_kind, play, talk

@@ -29,7 +29,7 @@ from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import EndChatMode, Predicate
 from duologue.graphs.spec.limits import most_messages
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from player import Broken, Player
 

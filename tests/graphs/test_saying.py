@@ -25,8 +25,7 @@ from duologue.graphs import (
     say,
     user_proxy,
 )
-from duologue.nodes.script import Reply, ScriptedToolCall
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.hooks import Hook, Turn
 
 from .cli_help import duologue, isolate

@@ -20,8 +20,8 @@ from pydantic import (
 from duologue.graphs import Conversation, Schema, SpecError, converse
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.speakers.schemas import is_object, is_strict, schema_of
-from duologue.nodes.scripted import ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 
 from .shape_help import never, play, talk
 

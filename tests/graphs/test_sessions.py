@@ -37,9 +37,8 @@ from duologue.graphs.run.events import MessageSaid
 from duologue.graphs.store.address import Held, open_store
 from duologue.graphs.store.memory import MemoryHeld, MemoryStore
 from duologue.graphs.store.sql.sqlite import SqliteStore
-from duologue.nodes.script import Prompt
-from duologue.nodes.scripted import ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Prompt, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=2)
 

@@ -6,7 +6,7 @@ import pytest
 
 from duologue.graphs import SpecError, converse, role_play
 from duologue.graphs.common.settings import Settings, load_settings
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 
 
 def dotenv(*lines: str) -> None:

@@ -34,8 +34,7 @@ from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.log.stage import ALOUD
 from duologue.graphs.text.tokens import tokens_of, tokens_of_message
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.script import Line as Said, Prompt, Reply
-from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
 from .shape_help import well_formed

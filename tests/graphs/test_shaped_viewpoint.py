@@ -31,8 +31,7 @@ from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.log.viewpoint import SILENCE, provider_names
 from duologue.graphs.rules.end_chat import max_steps
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.script import Line as Said, Prompt, Reply
-from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
 from .shape_help import well_formed

@@ -40,8 +40,8 @@ from duologue.graphs.spec.ends import (
     StopRequested,
 )
 from duologue.graphs.spec.fields import SPEC_VERSION
-from duologue.nodes.scripted import Prompt, ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Prompt, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 
 # Conversations of every shape
 

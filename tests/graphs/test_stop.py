@@ -25,9 +25,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.spec.ends import EndChat, EndingTool, MaxMessages, StopRequested
-from duologue.nodes.script import Line, Reply, ScriptedToolCall
-from duologue.nodes.scripted import ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 
 from .cli_help import duologue, isolate, started
 from .fork_help import NO, YES, plain

@@ -4,7 +4,7 @@ import re
 
 from duologue.graphs import Conversation, Result, converse, group_solve
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 CHOOSE = "Generate a secret number between 1 and 20. Output it this once."
 SECRET = "The secret number is 14."  # noqa: S105

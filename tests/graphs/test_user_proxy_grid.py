@@ -13,7 +13,7 @@ import pytest
 from autogen_rules import Mode, Played, by_the_rules
 from duologue.graphs import converse, user_proxy
 from duologue.graphs.spec.questions import MessageQuestion, Question
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 
 TASK = "What is 6 times 7?"
 AUTO = "Please go on."

@@ -27,7 +27,7 @@ from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.nodes.judge.moderator import read_name
 from duologue.nodes.judge.separate_judge import read_lines
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION

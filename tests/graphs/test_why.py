@@ -21,7 +21,7 @@ from duologue.graphs import (
     get_session,
 )
 from duologue.graphs.log.messages import Kind, line
-from duologue.nodes.scripted import (
+from duologue.nodes.testing import (
     Line,
     Reply,
     ScriptedChatModel,

@@ -18,8 +18,8 @@ from langgraph_sdk.client import LangGraphClient
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_fixed
 
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 from installed import install_package
 
 ROOT = Path(__file__).parents[2]

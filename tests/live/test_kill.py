@@ -17,8 +17,8 @@ import children
 from duologue.graphs import Result, SessionError, aconverse, aresume, get_session, list_sessions
 from duologue.nodes.judge.self_judge import Judgement
 from duologue.nodes.prompts import texts as prompts
-from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.live
 

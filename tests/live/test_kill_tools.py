@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.live
 

@@ -10,7 +10,7 @@ import pytest
 
 from duologue.graphs import Conversation, Reason, astream, get_session
 from duologue.graphs.log.messages import Kind, line
-from duologue.nodes.scripted import ScriptedChatModel
+from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
 
 pytestmark = pytest.mark.live

@@ -8,8 +8,8 @@ import pytest
 
 from children import Child
 from duologue.graphs import chat, get_session, list_sessions
-from duologue.nodes.script import Line, Prompt, Reply, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.live
 

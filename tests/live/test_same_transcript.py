@@ -27,7 +27,7 @@ from duologue.graphs import (
     group_solve,
     role_play,
 )
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.live
 

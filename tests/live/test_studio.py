@@ -10,7 +10,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from duologue.graphs import role_play
 from duologue.graphs.kinds.forms import KINDS
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing.server import ScriptedServer
 from installed import shaped
 
 pytestmark = pytest.mark.live

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langgraph_sdk.client import LangGraphClient
 
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.live
 

@@ -1,5 +1,6 @@
 """How tools are offered to a model and how its calls come back, over HTTP: issue 5; row Y18."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +25,9 @@ from duologue.graphs.speakers.formats import Marks
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.model import Model
 from duologue.nodes.models.tool_calling.native import ToolCalling, offering
-from duologue.nodes.script import Line, Reply, ScriptedToolCall
-from duologue.nodes.script_http import Connection, Request
-from duologue.nodes.scripted import ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
+from faulty_server import FaultyServer, Sent
 
 LONG = "long " * 20
 
@@ -53,7 +53,7 @@ def client(url: str, *, streaming: bool, kind: type[ChatOpenAI] = ChatModel) -> 
 
 
 async def ask(
-    server: ScriptedServer,
+    server: ScriptedServer | FaultyServer,
     *,
     prompt: Sequence[BaseMessage] = (HumanMessage("Hi"),),
     streaming: bool = False,
@@ -212,35 +212,25 @@ async def test_earlier_calls_are_sent_by_names_that_providers_take(
 # Broken calls
 
 
-class Odd(ScriptedServer):
-    """Answers with calls in any form: as one message, or as the parts of a stream."""
+def sending(*calls: Any, finish: str = "tool_calls") -> FaultyServer:  # noqa: ANN401
+    """A server that answers with calls in any form: as one message, or as a stream's parts."""
 
-    def __init__(self, *calls: Any, finish: str = "tool_calls") -> None:  # noqa: ANN401
-        super().__init__([])
-        self._odd = calls
-        self._finish = finish
+    def choices(of: dict[str, Any], ending: str | None = finish) -> dict[str, Any]:
+        kind = "chat.completion.chunk" if "delta" in of else "chat.completion"
+        head = {"id": "x", "object": kind, "created": 0, "model": "scripted"}
+        return {**head, "choices": [{"index": 0, "finish_reason": ending, **of}]}
 
-    def _complete(self, wire: Connection, request: Request) -> None:
-        self._tape.record(request)
-        head = {"id": "x", "created": 0, "model": "scripted"}
-        if not request.body.get("stream"):
-            message = {"role": "assistant", "content": None, "tool_calls": list(self._odd)}
-            choice = {"index": 0, "message": message, "finish_reason": self._finish}
-            wire.send(request, 200, {**head, "object": "chat.completion", "choices": [choice]})
-            return
-        deltas: list[tuple[dict[str, Any], str | None]] = [
-            *(({"tool_calls": [part]}, None) for part in self._odd),
-            ({}, self._finish),
-        ]
-        parts = (
-            {
-                **head,
-                "object": "chat.completion.chunk",
-                "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
-            }
-            for delta, finish in deltas
-        )
-        wire.stream(request, parts, drop=False)
+    def answer(_: str, asked: dict[str, Any]) -> Sent:
+        if not asked.get("stream"):
+            message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
+            return Sent(json.dumps(choices({"message": message})).encode())
+        events = [choices({"delta": {"tool_calls": [part]}}, None) for part in calls]
+        events.append(choices({"delta": {}}))
+        lines = [*map(json.dumps, events), "[DONE]"]
+        data = "".join(f"data: {line}\n\n" for line in lines)
+        return Sent(data.encode(), headers={"Content-Type": "text/event-stream"})
+
+    return FaultyServer(answer)
 
 
 def sent(arguments: object, index: int | None = 0, name: object = "server_count") -> dict[str, Any]:
@@ -269,7 +259,7 @@ def sent(arguments: object, index: int | None = 0, name: object = "server_count"
 async def test_a_broken_call_comes_back_with_its_reason_beside_good_ones(
     arguments: str, why: str, streaming: bool
 ) -> None:
-    with Odd(sent('{"n": 1}', 0), sent(arguments, 1), sent("{}", 2)) as server:
+    with sending(sent('{"n": 1}', 0), sent(arguments, 1), sent("{}", 2)) as server:
         answer = await ask(server, streaming=streaming, tools=[made("server.count")])
     assert [(made["id"], made["args"]) for made in answer.tool_calls] == [
         ("c0", {"n": 1}),
@@ -283,14 +273,14 @@ async def test_a_broken_call_comes_back_with_its_reason_beside_good_ones(
 @both_ways
 @pytest.mark.parametrize("arguments", ["", None, "null", "{}"])
 async def test_no_arguments_are_none(arguments: object, streaming: bool) -> None:
-    with Odd(sent(arguments)) as server:
+    with sending(sent(arguments)) as server:
         answer = await ask(server, streaming=streaming)
     assert [made["args"] for made in answer.tool_calls] == [{}]
     assert answer.invalid_tool_calls == []
 
 
 async def test_arguments_that_a_server_sends_as_an_object_are_taken() -> None:
-    with Odd(sent({"n": 1})) as server:
+    with sending(sent({"n": 1})) as server:
         answer = await ask(server)
     assert [made["args"] for made in answer.tool_calls] == [{"n": 1}]
 
@@ -306,7 +296,7 @@ async def test_arguments_that_a_server_sends_as_an_object_are_taken() -> None:
     ],
 )
 async def test_a_call_that_names_no_tool_is_broken(odd: dict[str, Any], streaming: bool) -> None:
-    with Odd(odd) as server:
+    with sending(odd) as server:
         answer = await ask(server, streaming=streaming)
     assert answer.tool_calls == []
     assert [made["error"] for made in answer.invalid_tool_calls] == ["The call names no tool."]
@@ -318,7 +308,7 @@ async def test_streamed_calls_without_an_index_are_not_lost() -> None:
         {"function": {"arguments": ": 1}"}},
         {"id": "c2", "type": "function", "function": {"name": "server_count", "arguments": "{}"}},
     ]
-    with Odd(*parts) as server:
+    with sending(*parts) as server:
         answer = await ask(server, streaming=True)
     assert [(made["id"], made["args"]) for made in answer.tool_calls] == [
         ("c1", {"n": 1}),
@@ -329,7 +319,7 @@ async def test_streamed_calls_without_an_index_are_not_lost() -> None:
 @both_ways
 @pytest.mark.parametrize("arguments", ['{"n": 1', ""])
 async def test_a_call_that_was_cut_off_is_not_run(arguments: str, streaming: bool) -> None:
-    with Odd(sent(arguments), finish="length") as server:
+    with sending(sent(arguments), finish="length") as server:
         answer = await ask(server, streaming=streaming)
     assert answer.tool_calls == []
     assert [made["args"] for made in answer.invalid_tool_calls] == [arguments]

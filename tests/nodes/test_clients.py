@@ -13,8 +13,8 @@ from tenacity import Retrying, stop_after_delay, wait_fixed
 from duologue.graphs import ModelError, aconverse, astream, converse, role_play
 from duologue.graphs.common.settings import Settings
 from duologue.nodes.models.client.clients import client, listed
-from duologue.nodes.script import Prompt, Reply
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Prompt, Reply
+from duologue.nodes.testing.server import ScriptedServer
 from faulty_server import FaultyServer, Sent
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
@@ -35,7 +35,7 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401
 
 
 def connections(server: ScriptedServer) -> int:
-    return len(server._http._open)
+    return len(server._thread.connections)
 
 
 def wait_for_connections(server: ScriptedServer, count: int) -> None:

@@ -21,10 +21,9 @@ from duologue.graphs.spec.usage import ESTIMATED
 from duologue.nodes.models.client.too_long import as_too_long, ran_out_of_room
 from duologue.nodes.models.model import Model
 from duologue.nodes.models.resolve import Models
-from duologue.nodes.script import Reply
-from duologue.nodes.script_wire import too_long
-from duologue.nodes.scripted import ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Reply, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
+from player import too_long
 
 Asked = Callable[[Model], Any]
 

@@ -50,9 +50,10 @@ from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.embedded import child as embedded
 from duologue.nodes.models.model import Model
 from duologue.nodes.models.resolve import Models
-from duologue.nodes.script_http import Connection, Gone, Request
-from duologue.nodes.scripted import Reply, Script, ScriptedChatModel, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Reply, Script, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
+from duologue.nodes.testing.wire import completion
+from faulty_server import FaultyServer, Sent
 
 Asked = Callable[[ChatOpenAI], Coroutine[Any, Any, object]]
 
@@ -236,18 +237,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-class Dropping(ScriptedServer):
-    """Breaks the connections of the first requests before any byte of an answer."""
-
-    drops = 1
-
-    def _handle(self, wire: Connection, request: Request) -> None:
-        if self.drops:
-            self.drops -= 1
-            raise Gone
-        super()._handle(wire, request)
-
-
 async def test_a_busy_server_is_asked_again_when_it_says(waits: list[float]) -> None:
     with ScriptedServer([Reply(error=429, retry_after=7), "Now."]) as server:
         assert (await answer(settings(server))).text == "Now."
@@ -269,8 +258,11 @@ async def test_a_failing_server_is_asked_again_after_growing_waits(
 async def test_a_connection_that_breaks_before_the_answer_is_made_again(
     waits: list[float],
 ) -> None:
-    with Dropping(["Now."]) as server:
-        assert (await answer(settings(server))).text == "Now."
+    now = completion(Reply(text="Now."), [], "scripted", 0)
+    sent = [Sent(raw=b""), Sent(json.dumps(now).encode())]
+    with FaultyServer(lambda *_: sent.pop(0)) as server:
+        assert (await answer(settings(server.url))).text == "Now."
+    assert sent == []
     assert len(waits) == 1
 
 

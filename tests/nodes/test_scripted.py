@@ -10,7 +10,8 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessageChunk, HumanMessage
 from pydantic import BaseModel, ValidationError
 
-from duologue.nodes.scripted import Prompt, Reply, Script, ScriptedChatModel, ScriptExhaustedError
+from duologue.nodes import scripted, testing
+from duologue.nodes.testing import Prompt, Reply, Script, ScriptedChatModel, ScriptExhaustedError
 
 
 class Verdict(BaseModel):
@@ -162,3 +163,9 @@ def test_what_is_no_script_is_refused_at_once(script: Script) -> None:
 def test_an_impossible_reply_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Reply.model_validate(fields)
+
+
+def test_the_earlier_name_gives_the_same() -> None:
+    assert scripted.__all__ == testing.__all__
+    for name in testing.__all__:
+        assert getattr(scripted, name) is getattr(testing, name)

@@ -1,5 +1,6 @@
 """The scripted server, through the client that real conversations use."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -22,8 +23,8 @@ from langchain_core.messages import (
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
-from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 
 
 class Verdict(BaseModel):
@@ -91,6 +92,7 @@ def test_a_transcript(http: dict[str, Any]) -> None:
         Reply(text="x", tool_calls=[CALL]),
         Reply(tool_calls=[CALL, BROKEN]),
         Reply(text=""),
+        Reply(text="lone \ud800 surrogate"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
@@ -161,7 +163,11 @@ def test_wrong_keys_models_and_paths(http: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("line", "code", "why"),
-    [(ValueError("mine"), "script_raised", "mine"), (None, "script_exhausted", "user: why")],
+    [
+        (ValueError("mine"), "script_raised", "mine"),
+        (StopIteration("mine"), "script_raised", "mine"),
+        (None, "script_exhausted", "user: why"),
+    ],
 )
 def test_a_script_that_fails_is_a_400(
     line: Line | None, code: str, why: str, http: dict[str, Any]
@@ -268,3 +274,14 @@ def test_plain_http_without_a_client_library() -> None:
         with urllib.request.urlopen(address, json.dumps(body).encode()) as answer:  # noqa: S310
             said = json.load(answer)
     assert said["choices"][0]["message"]["content"] == "Hello."
+
+
+@pytest.mark.parametrize("package", ["starlette.requests", "uvicorn"])
+def test_without_its_packages_the_server_names_the_extra(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("server", "asgi"):
+        monkeypatch.delitem(sys.modules, f"duologue.nodes.testing.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=r"install duologue\[testing\] \(.*" + package):
+        importlib.import_module("duologue.nodes.testing.server")

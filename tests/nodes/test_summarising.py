@@ -9,13 +9,12 @@ from langchain_core.messages.tool import tool_call
 from duologue.graphs import Conversation, Position, RunningSummary, Speaker
 from duologue.graphs.log.messages import NOBODY, Kind, Line, line, result, said
 from duologue.nodes.models.resolve import Models
-from duologue.nodes.script import Script
-from duologue.nodes.script_wire import too_long
-from duologue.nodes.scripted import ScriptedChatModel
 from duologue.nodes.step.resources import Moment, Resources
+from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import summary as summarising
 from duologue.nodes.turn.summary import summarise
 from duologue.tools.registry.registry import Registry
+from player import too_long
 
 
 @pytest.fixture

@@ -44,8 +44,8 @@ from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.tool_calling.argument_reader import Argument
 from duologue.nodes.models.tool_calling.by_schema import answer_schema
 from duologue.nodes.models.tool_calling.to_user import Speaking, with_to_user
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 
 LONG = 30

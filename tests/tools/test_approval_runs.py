@@ -27,7 +27,7 @@ from duologue.graphs import AnswerError, DuologueError, Reason, SpecError, build
 from duologue.graphs.build import Graph
 from duologue.graphs.log.messages import Failure, Line, line
 from duologue.graphs.run.events import ToolAnswered, events_of
-from duologue.nodes.scripted import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 
 Saver = BaseCheckpointSaver[Any]

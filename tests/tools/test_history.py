@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from duologue.graphs import Conversation, Result, converse, get_session, load_conversation
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from duologue.tools.builtin.history import NO_HISTORY
 

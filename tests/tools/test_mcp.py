@@ -31,8 +31,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.cli.app import app
 from duologue.graphs.log.messages import Failure, line
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.nodes.scripted_server import ScriptedServer
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.mcp.servers import CommandServer, configured_servers, given_servers
 from duologue.tools.mcp.tools import asked, text_of, tools_of
 from duologue.tools.registry.arguments import check_arguments

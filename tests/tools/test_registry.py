@@ -19,8 +19,7 @@ from duologue.graphs import (
     list_sessions,
     load_conversation,
 )
-from duologue.nodes.script import Reply
-from duologue.nodes.scripted import ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.registrable import KINDS
 from duologue.tools.registry.registry import Registered, Registry

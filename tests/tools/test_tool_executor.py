@@ -28,7 +28,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import Failure, line
 from duologue.nodes.execute.call import Answer
-from duologue.nodes.scripted import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
 
 

@@ -19,7 +19,7 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.log.messages import Kind, line
-from duologue.nodes.scripted import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
 
 

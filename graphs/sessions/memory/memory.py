@@ -163,7 +163,7 @@ def load_session(
 
     Example:
         >>> from duologue.graphs import converse, dump_session, load_session, resume, role_play
-        >>> from duologue.nodes.scripted import ScriptedChatModel
+        >>> from duologue.nodes.testing import ScriptedChatModel
         >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
         >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
         >>> result = converse(garden, session="one", model=model, store="memory:dump-docs")

@@ -1,0 +1,18 @@
+"""A scripted chat model, for testing conversations without a real one.
+
+The same over HTTP is `duologue.nodes.testing.server.ScriptedServer`.
+"""
+
+from .chat_model import Call, ScriptedChatModel
+from .script import Line, Prompt, Reply, Script, ScriptedToolCall, ScriptExhaustedError
+
+__all__ = [
+    "Call",
+    "Line",
+    "Prompt",
+    "Reply",
+    "Script",
+    "ScriptExhaustedError",
+    "ScriptedChatModel",
+    "ScriptedToolCall",
+]
