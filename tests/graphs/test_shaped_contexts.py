@@ -21,6 +21,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from drawn_talks import with_contexts
 from duologue.graphs import (
     Conversation,
+    KeepAll,
     MessageQuestion,
     Question,
     Result,
@@ -408,7 +409,7 @@ def check(troupe: Troupe, result: Result, calls: Sequence[Sequence[BaseMessage]]
             assert tokens <= context.limit
         before = latest.get(one.name)
         if before is not None and one.is_turn:
-            goes_on(before, one)
+            goes_on(before, one, shortens=not isinstance(context, KeepAll))
         if one.is_turn:
             latest[one.name] = one
 
@@ -431,7 +432,7 @@ def cut_of(
     return None
 
 
-def goes_on(before: Asked, one: Asked) -> None:
+def goes_on(before: Asked, one: Asked, *, shortens: bool) -> None:
     """A prompt begins the next, or the cut has moved on."""
     # What it makes up for itself has no form, so the system prompt does not tell of one then.
     old = [(it.type, it.text) for it in before.messages[1:]]
@@ -443,6 +444,9 @@ def goes_on(before: Asked, one: Asked) -> None:
     are = [it for message in one.view for it in words_of(message)]
     # Something that stood there is left out; what had the first speaker begin has no words.
     left_out = [it for it in were if it not in are]
+    if shortens:
+        # The answer to the prompt before may be the first that is left out.
+        left_out += [it for it in before.reply if it not in are]
     is_new = [it for it in are if it[0] == "s" and it not in were]
     # A summary may be too short for a word of its own; it comes after what a turn's tools push out.
     is_told = IN_SHORT in str(new) and IN_SHORT not in str(old)
