@@ -342,3 +342,11 @@ def test_every_page_is_in_the_index(index: str) -> None:
     linked = {((ROOT / index).parent / path).resolve() for path in found}
     pages = {(ROOT / page).resolve() for page in PAGES if page.startswith("docs/")}
     assert pages - {ROOT / "docs" / "README.md"} <= linked
+
+
+@pytest.mark.parametrize("page", ["docs/how-it-works.md"])
+def test_every_module_that_is_named_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:graphs|nodes|tools|tests)/[\w/.]*)`", text)
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
