@@ -18,7 +18,7 @@ from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 TURNS = 40
 MEASURED = (9, 10, 39, 40)

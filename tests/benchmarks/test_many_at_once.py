@@ -9,6 +9,8 @@ import pytest
 
 from drawn_faults import Faults
 
+pytestmark = pytest.mark.exhaustive
+
 CROWD = Path(__file__).parents[1] / "crowd.py"
 
 

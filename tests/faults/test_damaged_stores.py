@@ -11,6 +11,8 @@ from duologue.graphs import SessionError, StoreError, list_sessions
 
 from .damage import COMMANDS, DAMAGES, READS, SESSIONS, WRITES, act, fill
 
+pytestmark = pytest.mark.exhaustive
+
 PARTS = 12
 
 

@@ -17,6 +17,8 @@ from duologue.graphs.store.memory import _SPACES
 from duologue.nodes.models.client import http_client
 from faulty_server import Body, FaultyServer, Sent
 
+pytestmark = pytest.mark.exhaustive
+
 ANN = {"name": "Ann", "tools": ["calculator"]}
 TALK = load_conversation(
     {

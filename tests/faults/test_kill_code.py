@@ -16,6 +16,8 @@ from duologue.tools.sandbox.processes import family
 from duologue.tools.sandbox.sandbox import ANEW
 from sandboxes import need
 
+pytestmark = pytest.mark.process
+
 SPEC = {
     "task": "Compute.",
     "speakers": [{"name": "Ann", "tools": ["python"]}, {"name": "Bob"}],

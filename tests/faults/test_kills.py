@@ -10,6 +10,8 @@ from contenders import ROUNDS, SESSIONS, said, started
 from drawn_faults import Faults
 from duologue.graphs import get_session, list_sessions
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.live
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

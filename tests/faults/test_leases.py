@@ -26,6 +26,8 @@ from duologue.graphs.store.sql.tables import SqlStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from pgbouncer import pgbouncer
 
+pytestmark = pytest.mark.process
+
 T = TypeVar("T")
 
 LOST = "'s' is no longer held by this run"

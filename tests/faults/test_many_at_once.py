@@ -14,6 +14,8 @@ from drawn_faults import Faults
 from duologue.graphs import alist_sessions
 from duologue.graphs.common.background import run
 
+pytestmark = pytest.mark.exhaustive
+
 MOST_FILES = 10
 """Descriptors that one open store may have."""
 

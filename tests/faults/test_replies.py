@@ -15,6 +15,8 @@ from duologue.graphs import ModelError, Result, converse, load_conversation, res
 from duologue.graphs.run.events import Ended
 from faulty_server import Body, FaultyServer, Sent
 
+pytestmark = pytest.mark.exhaustive
+
 Spec = dict[str, Any]
 
 ANN: Spec = {"name": "Ann"}

@@ -376,6 +376,7 @@ ENDS: dict[str, End] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ENDS.values(), ids=ENDS)
 @each_mode
 def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> None:
@@ -421,6 +422,7 @@ def test_unreadable_verdicts_in_a_row_end_it(mode: EndChatMode) -> None:
         assert (Reason.UNREADABLE_VERDICTS in walk.reasons) is (0 < limit <= verdicts)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @pytest.mark.parametrize(
     "order", [ByFunction(name="f"), Moderator()], ids=["by-function", "by-moderator"]
@@ -550,6 +552,7 @@ def test_who_is_never_asked_gives_just_so_many_automatic_replies() -> None:
         assert walk.reasons == {Reason.TERMINATION, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("order", [None, ByFunction(name="f")], ids=["in-turn", "chosen"])
 @each_mode
 def test_several_people_with_predicates_judges_and_code(
@@ -620,6 +623,7 @@ def test_people_add_a_step_to_each_turn_and_one_at_the_end() -> None:
         assert spare == 2 + 1 + most_messages(conversation)
 
 
+@pytest.mark.exhaustive
 @each_mode
 def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode) -> None:
     """Every reason is the first one at some end, whatever else may happen.

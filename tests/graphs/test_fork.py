@@ -234,6 +234,7 @@ def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> Non
 
 
 # What is said makes no difference to a store: one has every talk, and each other one of them.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("any_store", "name"),
     [
@@ -269,6 +270,7 @@ def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, nam
     assert get_session("one", store=any_store) == whole
 
 
+@pytest.mark.exhaustive
 def test_a_fork_of_a_fork_goes_on_from_any_message_too(any_store: str) -> None:
     lines = script()
     whole = run(talk(), lines, session="one", store=any_store)

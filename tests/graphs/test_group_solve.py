@@ -208,6 +208,7 @@ def all_of_two(mode: Mode, cap: int, *, two_questions: bool, reconcile: bool) ->
     return list(plans.values())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("reconcile", [False, True], ids=["", "Y8-reconciled"])
 @pytest.mark.parametrize(
     ("cap", "two_questions", "each"),

@@ -113,6 +113,7 @@ def views(result: Result, *names: str) -> dict[str, list[BaseMessage]]:
 # Whole sessions
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "way"), WAYS)
 def test_a_session_is_the_same_in_another_database_and_forks_from_any_message_there(
     name: str, way: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path
@@ -143,6 +144,7 @@ def test_a_session_is_the_same_in_another_database_and_forks_from_any_message_th
     assert timeless(ended.outcome) == timeless(whole.outcome)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", TALKS)
 def test_a_session_dumped_after_any_message_goes_on_as_the_original_and_forks_from_each(
     name: str, here: str, there: str

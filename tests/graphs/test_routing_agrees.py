@@ -33,6 +33,8 @@ from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, Scrip
 from duologue.tools import Hook
 from player import Broken, Player
 
+pytestmark = pytest.mark.exhaustive
+
 
 async def run(cast: Cast, model: ScriptedChatModel) -> tuple[State, list[str]]:
     """Run it, and hold every state to the rules; give the last one and the nodes passed."""

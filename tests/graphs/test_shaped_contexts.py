@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
+import pytest
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, tool
@@ -465,6 +466,7 @@ def test_every_prompt_is_whole_behind_its_cut_and_can_be_sent(
     check(troupe, result, [call.messages for call in troupe.model.calls])
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=6, deadline=None)
 @given(conversation=talks(), seed=st.integers(0, 10**6), pad=st.sampled_from((0, 4, 15)))
 def test_the_same_prompts_come_after_whatever_fails(

@@ -259,6 +259,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["kill -9", "leaving"])
 async def test_another_process_holds_a_lock_until_it_dies(shared: str, how: str) -> None:
     async with open_store(shared) as store:
@@ -347,6 +348,7 @@ sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
 
 
+@pytest.mark.process
 async def test_eight_processes_write_at_once(shared: str) -> None:
     here = str(Path(__file__).parent)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITERS, shared, here)
@@ -373,6 +375,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 async def test_what_was_committed_survives_kill_9(shared: str) -> None:
     here = str(Path(__file__).parent)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, shared, here)

@@ -15,6 +15,8 @@ from duologue.graphs import converse, user_proxy
 from duologue.graphs.spec.questions import MessageQuestion, Question
 from duologue.nodes.testing import ScriptedChatModel
 
+pytestmark = pytest.mark.exhaustive
+
 TASK = "What is 6 times 7?"
 AUTO = "Please go on."
 ENDLESS = ("",) * 4

@@ -19,7 +19,7 @@ from duologue.graphs.log.messages import Kind, Source
 from duologue.nodes.prompts import texts as prompts
 from duologue.tools import Turn
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.process]
 
 AGENDA = ("Cook", "Gardener", "Cook", "Gardener", "Guest")
 

@@ -20,7 +20,7 @@ from duologue.nodes.prompts import texts as prompts
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.process]
 
 Start = Callable[..., Any]
 Bodies = list[dict[str, Any]]

@@ -13,7 +13,7 @@ from duologue.graphs.log.messages import Kind, line
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 ROOMY, TIGHT = 2048, 512
 """Tokens of context. Reading is what takes long, and a limit is as near to a tight one."""

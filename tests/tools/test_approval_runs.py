@@ -881,6 +881,7 @@ def be_killed(folder: str, how: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["alone", "by-id"])
 async def test_killed_behind_the_decisions_nobody_is_asked_again(tmp_path: Path, how: str) -> None:
     """A call that has finished is not run again, one in flight is, and one refused never."""

@@ -16,6 +16,8 @@ from sandboxes import (
     wait_until,
 )
 
+pytestmark = pytest.mark.process
+
 LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
 FULL: tuple[Level, ...] = ("host", "bubblewrap")
 

@@ -17,6 +17,8 @@ from duologue.graphs.spec.sandbox import Level, Sandbox
 from duologue.tools.sandbox import bubblewrap
 from sandboxes import Session, answerer, bystander, listener, need
 
+pytestmark = pytest.mark.process
+
 SECRET = "s3cret-" + os.urandom(4).hex()
 LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
 
