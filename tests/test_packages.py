@@ -1,0 +1,63 @@
+"""What is installed, and what can be imported from where."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import duologue
+import duologue.tools
+from duologue import graphs
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = sorted(
+    path.parent.relative_to(ROOT)
+    for package in ("graphs", "nodes", "tools")
+    for path in (ROOT / package).rglob("__init__.py")
+)
+
+
+def test_all_public_names_are_there_from_both_packages() -> None:
+    names = dir(graphs)
+    assert len(names) > 100
+    assert set(dir(duologue)) == {*names, "__version__"}
+    for name in names:
+        assert getattr(duologue, name) is getattr(graphs, name)
+    assert all(hasattr(duologue.tools, name) for name in dir(duologue.tools))
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert duologue.__version__ == project["version"]
+
+
+def test_a_name_that_there_is_not_is_the_usual_error() -> None:
+    with pytest.raises(AttributeError, match="module 'duologue' has no attribute 'converze'"):
+        duologue.converze  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'converze'"):
+        from duologue import converze  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_every_folder_is_a_package_that_is_installed() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "setuptools"
+    ]
+    found = {"duologue", *("duologue." + ".".join(path.parts) for path in FOLDERS)}
+    assert set(setuptools["packages"]) == found
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
+def test_a_folder_has_few_modules(folder: Path) -> None:
+    modules = [path for path in (ROOT / folder).glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) <= 14
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["duologue", "duologue.graphs", "duologue.nodes.turn.speak", "duologue.tools.sandbox.sandbox"],
+)
+def test_any_package_may_be_imported_first(first: str) -> None:
+    program = f"import {first}; from duologue import converse; from duologue.tools import Hook"
+    subprocess.run([sys.executable, "-c", program], check=True)
