@@ -1,9 +1,9 @@
-"""The compiled graph: five nodes and the conditional edges between them, for every conversation."""
+"""The compiled graph, the same for every conversation: five nodes, each with a conditional edge."""
 
 import re
-from collections.abc import Mapping
-from functools import cache, partial
-from typing import Annotated, Any, Required, Unpack, cast, get_args
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, NamedTuple, Required, Unpack, cast, get_args
 
 from langchain_core.language_models import BaseChatModel
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -29,26 +29,29 @@ from .spec.versions import restored
 Graph = CompiledStateGraph[State, None, Input, Output]
 """A compiled conversation."""
 
-Builder = StateGraph[State, None, Input, Output]
-"""One that is not compiled yet, on no checkpointer."""
-
 _NAME = "duologue"
 
-_SPEAKERS = [Node.USER_AGENT, Node.ASSISTANT_AGENT]
-_AFTER: Mapping[Node, list[Node]] = {
-    # What a run is started with may come while a session waits, wherever it does.
-    Node.TASK_SPECIFICATION: [
-        Node.TASK_SPECIFICATION,
-        *_SPEAKERS,
-        Node.TOOL_EXECUTOR,
-        Node.COMPLETION_JUDGE,
-        Node.END,
-    ],
-    Node.USER_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
-    Node.ASSISTANT_AGENT: [*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END],
-    Node.TOOL_EXECUTOR: [Node.TOOL_EXECUTOR, *_SPEAKERS, Node.END],
-    Node.COMPLETION_JUDGE: [Node.COMPLETION_JUDGE, *_SPEAKERS, Node.END],
-}
+
+class _Row(NamedTuple):
+    """One node of the graph."""
+
+    name: Node
+    run: Callable[..., Awaitable[dict[str, Any]]]
+    """Takes the state and the resources; gives what it writes."""
+    following: Sequence[Node]
+    """What may come next: the branches of its conditional edge."""
+
+
+_SPEAKERS = (Node.USER_AGENT, Node.ASSISTANT_AGENT)
+_AFTER_SPEAKER = (*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END)
+_NODES = (
+    # The first: a run begins here, wherever its session is.
+    _Row(Node.TASK_SPECIFICATION, task_specification, tuple(Node)),
+    _Row(Node.USER_AGENT, user_agent, _AFTER_SPEAKER),
+    _Row(Node.ASSISTANT_AGENT, assistant_agent, _AFTER_SPEAKER),
+    _Row(Node.TOOL_EXECUTOR, tool_executor, (Node.TOOL_EXECUTOR, *_SPEAKERS, Node.END)),
+    _Row(Node.COMPLETION_JUDGE, completion_judge, (Node.COMPLETION_JUDGE, *_SPEAKERS, Node.END)),
+)
 
 
 def build_graph(
@@ -97,19 +100,32 @@ def build_graph(
     """
     check_options(registered, Registered)
     found = models if isinstance(models, Models) else Models(model, models or {})
-    resources = Resources(found, Registry(registered), stop_requested, allow_host=allow_host)
-    return compiled(resources, checkpointer, form, name)
+    resources = Resources(
+        found, Registry(registered), stop_requested, form=form, allow_host=allow_host
+    )
+    return compiled(resources, checkpointer, name)
 
 
 def compiled(
     resources: Resources,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
-    form: type[Form] | None = None,
     name: str | None = None,
 ) -> Graph:
     """Compile the graph; `build_graph` says more."""
+    form = resources.form
+    schema = Input if form is None else form_input(form)
+    builder = StateGraph(State, input_schema=schema, output_schema=Output)
+    for node, run, following in _NODES:
+        # Bound, instead of a `context_schema`: a graph that is run without `context=` would have
+        # none, and on a server the context comes from clients, who must not set `allow_host`.
+        bound = partial(run, resources=resources)
+        # The first node reads the form's fields, too.
+        reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
+        builder.add_node(node.value, bound, input_schema=reads)
+        builder.add_conditional_edges(node.value, _route, [after.value for after in following])
+    builder.add_edge(START, Node.TASK_SPECIFICATION.value)
     name = name or (_NAME if form is None else _name_of(form))
-    return _put_together(resources, form).compile(checkpointer=checkpointer, name=name)
+    return builder.compile(checkpointer=checkpointer, name=name)
 
 
 def _name_of(form: type[Form]) -> str:
@@ -117,31 +133,10 @@ def _name_of(form: type[Form]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", form.__name__).lower()
 
 
-def reading(checkpointer: BaseCheckpointSaver[Any]) -> Graph:
-    """Give a graph to read and write a session's state with, which is not to be run."""
-    return _unregistered().compile(checkpointer=checkpointer, name=_NAME)
-
-
-@cache
-def _unregistered() -> Builder:
-    return _put_together(Resources(Models(), Registry()), None)
-
-
-def _put_together(resources: Resources, form: type[Form] | None) -> Builder:
-    schema = Input if form is None else form_input(form)
-    builder = StateGraph(State, input_schema=schema, output_schema=Output)
-    first = partial(task_specification, resources=resources, form=form)
-    # The first node reads the form's fields and the state.
-    taken = cast("type[State]", _typed_dict("Taken", _annotations(schema) | _annotations(State)))
-    builder.add_node(Node.TASK_SPECIFICATION.value, first, input_schema=taken)
-    builder.add_node(Node.USER_AGENT.value, partial(user_agent, resources=resources))
-    builder.add_node(Node.ASSISTANT_AGENT.value, partial(assistant_agent, resources=resources))
-    builder.add_node(Node.TOOL_EXECUTOR.value, partial(tool_executor, resources=resources))
-    builder.add_node(Node.COMPLETION_JUDGE.value, partial(completion_judge, resources=resources))
-    builder.add_edge(START, Node.TASK_SPECIFICATION.value)
-    for node, following in _AFTER.items():
-        builder.add_conditional_edges(node.value, _route, [after.value for after in following])
-    return builder
+def _first_input(schema: type[Input]) -> type[State]:
+    """What the first node reads: the input and the state."""
+    hints = [get_type_hints(one, include_extras=True) for one in (schema, State)]
+    return cast("type[State]", _typed_dict("FirstInput", hints[0] | hints[1]))
 
 
 def route(state: State) -> str:
@@ -171,10 +166,6 @@ def form_input(form: type[Form]) -> type[Input]:
     kept, channel = get_args(Kept)
     fields["conversation"] = Annotated[kept, whole, channel]
     return _typed_dict(f"{form.__name__}Input", fields)
-
-
-def _annotations(schema: type[Input]) -> dict[str, Any]:
-    return get_type_hints(schema, include_extras=True)
 
 
 def _typed_dict(name: str, fields: dict[str, Any]) -> type[Input]:

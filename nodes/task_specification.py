@@ -25,18 +25,16 @@ from .prompts import texts as prompts
 from .step.resources import Moment, Resources
 
 
-async def task_specification(
-    state: State, resources: Resources, form: type[Form] | None
-) -> dict[str, Any]:
+async def task_specification(state: State, resources: Resources) -> dict[str, Any]:
     """Take what a run was started with, and make the task specific."""
     known = state.get("spec")
     if known:
         conversation = restored(known)
-        _refuse_another(_given(state, form), conversation)
+        _refuse_another(_given(state, resources.form), conversation)
         if "position" in state:
             return {}
     else:
-        given = _given(state, form)
+        given = _given(state, resources.form)
         if given is None:
             raise SpecError("conversation: is missing")
         conversation = given

@@ -18,7 +18,7 @@ from ...nodes.step.resources import Resources
 from ...nodes.task_specification import first_difference
 from ...tools.registry.registry import Registered, Registry
 from ...tools.sandbox import sandbox
-from ..build import Graph, compiled, reading
+from ..build import Graph, build_graph, compiled
 from ..common.errors import SessionError
 from ..common.settings import load_settings
 from ..kinds.load import load_conversation
@@ -243,7 +243,9 @@ async def _stored(
     """Read a session before it runs: what is damaged must not be gone on with."""
     if row is None:
         return None
-    found = await read_session(row.session, conversation, reading(store.checkpointer))
+    found = await read_session(
+        row.session, conversation, build_graph(checkpointer=store.checkpointer)
+    )
     if row.status == "finished" and found.outcome is not None:
         return found
     if reply is not None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from langchain_core.messages import RemoveMessage
 
-from ..build import reading
+from ..build import build_graph
 from ..common.background import run
 from ..common.errors import SpecError
 from ..common.validation import near_or_all, validated
@@ -93,7 +93,7 @@ async def afork(
     new = made_up_id(session, "fork") if into is None else check_session_id(into)
     async with known_store(store) as opened:
         conversation = changed(await known_session(opened, session), changes)
-        step = await find_step(reading(opened.checkpointer), session, at)
+        step = await find_step(build_graph(checkpointer=opened.checkpointer), session, at)
         await _write(opened, new, conversation, step)
     return new
 
@@ -162,7 +162,7 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
     ended = state.get("outcome")
     reason = Outcome.model_validate(ended).reason.value if ended else None
     async with new_session(store, session, conversation, reason) as held:
-        graph = reading(held.checkpointer)
+        graph = build_graph(checkpointer=held.checkpointer)
         await copy_steps(graph, step.before, session)
         # An end that stands in the steps before it is not the fork's.
         if "outcome" in step.state:

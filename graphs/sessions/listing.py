@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, cast
 
-from ..build import Graph, reading
+from ..build import Graph, build_graph
 from ..common.background import run
 from ..common.data import listing
 from ..common.errors import SessionError, SpecError
@@ -85,7 +85,7 @@ async def aget_session(session: str, *, store: str | Path | None = None) -> Resu
     check_session_id(session)
     async with known_store(store) as opened:
         conversation = await known_session(opened, session)
-        graph = reading(opened.checkpointer)
+        graph = build_graph(checkpointer=opened.checkpointer)
         return await read_session(session, conversation, graph)
 
 

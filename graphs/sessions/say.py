@@ -9,7 +9,7 @@ from pathlib import Path
 from langchain_core.messages import AnyMessage, ToolMessage
 
 from ...nodes.turn.outputs import calling
-from ..build import reading
+from ..build import build_graph
 from ..common.background import run
 from ..common.errors import SessionError, SpecError
 from ..log.messages import Failure, Kind, Line, Source, line, result, said
@@ -74,7 +74,7 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
 
 
 async def _say(held: Held, conversation: Conversation, speaker: str, text: str) -> Result:
-    session, graph = held.session, reading(held.checkpointer)
+    session, graph = held.session, build_graph(checkpointer=held.checkpointer)
     state = await settle(graph, session, conversation)
     if state.get("outcome"):
         raise SessionError(f"Session {session!r} has ended: fork it, and say it in the fork.")

@@ -18,7 +18,7 @@ from ...graphs.rules.outcome import outcome
 from ...graphs.rules.position import TURN_ENDS, Event, Facts, Position, restored_position
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.speaker import Generation
-from ...graphs.spec.conversation import Conversation
+from ...graphs.spec.conversation import Conversation, Form
 from ...graphs.spec.usage import Usage, dumped, used_so_far
 from ...graphs.spec.versions import restored
 from ...tools.registry.functions import call
@@ -45,6 +45,8 @@ class Resources:
     """Tells, between turns, whether a session was asked to stop."""
     written: Callable[[], Awaitable[None]] | None = None
     """Awaits what is being written, as a person's answer is while its node begins."""
+    form: type[Form] | None = None
+    """A kind's short form, whose fields a run may be started with."""
     allow_host: bool = False
     """Whether a conversation may name ``host`` as its sandbox."""
 

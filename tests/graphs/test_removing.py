@@ -26,7 +26,7 @@ from duologue.graphs import (
     resume,
     say,
 )
-from duologue.graphs.build import build_graph, reading
+from duologue.graphs.build import build_graph
 from duologue.graphs.common.background import run as run_in_background
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.log.remembered import memory
@@ -147,7 +147,9 @@ def remove(store: str, *ids: str) -> None:
         async with known_store(store) as opened:
             gone = [RemoveMessage(id=one) for one in ids]
             config = RunnableConfig(configurable={"thread_id": "one"})
-            await reading(opened.checkpointer).aupdate_state(config, {"messages": gone})
+            await build_graph(checkpointer=opened.checkpointer).aupdate_state(
+                config, {"messages": gone}
+            )
 
     run_in_background(removing())
 

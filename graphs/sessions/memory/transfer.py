@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ...build import Graph, reading
+from ...build import Graph, build_graph
 from ...common.errors import SessionError
 from ...common.settings import load_settings
 from ...log.remembered import memory
@@ -41,7 +41,7 @@ async def dumped(
         )
     async with known_store(store) as opened:
         conversation = await known_session(opened, session)
-        graph = reading(opened.checkpointer)
+        graph = build_graph(checkpointer=opened.checkpointer)
         states = await read_steps(graph, session)
         with reading_session(graph, session):
             return whole(session, conversation, states)
@@ -54,7 +54,7 @@ async def load_whole(dump: SessionDump, session: str, store: str | Path | None) 
     async with open_store(target) as opened:
         reason = None if last is None else last.reason.value
         async with new_session(opened, session, dump.spec, reason) as held:
-            await write_steps(reading(held.checkpointer), session, states_of(dump))
+            await write_steps(build_graph(checkpointer=held.checkpointer), session, states_of(dump))
     return session
 
 
@@ -107,4 +107,4 @@ async def _held(session: str, store: str | Path | None) -> AsyncIterator[_Opened
     check_session_id(session)
     async with known_store(store) as opened, opened.lock(session) as held:
         conversation = await known_session(opened, session)
-        yield _Opened(opened, held, reading(held.checkpointer), conversation)
+        yield _Opened(opened, held, build_graph(checkpointer=held.checkpointer), conversation)
