@@ -186,23 +186,20 @@ class _ExitError(Exception):
 
 def _contained(tool: BaseTool) -> BaseTool:
     """A tool that raises exceptions alone: what else a task raises ends the event loop."""
-    run, arun = tool._run, tool._arun
 
-    @wraps(run)
-    def contained(*args: object, **arguments: object) -> object:
+    @wraps(tool._run)
+    def run(*args: object, **arguments: object) -> object:
         with _exceptions_alone():
-            return run(*args, **arguments)
+            return tool._run(*args, **arguments)
 
-    @wraps(arun)
-    async def acontained(*args: object, **arguments: object) -> object:
+    @wraps(tool._arun)
+    async def arun(*args: object, **arguments: object) -> object:
         with _exceptions_alone():
-            return await arun(*args, **arguments)
+            return await tool._arun(*args, **arguments)
 
-    copied = tool.model_copy()
-    # Pydantic lets nobody set a method; the class stays as it is, which LangChain looks at, too.
-    object.__setattr__(copied, "_run", contained)
-    object.__setattr__(copied, "_arun", acontained)
-    return copied
+    # LangChain runs a tool's coroutine in a task of its own, so ToolNode's `awrap_tool_call` comes
+    # too late. A subclass would not do: LangChain looks at the tool's class, too.
+    return tool.model_copy(update={"_run": run, "_arun": arun})
 
 
 @contextmanager
