@@ -1,4 +1,4 @@
-"""Addresses of servers: which texts are one, and which lead to this machine alone."""
+"""Addresses of servers: which texts are one, how they are shown, and which are this machine's."""
 
 import re
 from ipaddress import ip_address
@@ -30,6 +30,13 @@ def shown(url: str) -> str:
     query = re.sub(r"(?:([^&=]*=)|(?<![^&]))[^&]+", r"\1***", parts.query)
     where = parts._replace(netloc=f"***@{host}" if user else host, query=query, fragment="")
     return where.geturl()
+
+
+def redacted(url: str) -> str:
+    """Give an address with any password in it replaced by `***`."""
+    # A password that was not percent-encoded may hold @ or /: all up to the last @ is replaced.
+    url = re.sub(r"(?s)^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", url)
 
 
 def is_loopback(url: str) -> bool:

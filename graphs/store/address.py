@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from platformdirs import user_data_path
 
+from ..common.addresses import redacted
 from ..common.errors import StoreError
 from .base import Held, Store
-from .errors import redacted, store_errors, store_failure, taken_session, unknown_session
+from .errors import store_errors, store_failure, taken_session, unknown_session
 from .memory import open_memory
 from .rows import SessionRow, check_session_id
 from .shared import shared

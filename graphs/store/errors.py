@@ -1,11 +1,11 @@
 """What is said when a store, or a session in it, can't be used."""
 
-import re
 import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..common.addresses import redacted
 from ..common.errors import SessionError, StoreError
 from ..common.sanitize import clean
 
@@ -31,16 +31,6 @@ def lost_session(session: str) -> SessionError:
         f"Session {session!r} is no longer held by this run, which stops without writing more: "
         "another run has taken it over, or its lock was removed."
     )
-
-
-def redacted(url: str) -> str:
-    """Return `url` with any password in it replaced by `***`.
-
-    A password that was not percent-encoded may hold `@` or `/`, so all between the user and the
-    last `@` is replaced.
-    """
-    url = re.sub(r"(?s)^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url)
-    return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", url)
 
 
 @contextmanager

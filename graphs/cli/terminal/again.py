@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...common.addresses import redacted
 from ...common.sanitize import clean
-from ...store.errors import redacted
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
+from ...common.addresses import redacted
 from ...common.errors import StoreError
 from ..base import Store, settled
-from ..errors import as_store_error, lost_session, redacted, store_errors, store_failure
+from ..errors import as_store_error, lost_session, store_errors, store_failure
 from ..writer import Failure, Job, Lease, Results, Statement, Writer
 from .postgres_owner import ALIVE, PostgresOwner, halves, key
 from .postgres_pool import Connection, Connections, UnreachableError

@@ -13,10 +13,10 @@ import openai
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import SecretStr
 
+from ....graphs.common.addresses import redacted
 from ....graphs.common.errors import ModelError
 from ....graphs.common.sanitize import clean
 from ....graphs.common.settings import Settings
-from ....graphs.store.errors import redacted
 from .chat_model import ChatModel
 from .connections import close_with_loop, made_in
 from .failures import address_of, failures, name_of

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ....graphs.common.addresses import shown
+from ....graphs.common.addresses import redacted, shown
 from ....graphs.common.errors import DuologueError, ModelError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
-from ....graphs.store.errors import redacted
 from .origin import comes_from, is_api_error, is_clients, is_status_error
 from .server_replies import NoReplyError, UnreadableReplyError, WithheldError
 from .too_long import as_too_long
