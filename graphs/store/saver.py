@@ -1,26 +1,22 @@
 """What our checkpointers add to LangGraph's: errors that name the store, and who may write.
 
-Nothing about a particular database lives here.
+Nothing about a particular database lives here. What is passed on to LangGraph's savers as it came
+is not spelled out; `task_path` is, because LangGraph looks for it in the signature.
 """
+# ruff: noqa: ANN401
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    BaseCheckpointSaver,
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-    DeltaChannelHistory,
-)
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
 from ..common.errors import SessionError
 from .errors import lost_session, store_errors
 from .reading import checked, reading_store
-from .writer import Lease
+from .writer import Lease, Statement
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):
@@ -32,17 +28,16 @@ class GuardedSaver(BaseCheckpointSaver[str]):
     def _held(self, session: str) -> None:
         """Make sure that this session may be written."""
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Save a checkpoint, see LangGraph's saver."""
-        self._held(config["configurable"]["thread_id"])
+    @contextmanager
+    def _writing(self, session: str) -> Iterator[None]:
+        self._held(session)
         with store_errors(self.store_url):
-            return await super().aput(config, checkpoint, metadata, new_versions)
+            yield
+
+    async def aput(self, config: RunnableConfig, *given: Any, **named: Any) -> RunnableConfig:
+        """Save a checkpoint, see LangGraph's saver."""
+        with self._writing(_session(config)):
+            return await super().aput(config, *given, **named)
 
     async def aput_writes(
         self,
@@ -52,33 +47,26 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Save what one task wrote, see LangGraph's saver."""
-        self._held(config["configurable"]["thread_id"])
-        with store_errors(self.store_url):
+        with self._writing(_session(config)):
             await super().aput_writes(config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a session, see LangGraph's saver."""
-        self._held(thread_id)
-        with store_errors(self.store_url):
+        with self._writing(thread_id):
             await super().adelete_thread(thread_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint, see LangGraph's saver."""
-        with reading_store(self.store_url, config["configurable"]["thread_id"]):
+        with reading_store(self.store_url, _session(config)):
             found = await super().aget_tuple(config)
             return None if found is None else checked(found)
 
     async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
+        self, config: RunnableConfig | None, *given: Any, **named: Any
     ) -> AsyncIterator[CheckpointTuple]:
         """Read checkpoints, newest first, see LangGraph's saver."""
-        session = None if config is None else config["configurable"]["thread_id"]
-        found = super().alist(config, filter=filter, before=before, limit=limit)
+        session = None if config is None else _session(config)
+        found = super().alist(config, *given, **named)
         while True:
             # Not around the yield: what the reader raises is not the store's.
             with reading_store(self.store_url, session):
@@ -92,8 +80,13 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Read the writes of delta channels, see LangGraph's saver."""
-        with reading_store(self.store_url, config["configurable"]["thread_id"]):
+        with reading_store(self.store_url, _session(config)):
             return await super().aget_delta_channel_history(config=config, channels=channels)
+
+
+def _session(config: RunnableConfig) -> str:
+    session: str = config["configurable"]["thread_id"]
+    return session
 
 
 class LeasedSaver(GuardedSaver):
@@ -106,3 +99,23 @@ class LeasedSaver(GuardedSaver):
             raise SessionError(f"Session {session!r} can't be written without holding its lock.")
         if session != self.lease.session:
             raise lost_session(session)
+
+
+class Noted:
+    """Takes statements where LangGraph's savers expect a cursor, of a sync or an async driver."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Self:
+        """Note a statement."""
+        self.statements.append(Statement(sql, values))
+        return self
+
+    def executemany(self, sql: str, values: Sequence[Any]) -> Self:
+        """Note a statement that is run once for each of the values."""
+        self.statements.append(Statement(sql, values, many=True))
+        return self
+
+    def __await__(self) -> Iterator[Any]:
+        return iter(())

@@ -1,30 +1,15 @@
 """LangGraph's saver on PostgreSQL: it reads by a pool, and leaves writing to the writer."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
-from ..saver import LeasedSaver
+from ..saver import LeasedSaver, Noted
 from ..serializer import PlainSerializer
-from ..writer import Lease, Statement, Writer
+from ..writer import Lease, Writer
 from .postgres_pool import Connections, FetchedRows
-
-
-class _Noted:
-    """Takes statements where LangGraph's saver expects a cursor."""
-
-    def __init__(self) -> None:
-        self.statements: list[Statement] = []
-
-    async def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """Note a statement."""
-        self.statements.append(Statement(sql, values))
-
-    async def executemany(self, sql: str, values: Sequence[Any]) -> None:
-        """Note a statement that is run once for each of the values."""
-        self.statements.append(Statement(sql, values, many=True))
 
 
 class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
@@ -44,6 +29,6 @@ class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
         if not pipeline:
             yield FetchedRows(self._connections)
             return
-        noted = _Noted()
+        noted = Noted()
         yield noted
         await self._writer.write(*noted.statements, lease=self.lease)

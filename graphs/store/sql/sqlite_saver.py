@@ -1,4 +1,5 @@
 """LangGraph's saver on SQLite: it reads in a thread, and leaves writing to the writer."""
+# ruff: noqa: ANN401
 
 import asyncio
 import sqlite3
@@ -10,18 +11,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-    DeltaChannelHistory,
-)
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ..saver import LeasedSaver
+from ..saver import LeasedSaver, Noted
 from ..serializer import PlainSerializer
-from ..writer import Lease, Statement, Writer
+from ..writer import Lease, Writer
 
 T = TypeVar("T")
 
@@ -54,26 +49,6 @@ class SqliteThread:
         self._executor.shutdown(wait=False)
 
 
-class _Noted:
-    """Takes statements where LangGraph's saver expects a cursor."""
-
-    def __init__(self) -> None:
-        self._statements: list[Statement] = []
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """Note a statement."""
-        self._statements.append(Statement(sql, values))
-
-    def executemany(self, sql: str, values: Sequence[Any]) -> None:
-        """Note a statement that is run once for each of the values."""
-        self._statements.append(Statement(sql, values, many=True))
-
-    def taken(self) -> list[Statement]:
-        """Give what was noted since the last time."""
-        taken, self._statements = self._statements, []
-        return taken
-
-
 class _ThreadedSaver(SqliteSaver):
     """LangGraph's saver, which reads in a thread and leaves writing to the writer."""
 
@@ -82,7 +57,7 @@ class _ThreadedSaver(SqliteSaver):
         self.lease = lease
         self._reader = reader
         self._writer = writer
-        self._noted = _Noted()
+        self._noted = Noted()
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[Any]:
@@ -93,30 +68,19 @@ class _ThreadedSaver(SqliteSaver):
         with closing(self.conn.cursor()) as cursor:
             yield cursor
 
-    async def _write(self, call: Callable[..., T], *given: object) -> T:
-        result = call(*given)
-        await self._writer.write(*self._noted.taken(), lease=self.lease)
+    async def _write(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
+        self._noted = Noted()
+        result, noted = call(*given, **named), self._noted
+        await self._writer.write(*noted.statements, lease=self.lease)
         return result
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
+    async def aput(self, *given: Any, **named: Any) -> RunnableConfig:
         """Save a checkpoint, see LangGraph's saver."""
-        return await self._write(self.put, config, checkpoint, metadata, new_versions)
+        return await self._write(self.put, *given, **named)
 
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
+    async def aput_writes(self, *given: Any, **named: Any) -> None:
         """Save what one task wrote, see LangGraph's saver."""
-        await self._write(self.put_writes, config, writes, task_id, task_path)
+        await self._write(self.put_writes, *given, **named)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a session, see LangGraph's saver."""
@@ -126,20 +90,9 @@ class _ThreadedSaver(SqliteSaver):
         """Read one checkpoint, see LangGraph's saver."""
         return await self._reader.run(self.get_tuple, config)
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
+    async def alist(self, *given: Any, **named: Any) -> AsyncIterator[CheckpointTuple]:
         """Read checkpoints, newest first, see LangGraph's saver."""
-
-        def found() -> list[CheckpointTuple]:
-            return list(self.list(config, filter=filter, before=before, limit=limit))
-
-        for one in await self._reader.run(found):
+        for one in await self._reader.run(lambda: list(self.list(*given, **named))):
             yield one
 
     async def aget_delta_channel_history(
