@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from .errors import busy_session, unknown_session
-from .rows import SessionRow, check_session_id
+from .rows import SessionRow, Status, check_session_id
 
 T = TypeVar("T")
 
@@ -40,19 +40,23 @@ class Held(ABC):
 
     async def finish(self, reason: str) -> None:
         """Mark the session as finished because of `reason`; a second call replaces the reason."""
-        await self._change(status="finished", reason=reason)
+        await self._mark("finished", reason)
 
     async def wait(self) -> None:
         """Mark the session as one that waits for a person."""
-        await self._change(status="waiting", reason=None)
+        await self._mark("waiting")
 
     async def reopen(self) -> None:
         """Mark the session as unfinished, whatever ended it or whomever it waited for."""
-        await self._change(status="unfinished", reason=None)
+        await self._mark("unfinished")
 
+    @abstractmethod
+    async def _mark(self, status: Status, reason: str | None = None) -> None:
+        """Change the status of the session's row."""
+
+    @abstractmethod
     async def clear_stop(self) -> None:
         """Forget that the session was asked to stop, as a run that starts does."""
-        await self._change(stop_requested=False)
 
     async def erase(self) -> bool:
         """Delete the session's row and all its checkpoints; return whether there was a row."""
@@ -63,10 +67,6 @@ class Held(ABC):
     @abstractmethod
     async def _remove(self) -> bool:
         """Delete the session's row alone; return whether there was one."""
-
-    @abstractmethod
-    async def _change(self, **values: str | bool | None) -> None:
-        """Change fields of the session's row."""
 
     async def drain(self) -> None:
         """Await the writes under way; some stores have none."""
@@ -141,9 +141,9 @@ class Store(ABC):
         return
 
 
-async def settled(work: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
+async def settled(work: Coroutine[Any, Any, T]) -> T:
     """Await `work` to its end even when the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

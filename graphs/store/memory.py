@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 
 from .base import Held, Store
 from .errors import lost_session, taken_session, unknown_session
-from .rows import SessionRow, new_row
+from .rows import SessionRow, Status, new_row
 from .saver import GuardedSaver
 from .serializer import PlainSerializer
 
@@ -20,7 +19,7 @@ class _Space:
     # What is read back is the same as from a database.
     saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
 
-    def change(self, session: str, url: str, values: dict[str, Any]) -> None:
+    def change(self, session: str, url: str, **values: str | bool | None) -> None:
         row = self.rows.get(session)
         if row is None:
             raise unknown_session(session, url)
@@ -74,9 +73,14 @@ class MemoryHeld(Held):
         self.check(self.session)
         return self._space.rows.pop(self.session, None) is not None
 
-    async def _change(self, **values: str | bool | None) -> None:
+    async def _mark(self, status: Status, reason: str | None = None) -> None:
         self.check(self.session)
-        self._space.change(self.session, self.url, values)
+        self._space.change(self.session, self.url, status=status, reason=reason)
+
+    async def clear_stop(self) -> None:
+        """See `Held.clear_stop`."""
+        self.check(self.session)
+        self._space.change(self.session, self.url, stop_requested=False)
 
 
 class MemoryStore(Store):
@@ -93,7 +97,7 @@ class MemoryStore(Store):
 
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
-        self._space.change(session, self.url, {"stop_requested": True})
+        self._space.change(session, self.url, stop_requested=True)
 
     async def _take(self, session: str) -> MemoryHeld | None:
         held = MemoryHeld(self._space, self.url, session)

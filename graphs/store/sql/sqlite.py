@@ -19,10 +19,11 @@ from ...common.threads import in_thread
 from ..base import Store, settled
 from ..errors import as_store_error, lost_session, store_errors, store_failure
 from ..writer import Failure, Job, Lease, Results, Statement, Writer
+from .leases import LEASE
 from .sqlite_files import StoreFile
 from .sqlite_owner import Owner
 from .sqlite_saver import SqliteSessionSaver, SqliteThread
-from .tables import LEASE, SqlStore
+from .tables import SqlStore
 
 _WAIT: Final = 30.0  # seconds for another process's write, or for its first set-up of the file
 _PAUSE: Final = 0.01  # seconds between two tries

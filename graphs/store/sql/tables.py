@@ -1,20 +1,18 @@
 """The tables of sessions and leases, in the SQL that SQLite and PostgreSQL share."""
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import count
-from typing import Any, Final, LiteralString
+from typing import Final, LiteralString
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from ...common.errors import StoreError
-from ..base import Held, Store
+from ..base import Held
 from ..errors import taken_session, unknown_session
 from ..reading import read_row, read_version
-from ..rows import SessionRow, new_row
-from ..writer import Lease, Statement, Writer
+from ..rows import SessionRow, Status, new_row
+from ..writer import Lease
+from .leases import LeasedStore
 
 VERSION: Final = 2
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
@@ -31,50 +29,21 @@ _TABLES: Final[Sequence[LiteralString]] = (
     "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
     "INSERT INTO duologue_schema SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM duologue_schema)",
 )
-_RETRY: Final = 1.0  # seconds
-LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
-"""Gives a row while a lease stands."""
 
 
-class SqlStore(Store):
-    """A store in SQL; a database's own class says how statements are run.
+class SqlStore(LeasedStore):
+    """A store in SQL; a database's own class says how statements are run."""
 
-    A session is held by a lease: a row with the open store that has taken it, its owner. A lease
-    whose owner is dead may be taken over; every write looks for its lease in its own transaction.
-    """
-
-    owner: str
-    writer: Writer
     known_tables: LiteralString
     """A query that gives a row where our tables are there."""
-    second_look: float = 0.0
-    """Seconds after which an owner that seems dead is looked at again; 0: it is not."""
-
-    def __init__(self) -> None:
-        self._numbers = count(1)
-        self._leases = dict[int, Lease]()
-        self._left = list[Lease]()
-        self._freeing: asyncio.Task[None] | None = None
-
-    @abstractmethod
-    async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
-        """Return the rows of a query, whose placeholders are `?`."""
-
-    @abstractmethod
-    def statement(self, sql: LiteralString, *values: object) -> Statement:
-        """Return a statement, whose placeholders are `?`, as this database writes them."""
 
     @abstractmethod
     def _saver(self, lease: Lease) -> BaseCheckpointSaver[str]:
-        """Return a saver that writes under a lease."""
+        """Give a saver that writes under a lease."""
 
-    @abstractmethod
-    async def _is_alive(self, owner: str) -> bool:
-        """Return whether another open store still lives."""
-
-    async def write(self, sql: LiteralString, *values: object, lease: Lease | None = None) -> int:
-        """Run and commit one statement."""
-        return await self.writer.write(self.statement(sql, *values), lease=lease)
+    def held(self, lease: Lease) -> "SqlHeld":
+        """See `LeasedStore.held`."""
+        return SqlHeld(self, lease, self._saver(lease))
 
     async def set_up(self) -> None:
         """Make our tables if they are missing; the caller keeps others from doing so meanwhile.
@@ -101,9 +70,16 @@ class SqlStore(Store):
 
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
+        await self.update(session, "stop_requested = 1")
+
+    async def update(
+        self, session: str, changes: LiteralString, *values: object, lease: Lease | None = None
+    ) -> None:
+        """Change fields of a session's row."""
         changed = await self.write(
-            "UPDATE duologue_sessions SET stop_requested = 1, updated_at = ? WHERE session = ?",
-            *(_now(), session),
+            f"UPDATE duologue_sessions SET {changes}, updated_at = ? WHERE session = ?",  # noqa: S608
+            *(*values, _now(), session),
+            lease=lease,
         )
         if not changed:
             raise unknown_session(session, self.url)
@@ -117,113 +93,6 @@ class SqlStore(Store):
         if not found:
             raise unknown_session(session, self.url)
         return bool(found[0][0])
-
-    async def is_locked(self, session: str) -> bool:
-        """See `Store.is_locked`."""
-        lease = await self._lease(session)
-        return lease is not None and await self._stands(lease)
-
-    async def _lease(self, session: str) -> tuple[str, int] | None:
-        """Read who holds a session: the owner, and the number of its lease."""
-        found = await self._read(
-            "SELECT owner, number FROM duologue_leases WHERE session = ?", session
-        )
-        # As it stands there, however odd: it must be found again to be taken over.
-        return (found[0][0], found[0][1]) if found else None
-
-    async def _stands(self, lease: tuple[str, int]) -> bool:
-        """Whether somebody runs a session under this lease."""
-        owner, number = lease
-        # One of ours that stands in the table alone could not be deleted when it was freed.
-        return number in self._leases if owner == self.owner else await self._is_alive(str(owner))
-
-    async def _take(self, session: str) -> "SqlHeld | None":
-        lease = Lease(session, self.owner, next(self._numbers))
-        self._leases[lease.number] = lease
-        try:
-            if await self._taken(lease):
-                return SqlHeld(self, lease, self._saver(lease))
-        except BaseException:
-            # Who is cancelled here may take it all the same, as soon as the database lets it.
-            del self._leases[lease.number]
-            self._leave(lease)
-            raise
-        del self._leases[lease.number]
-        return None
-
-    async def _taken(self, lease: Lease) -> bool:
-        # Twice: who holds it may let go of it between a look and what follows from it.
-        for _ in range(2):
-            held = await self._lease(lease.session)
-            if held is None:
-                added = await self.write(
-                    "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
-                    "ON CONFLICT (session) DO NOTHING",
-                    *lease.terms,
-                )
-                if added:
-                    return True
-                continue
-            if await self._stands(held) or await self._is_alive_after_all(held):
-                return False
-            taken_over = await self.write(
-                "UPDATE duologue_leases SET owner = ?, number = ? "
-                "WHERE session = ? AND owner = ? AND number = ?",
-                *(lease.owner, lease.number, lease.session, *held),
-            )
-            if taken_over:
-                return True
-        return False
-
-    async def _is_alive_after_all(self, lease: tuple[str, int]) -> bool:
-        """Whether another owner is alive after all, some seconds after it has seemed dead."""
-        if not self.second_look or lease[0] == self.owner:
-            return False
-        await asyncio.sleep(self.second_look)
-        return await self._stands(lease)
-
-    async def _give_back(self, lease: Lease) -> None:
-        try:
-            await self.writer.write(self._deleted(lease))
-        except StoreError:
-            self._leave(lease)
-        finally:
-            del self._leases[lease.number]
-
-    def _leave(self, lease: Lease) -> None:
-        """Have a lease deleted later; for other processes it stands while this store is open."""
-        self._left.append(lease)
-        if self._freeing is None or self._freeing.done():
-            self._freeing = asyncio.create_task(self._free_what_is_left())
-
-    async def _free_what_is_left(self) -> None:
-        """Delete the leases that could not be deleted when they were freed."""
-        while self._left:
-            left = list(self._left)
-            try:
-                await self.writer.write(*map(self._deleted, left))
-            except StoreError:
-                await asyncio.sleep(_RETRY)
-            else:
-                self._left = self._left[len(left) :]
-
-    def _deleted(self, lease: Lease) -> Statement:
-        return self.statement(
-            "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
-            *lease.terms,
-        )
-
-    async def _free(self, held: "SqlHeld") -> None:
-        # LangGraph does not wait for what it writes of a cancelled step.
-        await held.drain()
-        await self._give_back(held.lease)
-
-    async def close(self) -> None:
-        """See `Store.close`."""
-        if self._freeing is not None:
-            self._freeing.cancel()
-            await asyncio.wait([self._freeing])
-        await self.writer.drain()
 
 
 class SqlHeld(Held):
@@ -265,27 +134,13 @@ class SqlHeld(Held):
         """See `Held.drain`."""
         await self.lease.drain()
 
-    async def _change(self, **values: str | bool | None) -> None:
-        changes = {_COLUMNS[name]: _value(value) for name, value in values.items()}
-        sql: LiteralString = "UPDATE duologue_sessions SET "
-        sql += "".join(f"{column} = ?, " for column in changes)
-        sql += "updated_at = ? WHERE session = ?"
-        changed = await self._store.write(
-            sql, *changes.values(), _now(), self.session, lease=self.lease
-        )
-        if not changed:
-            raise unknown_session(self.session, self.url)
+    async def _mark(self, status: Status, reason: str | None = None) -> None:
+        changes: LiteralString = "status = ?, reason = ?"
+        await self._store.update(self.session, changes, status, reason, lease=self.lease)
 
-
-_COLUMNS: Final[dict[str, LiteralString]] = {
-    "status": "status",
-    "reason": "reason",
-    "stop_requested": "stop_requested",
-}
-
-
-def _value(value: str | bool | None) -> str | int | None:
-    return int(value) if isinstance(value, bool) else value
+    async def clear_stop(self) -> None:
+        """See `Held.clear_stop`."""
+        await self._store.update(self.session, "stop_requested = 0", lease=self.lease)
 
 
 def _text(moment: datetime) -> str:

@@ -1,0 +1,160 @@
+"""Who runs which session, by a table of leases in SQL.
+
+A session is held by a lease: a row with the open store that has taken it, its owner. A lease whose
+owner is dead may be taken over; every write looks for its lease in its own transaction.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Final, LiteralString, Protocol
+
+from ...common.errors import StoreError
+from ..base import Held, Store
+from ..writer import Lease, Statement, Writer
+
+LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
+"""Gives a row while a lease stands."""
+
+_RETRY: Final = 1.0  # seconds
+
+
+class _Leased(Protocol):
+    lease: Lease
+
+
+class LeasedStore(Store):
+    """A store whose sessions are held by leases."""
+
+    owner: str
+    writer: Writer
+    second_look: float = 0.0
+    """Seconds after which an owner that seems dead is looked at again; 0: it is not."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._taken = set[int]()
+        """The numbers of the leases that are taken here, or are being taken."""
+        self._freeing = set[asyncio.Task[None]]()
+
+    @abstractmethod
+    async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
+        """Give the rows of a query, whose placeholders are `?`."""
+
+    @abstractmethod
+    def statement(self, sql: LiteralString, *values: object) -> Statement:
+        """Give a statement, whose placeholders are `?`, as this database writes them."""
+
+    @abstractmethod
+    def held(self, lease: Lease) -> Held:
+        """Give a session to who has taken its lease."""
+
+    @abstractmethod
+    async def _is_alive(self, owner: str) -> bool:
+        """Whether another open store still lives."""
+
+    async def write(self, sql: LiteralString, *values: object, lease: Lease | None = None) -> int:
+        """Run and commit one statement; give how many rows it changed."""
+        return await self.writer.write(self.statement(sql, *values), lease=lease)
+
+    async def is_locked(self, session: str) -> bool:
+        """See `Store.is_locked`."""
+        lease = await self._lease(session)
+        return lease is not None and await self._stands(lease)
+
+    async def _lease(self, session: str) -> tuple[str, int] | None:
+        """Read who holds a session: the owner, and the number of its lease."""
+        found = await self._read(
+            "SELECT owner, number FROM duologue_leases WHERE session = ?", session
+        )
+        # As it stands there, however odd: it must be found again to be taken over.
+        return (found[0][0], found[0][1]) if found else None
+
+    async def _stands(self, lease: tuple[str, int]) -> bool:
+        """Whether somebody runs a session under this lease."""
+        owner, number = lease
+        # One of ours that stands in the table alone could not be deleted when it was freed.
+        return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
+
+    async def _take(self, session: str) -> Held | None:
+        lease = Lease(session, self.owner, next(self._numbers))
+        self._taken.add(lease.number)
+        try:
+            if await self._is_taken(lease):
+                return self.held(lease)
+        except BaseException:
+            # Who is cancelled here may take it all the same, as soon as the database lets it.
+            self._taken.remove(lease.number)
+            self._free_later(lease)
+            raise
+        self._taken.remove(lease.number)
+        return None
+
+    async def _is_taken(self, lease: Lease) -> bool:
+        """Take a lease; whether that was possible."""
+        # Twice: who holds it may let go of it between a look and what follows from it.
+        for _ in range(2):
+            held = await self._lease(lease.session)
+            if held is None:
+                added = await self.write(
+                    "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
+                    "ON CONFLICT (session) DO NOTHING",
+                    *lease.terms,
+                )
+                if added:
+                    return True
+                continue
+            if await self._stands(held) or await self._is_alive_after_all(held):
+                return False
+            taken_over = await self.write(
+                "UPDATE duologue_leases SET owner = ?, number = ? "
+                "WHERE session = ? AND owner = ? AND number = ?",
+                *(lease.owner, lease.number, lease.session, *held),
+            )
+            if taken_over:
+                return True
+        return False
+
+    async def _is_alive_after_all(self, lease: tuple[str, int]) -> bool:
+        """Whether another owner is alive after all, some seconds after it has seemed dead."""
+        if not self.second_look or lease[0] == self.owner:
+            return False
+        await asyncio.sleep(self.second_look)
+        return await self._stands(lease)
+
+    async def _free(self, held: _Leased) -> None:
+        # What LangGraph still writes of a cancelled step was given to the writer before this.
+        try:
+            await self._delete(held.lease)
+        except StoreError:
+            self._free_later(held.lease)
+        finally:
+            self._taken.remove(held.lease.number)
+
+    def _free_later(self, lease: Lease) -> None:
+        """Have a lease deleted; for other processes it stands while this store is open."""
+        task = asyncio.create_task(self._delete_at_last(lease))
+        self._freeing.add(task)
+        task.add_done_callback(self._freeing.discard)
+
+    async def _delete_at_last(self, lease: Lease) -> None:
+        while True:
+            try:
+                return await self._delete(lease)
+            except StoreError:
+                await asyncio.sleep(_RETRY)
+
+    async def _delete(self, lease: Lease) -> None:
+        await self.write(
+            "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
+            *lease.terms,
+        )
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._freeing:
+            for task in self._freeing:
+                task.cancel()
+            await asyncio.wait(self._freeing)
+        await self.writer.drain()
