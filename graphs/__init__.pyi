@@ -127,4 +127,4 @@ from .spec.questions import (
 )
 from .spec.sandbox import Sandbox as Sandbox
 from .spec.usage import Price as Price, Usage as Usage
-from .store.address import SessionRow as SessionRow
+from .store.rows import SessionRow as SessionRow

@@ -161,7 +161,8 @@ async def write_steps(graph: Graph, session: str, steps: Sequence[State]) -> Non
     saver = checkpointer_of(graph)
     config, versions = config_of(session), dict[str, Any]()
     values: dict[str, Any] = {}
-    # What is looked up needs what was written and the parents; what goes on, a step of LangGraph's.
+    # `abulk_update_state` reads all channels anew for each step: 400 steps take it 8.5 s instead of
+    # 0.5. A past step needs its writes and parents alone; the last is one of LangGraph's own.
     for number, step in enumerate(steps):
         checkpoint = empty_checkpoint()
         checkpoint["channel_values"] = dict(values)

@@ -1,4 +1,4 @@
-"""Where sessions live, by address. Each kind of store is in a module of its own, `store_*`."""
+"""Opening a store by its address: a SQLite file, a PostgreSQL database, or memory."""
 
 import asyncio
 import re
@@ -13,30 +13,19 @@ from platformdirs import user_data_path
 from ..common.addresses import redacted
 from ..common.errors import StoreError
 from .base import Held, Store
-from .errors import store_errors, store_failure, taken_session, unknown_session
+from .errors import store_failure
 from .memory import open_memory
-from .rows import SessionRow, check_session_id
 from .shared import shared
 from .sql.sqlite import open_sqlite
 
-__all__ = [
-    "Held",
-    "SessionRow",
-    "Store",
-    "check_session_id",
-    "default_store_url",
-    "open_store",
-    "store_errors",
-    "taken_session",
-    "unknown_session",
-]
+__all__ = ["Held", "Store", "default_store_url", "open_store"]
 
 # Two characters at least, so that a drive (C:) still begins a path.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def default_store_url() -> str:
-    """Return the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
+    """Give the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
     return f"sqlite:///{(user_data_path('duologue') / 'sessions.db').as_posix()}"
 
 
@@ -44,11 +33,7 @@ def default_store_url() -> str:
 async def open_store(
     target: str | Path | None = None, *, create: bool = True
 ) -> AsyncIterator[Store]:
-    """Open the place where sessions live.
-
-    All that is open at once for the same address on the same event loop is one store, which is
-    closed with its last user.
-    """
+    """Open a store; it is shared by all that open its address on the same event loop."""
     # In a thread, like all that touches files: the dev server refuses it in a coroutine.
     place = await asyncio.to_thread(_place, target, create=create)
     async with shared(place.address, place.opened) as store:
@@ -56,6 +41,8 @@ async def open_store(
 
 
 class _Place(NamedTuple):
+    """A store that may be open already, and how to open it."""
+
     address: str
     opened: Callable[[], Awaitable[Store]]
 

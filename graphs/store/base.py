@@ -1,4 +1,4 @@
-"""What every store of sessions offers: rows to read, and sessions to hold and write."""
+"""What every store offers: rows of sessions to read, and sessions to hold and write."""
 
 import asyncio
 import time
@@ -151,7 +151,7 @@ async def settled(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        # Looked at, so that asyncio does not report an error that nobody waits for any more.
+        # Read here, so that asyncio does not report an exception that nobody waits for any more.
         _ = task.cancelled() or task.exception()
         raise cancelled
     return task.result()

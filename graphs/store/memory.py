@@ -1,4 +1,4 @@
-"""Sessions in this process's memory, gone when it ends. Nothing is written anywhere."""
+"""Sessions in this process's memory, which are gone when it ends."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,9 +14,11 @@ from .serializer import PlainSerializer
 
 @dataclass
 class _Space:
+    """The sessions of one address."""
+
     rows: dict[str, SessionRow] = field(default_factory=dict)
     held: dict[str, "MemoryHeld"] = field(default_factory=dict)
-    # What is read back is the same as from a database.
+    # Serialized, so that what is read back is the same as from a database.
     saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
 
     def change(self, session: str, url: str, **values: str | bool | None) -> None:
@@ -26,7 +28,7 @@ class _Space:
         self.rows[session] = row.model_copy(update=values | {"updated_at": datetime.now(UTC)})
 
 
-# One space for each URL, as long as the process lives: who opens it again sees the same sessions.
+# Kept as long as the process lives, so that an address opened again has the same sessions.
 _SPACES: dict[str, _Space] = {}
 
 

@@ -12,7 +12,7 @@ class _Shared:
     """An open store, or one that is being opened, and how many use it."""
 
     def __init__(self, opening: Awaitable[Store]) -> None:
-        # A task of its own: who asked first may be cancelled while others wait for it.
+        # A task of its own: the first user may be cancelled while others wait for it.
         self.opening = asyncio.ensure_future(opening)
         self.users = 0
 
@@ -25,7 +25,7 @@ class _Shared:
 
 
 _OPEN: dict[tuple[str, asyncio.AbstractEventLoop], _Shared] = {}
-# Stores inherited by a fork. Kept, because SQLite forbids closing a connection in a forked child.
+# Kept, because a forked child must not close the SQLite connections that it inherits.
 _OF_THE_PARENT: list[object] = []
 
 
@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 @asynccontextmanager
 async def shared(address: str, opened: Callable[[], Awaitable[Store]]) -> AsyncIterator[Store]:
-    """Use the store at an address, opened by its first user and closed by its last."""
+    """Use the open store at an address; the first user opens it, the last closes it."""
     key = address, asyncio.get_running_loop()
     store = _OPEN.get(key)
     if store is None:

@@ -1,4 +1,4 @@
-"""Writing to a SQL store: what waits is committed together, and only for who holds its session."""
+"""Writing to a SQL store: jobs that wait are committed together, each under its lease."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,20 +43,20 @@ class Job(NamedTuple):
 
     statements: Sequence[Statement]
     lease: Lease | None
-    """Without which nothing of it is written. None: it needs none."""
+    """The lease that must stand when it is written. None: it needs none."""
 
 
 Results: TypeAlias = Sequence[int | Exception]
-"""For each job the rows that its last statement changed, or why nothing of it was written."""
+"""For each job the number of rows that its last statement changed, or why it was not written."""
 
 
 class Failure(NamedTuple):
-    """Why nothing of some jobs was written."""
+    """Why jobs were not written."""
 
     error: Exception
-    """What whoever waits for them is told."""
+    """What `Writer.write` raises."""
     is_for_all: bool
-    """Whether any other job would fail in the same way, perhaps after as long a wait."""
+    """Whether every other job would fail in the same way, so that none is tried alone."""
 
 
 class Writer:
@@ -77,9 +77,9 @@ class Writer:
         self._running: asyncio.Task[None] | None = None
 
     async def write(self, *statements: Statement, lease: Lease | None = None) -> int:
-        """Commit statements; a caller who is cancelled does not keep them from being written."""
+        """Commit statements, even if the caller is cancelled; give the rows the last changed."""
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        # Looked at, so that asyncio does not report what nobody waits for any more.
+        # Read here, so that asyncio does not report an exception that nobody waits for any more.
         done.add_done_callback(lambda found: found.cancelled() or found.exception())
         if lease is not None:
             lease.writing.add(done)
@@ -102,7 +102,7 @@ class Writer:
                 jobs, self._waiting = self._waiting, []
                 _tell(jobs, await self._results([job for job, _ in jobs]))
         except asyncio.CancelledError:
-            # The loop is being shut down, and nobody will hear of these.
+            # The loop is shutting down.
             for _, done in [*jobs, *self._waiting]:
                 done.cancel()
             self._waiting = []

@@ -68,13 +68,13 @@ class LeasedStore(Store):
         found = await self._read(
             "SELECT owner, number FROM duologue_leases WHERE session = ?", session
         )
-        # As it stands there, however odd: it must be found again to be taken over.
+        # Not checked: it is compared as it stands there when it is taken over.
         return (found[0][0], found[0][1]) if found else None
 
     async def _stands(self, lease: tuple[str, int]) -> bool:
         """Whether somebody runs a session under this lease."""
         owner, number = lease
-        # One of ours that stands in the table alone could not be deleted when it was freed.
+        # One of ours that is only in the table could not be deleted when it was freed.
         return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
 
     async def _take(self, session: str) -> Held | None:
@@ -84,7 +84,7 @@ class LeasedStore(Store):
             if await self._is_taken(lease):
                 return self.held(lease)
         except BaseException:
-            # Who is cancelled here may take it all the same, as soon as the database lets it.
+            # A caller who is cancelled may take it all the same: the writer goes on.
             self._taken.remove(lease.number)
             self._free_later(lease)
             raise
@@ -93,7 +93,7 @@ class LeasedStore(Store):
 
     async def _is_taken(self, lease: Lease) -> bool:
         """Take a lease; whether that was possible."""
-        # Twice: who holds it may let go of it between a look and what follows from it.
+        # Twice: it may be freed between the look and the write.
         for _ in range(2):
             held = await self._lease(lease.session)
             if held is None:
@@ -124,7 +124,7 @@ class LeasedStore(Store):
         return await self._stands(lease)
 
     async def _free(self, held: _Leased) -> None:
-        # What LangGraph still writes of a cancelled step was given to the writer before this.
+        # Late writes of a cancelled step are in front of this in the writer's queue.
         try:
             await self._delete(held.lease)
         except StoreError:

@@ -45,25 +45,25 @@ _STANDING: Final[LiteralString] = (
     # before the commit.
     "ORDER BY session FOR SHARE OF duologue_leases"
 )
-"""Gives those of some leases that stand."""
+"""Gives those of the given leases that stand."""
 
 _ALL_STAND: Final[LiteralString] = (
     "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _STANDING + ") AS standing"  # noqa: S608
 )
-"""Fails, with all that follows in its transaction, unless all of some leases stand."""
+"""Fails, and with it its transaction, unless all of the given leases stand."""
 
 
 class _Address(NamedTuple):
-    """How a store is reached."""
+    """The parts of a store's address."""
 
     url: str
-    """How it is shown."""
+    """As users see it, without the password."""
     conninfo: str
-    """Of the pool's connections."""
+    """What the pool connects to."""
     direct: str
-    """Of the one that shows that the store lives."""
+    """What the connection that shows that the store lives connects to."""
     is_direct: bool
-    """Whether the user gave it."""
+    """Whether `direct` was given, since the other leads to a pooler."""
     pool_size: int
     timeout: float
     """Seconds to connect in, and to wait for a connection of the pool."""
@@ -85,7 +85,7 @@ class PostgresStore(SqlStore):
             address.conninfo,
             size=address.pool_size,
             timeout=address.timeout,
-            # A pooler may answer each transaction by another connection.
+            # A pooler may use another connection for each transaction.
             prepares=not address.is_direct,
         )
         self.writer = Writer(self._commit, self._explain)
@@ -181,7 +181,7 @@ async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
 
 @asynccontextmanager
 async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[None]:
-    """Keep other processes from doing the same at the same time."""
+    """Hold an advisory lock meanwhile, so that no other process does the same."""
     until = time.monotonic() + _TURN
     # Asked again and again: a statement that waits inside PostgreSQL would stop the holder's
     # CREATE INDEX CONCURRENTLY, which waits for all statements under way.
@@ -200,7 +200,7 @@ async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[No
 
 
 def _address(target: str) -> _Address:
-    """Read an address, and what in it is ours and not libpq's."""
+    """Read an address, in which two parameters are ours and not libpq's."""
     url = redacted(target)
     address, _, query = target.partition("?")
     ours = dict[str, str]()

@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
-# What the driver says there becomes an error of ours; without a handler Python prints it, too.
+# What the driver logs is also raised; without a handler Python would print it.
 for _name in ("psycopg", "psycopg.pool"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
@@ -22,7 +22,7 @@ _TRIES: Final = 4
 
 
 class UnreachableError(psycopg.OperationalError):
-    """No connection is to be had, and says why."""
+    """No connection can be made; its text says why."""
 
 
 class Connections:
@@ -44,7 +44,7 @@ class Connections:
         )
 
     async def again(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call what uses a connection, and again while these break, as when a server restarts."""
+        """Call what uses a connection; try again while connections break, as at a restart."""
         tries = AsyncRetrying(
             retry=retry_if_exception(_is_worth_a_try),
             stop=stop_after_attempt(_TRIES),
@@ -55,7 +55,7 @@ class Connections:
             async for attempt in tries:
                 with attempt:
                     if attempt.retry_state.attempt_number > 1:
-                        # Else the next one that is broken is taken.
+                        # Else the pool may give another broken connection.
                         await self.pool.check()
                     return await call()
         except psycopg.OperationalError as error:
@@ -108,7 +108,7 @@ def _is_of_connection(error: psycopg.OperationalError) -> bool:
 
 def _is_worth_a_try(error: BaseException) -> bool:
     if isinstance(error, PoolTimeout) or not isinstance(error, psycopg.OperationalError):
-        # Who has waited in vain for a connection has waited long enough.
+        # The pool has waited for its whole timeout.
         return False
     return _is_of_connection(error) or isinstance(error, psycopg.errors.DeadlockDetected)
 

@@ -79,7 +79,7 @@ class SqliteStore(SqlStore):
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")
         SqliteSaver(connection).setup()
-        # From here on `_waited` waits, which looks whether it is to go on.
+        # From here on `_waited` waits, which ends when the store is closed.
         connection.execute("PRAGMA busy_timeout = 0")
         self._reading.connection.execute("PRAGMA query_only = ON")
         self._file.opened()
@@ -116,9 +116,9 @@ class SqliteStore(SqlStore):
         return results
 
     def _waited(self, sql: LiteralString) -> None:
-        """Run a statement for which another process may have to be waited for.
+        """Run a statement that may have to wait for another process.
 
-        SQLite's own timeout holds for neither the switch to WAL nor a store that is to be closed.
+        SQLite's own timeout is ignored at the switch to WAL, and can't be cut short at closing.
         """
         until = time.monotonic() + _WAIT
         while True:
@@ -141,7 +141,7 @@ class SqliteStore(SqlStore):
         """See `Store.close`."""
         self._is_closing = True
         await super().close()
-        # The last to close the file writes all to it and removes the files beside it.
+        # The last connection to close moves the WAL into the file and removes the side files.
         await self._reading.close()
         await self._writing.run(self._owner.close)
         await self._writing.close()
@@ -161,7 +161,7 @@ def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
 async def open_sqlite(path: Path, url: str) -> Store:
     """Open the store in one SQLite file, made if it is missing."""
     file = StoreFile(path, url)
-    # In a task of its own: what a thread has opened must be closed, whoever is cancelled meanwhile.
+    # In a task of its own: what the thread opens must be closed if the caller is cancelled.
     opening = asyncio.ensure_future(in_thread(_opened, file))
     try:
         store = await asyncio.shield(opening)

@@ -1,4 +1,4 @@
-"""The tables of sessions and leases, in the SQL that SQLite and PostgreSQL share."""
+"""The table of sessions, in the SQL that SQLite and PostgreSQL share."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -46,10 +46,8 @@ class SqlStore(LeasedStore):
         return SqlHeld(self, lease, self._saver(lease))
 
     async def set_up(self) -> None:
-        """Make our tables if they are missing; the caller keeps others from doing so meanwhile.
-
-        Nothing is written where they are there, so that who only reads waits for no writer.
-        """
+        """Make our tables if they are missing; the caller keeps other processes out meanwhile."""
+        # Where they are there nothing is written, so that who only reads waits for no writer.
         known = await self._read(self.known_tables)
         found = await self._read("SELECT version FROM duologue_schema") if known else []
         if read_version(found, VERSION, self.url) == VERSION:
@@ -118,13 +116,13 @@ class SqlHeld(Held):
             *(int(row.stop_requested), _text(row.created_at), _text(row.updated_at)),
             lease=self.lease,
         )
-        # A write that was made again because its connection broke finds itself.
+        # A write that is retried after its connection broke may find its own row.
         if not added and await self._store.get(self.session) != row:
             raise taken_session(self.session, self.url)
         return row
 
     async def _remove(self) -> bool:
-        # Looked for first: a write that is made again because its connection broke changes nothing.
+        # Looked for first: a retried DELETE, after its connection broke, may change no row.
         row: LiteralString = "FROM duologue_sessions WHERE session = ?"
         found = await self._store._read("SELECT 1 " + row, self.session)
         await self._store.write("DELETE " + row, self.session, lease=self.lease)
