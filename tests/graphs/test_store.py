@@ -228,6 +228,18 @@ async def test_a_lock_is_freed_by_an_error_and_by_cancelling(store: Store) -> No
         pass
 
 
+async def test_what_is_being_written_when_a_run_ends_is_kept(store: Store) -> None:
+    async with store.lock("s") as held:
+        await held.add(title="", spec="{}")
+        writing = asyncio.create_task(held.finish("stopped"))
+        await asyncio.sleep(0)
+        writing.cancel()
+    row = await store.get("s")
+    assert row is not None
+    assert row.status == "finished"
+    assert not await store.is_locked("s")
+
+
 async def test_one_of_many_tasks_gets_the_lock(store: Store) -> None:
     done = asyncio.Event()
     waiting = 8
