@@ -45,7 +45,7 @@ class _Saver(GuardedSaver, InMemorySaver):
         self.store_url = held.url
         self._run = held
 
-    def _held(self, session: str) -> None:
+    def _check_writable(self, session: str) -> None:
         self._run.check(session)
 
 

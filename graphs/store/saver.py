@@ -25,12 +25,12 @@ class GuardedSaver(BaseCheckpointSaver[str]):
     store_url: str
 
     @abstractmethod
-    def _held(self, session: str) -> None:
+    def _check_writable(self, session: str) -> None:
         """Make sure that this session may be written."""
 
     @contextmanager
     def _writing(self, session: str) -> Iterator[None]:
-        self._held(session)
+        self._check_writable(session)
         with store_errors(self.store_url):
             yield
 
@@ -94,7 +94,7 @@ class LeasedSaver(GuardedSaver):
 
     lease: Lease | None
 
-    def _held(self, session: str) -> None:
+    def _check_writable(self, session: str) -> None:
         if self.lease is None:
             raise SessionError(f"Session {session!r} can't be written without holding its lock.")
         if session != self.lease.session:

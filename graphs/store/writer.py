@@ -69,7 +69,7 @@ class Writer:
     def __init__(
         self,
         commit: Callable[[Sequence[Job]], Awaitable[Results]],
-        explain: Callable[[Exception], Awaitable[Failure]],
+        explain: Callable[[Exception], Failure],
     ) -> None:
         self._commit = commit
         self._explain = explain
@@ -112,7 +112,7 @@ class Writer:
         try:
             return await self._commit(jobs)
         except Exception as error:
-            failure = await self._explain(error)
+            failure = self._explain(error)
         if failure.is_for_all or len(jobs) == 1:
             return [failure.error] * len(jobs)
         results = list[int | Exception]()
@@ -120,7 +120,7 @@ class Writer:
             try:
                 results += await self._commit([job])
             except Exception as error:
-                failure = await self._explain(error)
+                failure = self._explain(error)
                 if failure.is_for_all:
                     return results + [failure.error] * (len(jobs) - len(results))
                 results.append(failure.error)

@@ -125,7 +125,7 @@ class PostgresStore(SqlStore):
     async def _commit(self, jobs: Sequence[Job]) -> Results:
         return await self._connections.again(partial(self._committed, jobs))
 
-    async def _explain(self, error: Exception) -> Failure:
+    def _explain(self, error: Exception) -> Failure:
         return Failure(as_store_error(self.url, error), isinstance(error, UnreachableError))
 
     async def _committed(self, jobs: Sequence[Job]) -> Results:

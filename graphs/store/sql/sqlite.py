@@ -131,7 +131,7 @@ class SqliteStore(SqlStore):
                     raise
                 time.sleep(_PAUSE)
 
-    async def _explain(self, error: Exception) -> Failure:
+    def _explain(self, error: Exception) -> Failure:
         # A file that is gone is for all, too.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         is_for_all = isinstance(error, StoreError) or code in _FOR_ALL
