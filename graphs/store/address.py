@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,9 @@ from ..common.addresses import redacted
 from ..common.errors import StoreError
 from .base import Held, Store
 from .errors import store_failure
-from .memory import open_memory
+from .memory import MemoryStore
 from .shared import shared
-from .sql.sqlite import open_sqlite
+from .sql.sqlite import SqliteStore
 
 __all__ = ["Held", "Store", "default_store_url", "open_store"]
 
@@ -36,15 +36,15 @@ async def open_store(
     """Open a store; it is shared by all that open its address on the same event loop."""
     # In a thread, like all that touches files: the dev server refuses it in a coroutine.
     place = await asyncio.to_thread(_place, target, create=create)
-    async with shared(place.address, place.opened) as store:
+    async with shared(place.address, place.make) as store:
         yield store
 
 
 class _Place(NamedTuple):
-    """A store that may be open already, and how to open it."""
+    """A store that may be open already, and how to make it."""
 
     address: str
-    opened: Callable[[], Awaitable[Store]]
+    make: Callable[[], Store]
 
 
 def _place(target: str | Path | None, *, create: bool) -> _Place:
@@ -57,7 +57,7 @@ def _place(target: str | Path | None, *, create: bool) -> _Place:
     if target.startswith(("postgresql://", "postgres://")):
         return _Place(target, partial(_postgres(), target))
     if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
-        return _Place(target, partial(open_memory, target))
+        return _Place(target, partial(MemoryStore, target))
     path = target.removeprefix("sqlite:///")
     if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
         raise _unfit(repr(redacted(target)))
@@ -81,14 +81,14 @@ def _sqlite(path: Path, *, create: bool) -> _Place:
     url = f"sqlite:///{path.as_posix()}"
     if not create and not is_there:
         raise store_failure(url, "there is no such file")
-    return _Place(url, partial(open_sqlite, path, url))
+    return _Place(url, partial(SqliteStore, path, url))
 
 
-def _postgres() -> Callable[[str], Awaitable[Store]]:
+def _postgres() -> Callable[[str], Store]:
     try:
-        from .sql.postgres import open_postgres
+        from .sql.postgres import PostgresStore
     except ImportError as error:
         raise StoreError(
             "Sessions in PostgreSQL need more packages: install duologue[postgres]."
         ) from error
-    return open_postgres
+    return PostgresStore

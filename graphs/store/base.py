@@ -136,8 +136,12 @@ class Store(ABC):
     async def is_locked(self, session: str) -> bool:
         """Return whether someone is running `session` now."""
 
+    async def open(self) -> None:
+        """Make the store ready for use."""
+        return
+
     async def close(self) -> None:
-        """Free what the store keeps open; nobody uses it any more."""
+        """Free what the store keeps open, also after `open` has failed."""
         return
 
 

@@ -118,8 +118,3 @@ class MemoryStore(Store):
         # Insertion order settles what one tick of the clock can't.
         rows = reversed(list(self._space.rows.values()))
         return sorted(rows, key=lambda row: row.created_at, reverse=True)
-
-
-async def open_memory(url: str) -> Store:
-    """Open the store in this process's memory."""
-    return MemoryStore(url)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from .base import Store, settled
@@ -11,9 +11,9 @@ from .base import Store, settled
 class _Shared:
     """An open store, or one that is being opened, and how many use it."""
 
-    def __init__(self, opening: Awaitable[Store]) -> None:
+    def __init__(self, make: Callable[[], Store]) -> None:
         # A task of its own: the first user may be cancelled while others wait for it.
-        self.opening = asyncio.ensure_future(opening)
+        self.opening = asyncio.create_task(_opened(make))
         self.users = 0
 
     async def close(self) -> None:
@@ -22,6 +22,16 @@ class _Shared:
         with suppress(Exception, asyncio.CancelledError):
             store = await self.opening
             await store.close()
+
+
+async def _opened(make: Callable[[], Store]) -> Store:
+    store = make()
+    try:
+        await store.open()
+    except BaseException:
+        await settled(store.close())
+        raise
+    return store
 
 
 _OPEN: dict[tuple[str, asyncio.AbstractEventLoop], _Shared] = {}
@@ -39,12 +49,12 @@ if hasattr(os, "register_at_fork"):
 
 
 @asynccontextmanager
-async def shared(address: str, opened: Callable[[], Awaitable[Store]]) -> AsyncIterator[Store]:
+async def shared(address: str, make: Callable[[], Store]) -> AsyncIterator[Store]:
     """Use the open store at an address; the first user opens it, the last closes it."""
     key = address, asyncio.get_running_loop()
     store = _OPEN.get(key)
     if store is None:
-        store = _OPEN[key] = _Shared(opened())
+        store = _OPEN[key] = _Shared(make)
     store.users += 1
     try:
         yield await asyncio.shield(store.opening)

@@ -20,7 +20,7 @@ from psycopg.rows import tuple_row
 
 from ...common.addresses import redacted
 from ...common.errors import StoreError
-from ..base import Store, settled
+from ..base import settled
 from ..errors import as_store_error, lost_session, store_errors, store_failure
 from ..writer import Failure, Job, Lease, Results, Statement, Writer
 from .postgres_owner import ALIVE, PostgresOwner, halves, key
@@ -76,8 +76,9 @@ class PostgresStore(SqlStore):
     second_look = 2.0
     known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
 
-    def __init__(self, address: _Address) -> None:
+    def __init__(self, target: str) -> None:
         super().__init__()
+        address = _address(target)
         self.url = address.url
         self._owner = PostgresOwner(address.direct, address.url, is_direct=address.is_direct)
         self.owner = self._owner.name
@@ -89,13 +90,13 @@ class PostgresStore(SqlStore):
             prepares=not address.is_direct,
         )
         self.writer = Writer(self._commit, self._explain)
-        self.checkpointer = PostgresSaver(self.url, self._connections, self.writer)
+        self.checkpointer = self._saver()
 
-    def _saver(self, lease: Lease) -> PostgresSaver:
+    def _saver(self, lease: Lease | None = None) -> PostgresSaver:
         return PostgresSaver(self.url, self._connections, self.writer, lease)
 
     async def open(self) -> None:
-        """Connect, and make LangGraph's tables and ours."""
+        """Connect, and make LangGraph's tables and ours where they are missing."""
         connection = await self._owner.open()
         with store_errors(self.url):
             if self._owner.is_direct:
@@ -239,14 +240,3 @@ def _address(target: str) -> _Address:
         parts.pop("hostaddr", None)
         past = make_conninfo(**parts | {"host": host.strip("[]"), "port": port})
     return _Address(url, conninfo, past, direct is not None, int(size), timeout)
-
-
-async def open_postgres(target: str) -> Store:
-    """Open the store in a PostgreSQL database; its tables are made if they are missing."""
-    store = PostgresStore(_address(target))
-    try:
-        await store.open()
-    except BaseException:
-        await settled(store.close())
-        raise
-    return store

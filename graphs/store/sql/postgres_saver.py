@@ -16,7 +16,7 @@ class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
     """Our saver on a PostgreSQL database."""
 
     def __init__(
-        self, url: str, connections: Connections, writer: Writer, lease: Lease | None = None
+        self, url: str, connections: Connections, writer: Writer, lease: Lease | None
     ) -> None:
         super().__init__(connections.pool, serde=PlainSerializer())
         self.store_url = url

@@ -3,11 +3,9 @@
 Each open store has two connections, one to read and one to write, each in a thread of its own.
 """
 
-import asyncio
 import sqlite3
 import time
-from collections.abc import Awaitable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, LiteralString
@@ -15,8 +13,6 @@ from typing import Any, Final, LiteralString
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ...common.errors import StoreError
-from ...common.threads import in_thread
-from ..base import Store, settled
 from ..errors import as_store_error, lost_session, store_errors, store_failure
 from ..writer import Failure, Job, Lease, Results, Statement, Writer
 from .leases import LEASE
@@ -42,36 +38,36 @@ class SqliteStore(SqlStore):
 
     known_tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'duologue_schema'"
 
-    def __init__(self, file: StoreFile) -> None:
+    def __init__(self, path: Path, url: str) -> None:
         super().__init__()
-        self.url = file.url
-        self._file = file
-        with ExitStack() as opened:
-            self._writing = SqliteThread(file.path)
-            opened.callback(self._writing.connection.close)
-            self._reading = SqliteThread(file.path)
-            opened.callback(self._reading.connection.close)
-            self._owner = Owner(file.locks)
-            opened.pop_all()
-        self.owner = self._owner.name
+        self.url = url
+        self._file = StoreFile(path, url)
+        self._owner = Owner(self._file.locks)
+        self._writing = SqliteThread(path)
+        self._reading = SqliteThread(path)
         self.writer = Writer(partial(self._writing.run, self._commit), self._explain)
-        self.checkpointer = SqliteSessionSaver(self.url, self._reading, self.writer)
         self._is_closing = False
 
-    def _saver(self, lease: Lease) -> SqliteSessionSaver:
+    def _saver(self, lease: Lease | None = None) -> SqliteSessionSaver:
         return SqliteSessionSaver(self.url, self._reading, self.writer, lease)
 
-    async def set_up(self) -> None:
-        """Make LangGraph's tables and ours."""
+    async def open(self) -> None:
+        """Make the file and its tables where they are missing."""
         try:
             with store_errors(self.url):
                 await self._writing.run(self._prepare)
-                await super().set_up()
+                self.owner = self._owner.name
+                self.checkpointer = self._saver()
+                await self.set_up()
                 await self._writing.run(self._owner.tidy)
         except OSError as error:
             raise store_failure(self.url, error.strerror or str(error)) from error
 
     def _prepare(self) -> None:
+        self._file.prepare()
+        self._writing.connect()
+        self._reading.connect()
+        self._owner.open()
         connection = self._writing.connection
         # Switched to WAL, readers don't wait for the writer.
         self._waited("PRAGMA journal_mode = WAL")
@@ -141,9 +137,10 @@ class SqliteStore(SqlStore):
         """See `Store.close`."""
         self._is_closing = True
         await super().close()
+        # First in the thread that opens everything, which may still be at it.
+        await self._writing.run(self._owner.close)
         # The last connection to close moves the WAL into the file and removes the side files.
         await self._reading.close()
-        await self._writing.run(self._owner.close)
         await self._writing.close()
 
 
@@ -156,31 +153,3 @@ def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
         cursor = (connection.executemany if many else connection.execute)(sql, given)
         changed = cursor.rowcount
     return changed
-
-
-async def open_sqlite(path: Path, url: str) -> Store:
-    """Open the store in one SQLite file, made if it is missing."""
-    file = StoreFile(path, url)
-    # In a task of its own: what the thread opens must be closed if the caller is cancelled.
-    opening = asyncio.ensure_future(in_thread(_opened, file))
-    try:
-        store = await asyncio.shield(opening)
-        await store.set_up()
-    except BaseException:
-        await settled(_closed(opening))
-        raise
-    return store
-
-
-async def _closed(opening: Awaitable[SqliteStore]) -> None:
-    with suppress(StoreError):
-        await (await opening).close()
-
-
-def _opened(file: StoreFile) -> SqliteStore:
-    file.prepare()
-    try:
-        with store_errors(file.url):
-            return SqliteStore(file)
-    except OSError as error:
-        raise store_failure(file.url, error.strerror or str(error)) from error

@@ -32,16 +32,13 @@ class StoreFile:
 
     def prepare(self) -> None:
         """Make the file and its folders where they are missing, readable by their owner only."""
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.path.exists():
-                self._check_old()
-            self.locks.mkdir(mode=0o700, exist_ok=True)
-            with suppress(FileExistsError):
-                # SQLite gives its two side files the mode of the first.
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        except OSError as error:
-            raise store_failure(self.url, error.strerror or str(error)) from error
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.path.exists():
+            self._check_old()
+        self.locks.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            # SQLite gives its two side files the mode of the first.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     def _check_old(self) -> None:
         found = self.path.stat()

@@ -24,10 +24,14 @@ class Owner:
     """An open store, known to other processes by its name."""
 
     def __init__(self, folder: Path) -> None:
-        if fcntl is None:
-            raise OSError("SQLite stores need Linux or macOS: use memory: or postgresql://…")
         self._folder = folder
         self.name = token_hex(16)
+        self._descriptor: int | None = None
+
+    def open(self) -> None:
+        """Make the file and lock it."""
+        if fcntl is None:
+            raise OSError("SQLite stores need Linux or macOS: use memory: or postgresql://…")
         self._descriptor = self._locked()
         _OWNERS.add(self)
 
@@ -82,7 +86,8 @@ class Owner:
 
     def leave(self) -> None:
         """Close the descriptor alone, as a forked child must: else the lock outlives the parent."""
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
 
 _OWNERS: Final = WeakSet[Owner]()

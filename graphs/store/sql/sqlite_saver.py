@@ -26,11 +26,17 @@ _WAIT: Final = 30.0  # seconds
 class SqliteThread:
     """A connection in a thread of its own."""
 
+    connection: sqlite3.Connection
+
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
+
+    def connect(self) -> None:
+        """Open the connection, in whatever thread this is called."""
         # A file that was deleted meanwhile is not made anew.
         self.connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw",
+            f"{self._path.as_uri()}?mode=rw",
             uri=True,
             timeout=_WAIT,
             isolation_level=None,
@@ -45,15 +51,21 @@ class SqliteThread:
     async def close(self) -> None:
         """Close the connection and end the thread, when all is done that was asked for."""
         with suppress(sqlite3.Error):
-            await self.run(self.connection.close)
+            await self.run(self._close)
         self._executor.shutdown(wait=False)
+
+    def _close(self) -> None:
+        # Opening may have failed.
+        if hasattr(self, "connection"):
+            self.connection.close()
 
 
 class _ThreadedSaver(SqliteSaver):
     """LangGraph's saver, which reads in a thread and leaves writing to the writer."""
 
-    def __init__(self, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
+    def __init__(self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
         super().__init__(reader.connection, serde=PlainSerializer())
+        self.store_url = url
         self.lease = lease
         self._reader = reader
         self._writer = writer
@@ -105,9 +117,3 @@ class _ThreadedSaver(SqliteSaver):
 
 class SqliteSessionSaver(LeasedSaver, _ThreadedSaver):
     """Our saver on one SQLite file."""
-
-    def __init__(
-        self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None = None
-    ) -> None:
-        super().__init__(reader, writer, lease)
-        self.store_url = url

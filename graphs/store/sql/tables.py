@@ -38,8 +38,8 @@ class SqlStore(LeasedStore):
     """A query that gives a row where our tables are there."""
 
     @abstractmethod
-    def _saver(self, lease: Lease) -> BaseCheckpointSaver[str]:
-        """Give a saver that writes under a lease."""
+    def _saver(self, lease: Lease | None = None) -> BaseCheckpointSaver[str]:
+        """Give a saver that writes under a lease; without one it only reads."""
 
     def held(self, lease: Lease) -> "SqlHeld":
         """See `LeasedStore.held`."""
