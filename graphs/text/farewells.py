@@ -7,7 +7,7 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
-from .phrases import COURTESIES, DECORATION, FILLER_WORDS, FILLERS, SIGN_OFFS, SMILES, STOPS
+from .phrases import phrases
 
 _TOPIC_WORDS = 6
 """How many words may name what somebody gives thanks for."""
@@ -39,10 +39,10 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
     if _NOT_COURTESY.search(shown):
         return False
     emoji = {sign for sign in shown if unicodedata.category(sign) in ("So", "Cn", "Co")}
-    if not emoji <= SMILES | DECORATION:
+    if not emoji <= phrases().emoji:
         return False
     known = frozenset(word for name in names for word in _bare(name))
-    found = not emoji.isdisjoint(SMILES)
+    found = not emoji.isdisjoint(phrases().smiles)
     for sentence in set(_CLAUSE_END.split(_unsigned(shown))):
         courtesy = _is_courtesy(sentence, known)
         if courtesy is None:
@@ -129,7 +129,7 @@ _FILLER = _Row(frozenset(), frozenset())
 
 
 class _Table(NamedTuple):
-    phrases: dict[tuple[str, ...], _Row]
+    rows: dict[tuple[str, ...], _Row]
     """Every phrase that a courtesy is made of."""
     longest: int
     """The length of the longest, in words."""
@@ -143,7 +143,7 @@ def _opened(words: list[str], place: int) -> tuple[int, _Row] | None:
     """The longest phrase that begins at this place: its length and its row."""
     table = _table()
     for size in range(min(table.longest, len(words) - place), 0, -1):
-        row = table.phrases.get(tuple(words[place : place + size]))
+        row = table.rows.get(tuple(words[place : place + size]))
         if row is not None:
             return size, row
     return None
@@ -151,27 +151,28 @@ def _opened(words: list[str], place: int) -> tuple[int, _Row] | None:
 
 @cache
 def _table() -> _Table:
-    phrases = dict.fromkeys(_spellings((*FILLERS, *FILLER_WORDS.split())), _FILLER)
-    for courtesy in COURTESIES:
+    words = phrases()
+    rows = dict.fromkeys(_spellings(words.fillers), _FILLER)
+    for courtesy in words.courtesies:
         topic = frozenset(_bare(courtesy.topic))
         row = _Row(frozenset(_bare(courtesy.tail)), topic)
         for phrase in _spellings(courtesy.openers):
-            known = phrases.setdefault(phrase, row)
+            known = rows.setdefault(phrase, row)
             if known is not row:  # Some phrases are the same in two languages.
-                phrases[phrase] = _Row(row.tail | known.tail, row.topic | known.topic)
+                rows[phrase] = _Row(row.tail | known.tail, row.topic | known.topic)
     return _Table(
-        phrases,
-        max(map(len, phrases)),
-        frozenset(_bare(STOPS)),
-        tuple(" ".join(_bare(sign_off)) for sign_off in SIGN_OFFS),
+        rows,
+        max(map(len, rows)),
+        frozenset(_bare(words.stops)),
+        tuple(" ".join(_bare(sign_off)) for sign_off in words.sign_offs),
     )
 
 
-def _spellings(phrases: Iterable[str]) -> Iterator[tuple[str, ...]]:
+def _spellings(found: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """Every way to spell out the alternatives of these phrases, in words."""
-    for phrase in phrases:
+    for phrase in found:
         # The words first, then the spellings: there are many more of them.
-        bare = re.sub(r"[^(|) ]+", lambda found: " ".join(_bare(found[0])), phrase)
+        bare = re.sub(r"[^(|) ]+", lambda word: " ".join(_bare(word[0])), phrase)
         parts = re.split(r"\(([^)]*)\)", bare)
         choices = (part.split("|") if place % 2 else [part] for place, part in enumerate(parts))
         for choice in product(*choices):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from rapidfuzz.distance import Indel
 
 from .farewells import APOSTROPHES, FACE, is_farewell
-from .phrases import DECORATION, SMILES, TELLING
+from .phrases import phrases
 
 __all__ = [
     "is_blank",
@@ -41,7 +41,6 @@ _EMPHASIS = "*_`~\"' \t"
 _HOLLOW = frozenset("+<=>|~\u2800\u3164\u115f\u1160\uffa0\ufffd")
 """Characters that show nothing or only decorate, though their category says otherwise."""
 
-_TELLING = frozenset(TELLING.casefold().split())
 _SIGN = re.compile(r"[^\w\s]|_")
 _SENTENCE_END = re.compile(r"[.!?:;…。\n]+")
 _CODE = re.compile(r"```(.*?)(?:```|\Z)|`([^`\n]+)`", re.DOTALL)
@@ -138,7 +137,7 @@ def _plain_sign(sign: str) -> str:
     category = unicodedata.category(sign)
     if sign in APOSTROPHES or category == "Cf" or "\ufe00" <= sign <= "\ufe0f":
         return ""
-    kept = category[0] == "M" or (category in ("So", "Cn") and sign not in SMILES | DECORATION)
+    kept = category[0] == "M" or (category in ("So", "Cn") and sign not in phrases().emoji)
     return sign if kept else " "
 
 
@@ -177,7 +176,7 @@ def _facts(text: str) -> Iterator[object]:
     yield [plain("".join(found)) for found in _QUOTED.findall(text)]
     yield Counter(_NAME.findall(text))
     yield _SYMBOL.findall(plain(text))
-    yield Counter(word for word in plain(text).split() if word in _TELLING)
+    yield Counter(word for word in plain(text).split() if word in phrases().telling)
 
 
 def _is_near(one: str, other: str) -> bool:

@@ -23,6 +23,10 @@ from importlib.resources import files
 for name in ("duologue.graphs", "duologue.nodes", "duologue.tools"):
     assert files(name).joinpath("py.typed").is_file(), name
 """
+READS_ITS_WORDS = """
+from duologue.graphs.text.farewells import is_farewell
+assert is_farewell("Thank you, goodbye!")
+"""
 
 
 class Place:
@@ -101,3 +105,4 @@ def test_the_embedded_model_speaks_after_the_commands_that_are_advised(place: Pl
 def test_the_command_helps_and_the_types_are_there(place: Place) -> None:
     assert "duologue run" in place.run("duologue", "--help")
     place.run("python", "-c", TYPED)
+    place.run("python", "-c", READS_ITS_WORDS)
