@@ -1,25 +1,26 @@
-"""One event loop in a thread of its own, for the synchronous entry points.
+"""The loop that runs coroutines for the synchronous functions.
 
-It lives as long as the process, so that connections are kept between calls, and it makes the
-synchronous functions work where a loop is already running, as in a notebook.
+It keeps connections between calls, and makes these functions work where a loop is already running,
+as in a notebook.
 """
 
 import asyncio
-import os
-import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import partial, wraps
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .errors import DuologueError
-from .threads import in_thread
+from .threads import LoopThread, in_thread
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _END = object()
+
+_LOOP = LoopThread("duologue")
 
 _Errand = Callable[[], None]
 
@@ -27,24 +28,15 @@ _CALLER: ContextVar[SimpleQueue[_Errand | None] | None] = ContextVar("_CALLER", 
 """What the thread that waits for a coroutine is to do meanwhile; None: it is done."""
 
 
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="duologue", daemon=True).start()
-    return loop
+def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make the synchronous twin of an async function, such as ``say`` of ``asay``."""
 
+    @wraps(function)
+    def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(function(*args, **kwargs))
 
-# A child that is forked has the loop, but not the thread that runs it.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_loop.cache_clear)
-
-
-def _is_here() -> bool:
-    """Whether the caller runs on this loop, which would then wait for itself."""
-    try:
-        return asyncio.get_running_loop() is _loop()
-    except RuntimeError:
-        return False
+    waiting.__name__ = waiting.__qualname__ = function.__name__.removeprefix("a")
+    return waiting
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -55,10 +47,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             "a coroutine that duologue runs, such as a tool, can't wait for another one in it: "
             "await the asynchronous function (aconverse, aresume, …) instead"
         )
-    ended = threading.Event()
     errands: SimpleQueue[_Errand | None] = SimpleQueue()
 
-    async def watched() -> T:
+    async def helped() -> T:
         _CALLER.set(errands)
         try:
             return await work
@@ -67,10 +58,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             errands.put(partial(_raise, error))
             raise asyncio.CancelledError from error
         finally:
-            ended.set()
             errands.put(None)
 
-    future = asyncio.run_coroutine_threadsafe(watched(), _loop())
+    future, ended = _LOOP.start(helped)
     try:
         while (errand := errands.get()) is not None:
             errand()
@@ -78,9 +68,16 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         if not future.done():
             future.cancel()
-            # The future is cancelled at once, the work only when the loop gets to it.
             ended.wait()
         raise
+
+
+def _is_here() -> bool:
+    """Whether the caller runs on this loop, which would then wait for itself."""
+    try:
+        return asyncio.get_running_loop() is _LOOP.loop
+    except RuntimeError:
+        return False
 
 
 def _raise(error: BaseException) -> None:

@@ -1,13 +1,69 @@
-"""A thread of its own for each call that may wait."""
+"""Threads that run event loops, and a thread of its own for each call that may wait."""
 
 import asyncio
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
-from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a thread that lives as long as the process; it begins with the first use."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._beginning = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, which runs."""
+        with self._beginning:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                run = self._loop.run_forever
+                threading.Thread(target=run, name=self._name, daemon=True).start()
+            return self._loop
+
+    def start(
+        self, work: Callable[[], Coroutine[Any, Any, T]]
+    ) -> tuple[Future[T], threading.Event]:
+        """Run a coroutine there; the event says when it has really ended.
+
+        A future that is cancelled is done at once, its work only when the loop gets to it.
+        """
+        ended = threading.Event()
+
+        async def watched() -> T:
+            try:
+                return await work()
+            finally:
+                ended.set()
+
+        return asyncio.run_coroutine_threadsafe(watched(), self.loop), ended
+
+    async def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine there from any other loop; cancelled, it waits until that has ended."""
+        future, ended = self.start(work)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            future.cancel()
+            # Cancelled before it began, it never ends: hence the limit.
+            await asyncio.shield(asyncio.to_thread(ended.wait, 5))
+            raise
+
+    def _forget(self) -> None:
+        """A child that is forked has the loop, but not the thread that runs it."""
+        self._loop = None
+        self._beginning = threading.Lock()
 
 
 async def in_thread(function: Callable[..., T], *given: object) -> T:
@@ -39,5 +95,5 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, found, error)
 
-    Thread(target=work, name="duologue-call", daemon=True).start()
+    threading.Thread(target=work, name="duologue-call", daemon=True).start()
     return await answer

@@ -14,12 +14,12 @@ from functools import cache, partial
 from typing import Any
 
 from ...graphs.common.errors import SpecError
+from ...graphs.common.threads import LoopThread
 from ...graphs.spec.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
 from . import bubblewrap, host, monty
 from .launch import Launch, StartError
 from .output import Output
 from .pool import Workers
-from .process_loop import apart
 from .workers import MOST_MEMORY, Ended
 
 __all__ = ["Ran", "check", "close", "level_for", "run"]
@@ -32,6 +32,9 @@ ANEW = (
 
 AS_BEFORE = "[the variables are as they were before this call]\n"
 """What a call that was cut short in Monty says."""
+
+# A child that dies with its parent dies with the thread that started it: hence one that stays.
+_LOOP = LoopThread("duologue-sandbox")
 
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
@@ -70,7 +73,7 @@ if hasattr(os, "register_at_fork"):
 
 async def run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> Ran:
     """Run code. Calls with one key run one after another; cancelled, it kills what it started."""
-    return await apart(lambda: _run(sandbox, language, code, kept))
+    return await _LOOP.call(lambda: _run(sandbox, language, code, kept))
 
 
 async def check(
@@ -83,12 +86,12 @@ async def check(
 
 async def level_for(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:
     """Say how code in this language will be kept apart."""
-    return await apart(lambda: _level(sandbox, language, at))
+    return await _LOOP.call(lambda: _level(sandbox, language, at))
 
 
 async def close(key: str) -> None:
     """End the interpreter of a session, with its files. There need not be one."""
-    await apart(lambda: _workers().close(key))
+    await _LOOP.call(lambda: _workers().close(key))
 
 
 async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> Ran:
