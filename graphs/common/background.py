@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextvars import ContextVar
 from functools import partial, wraps
+from inspect import signature
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
@@ -36,6 +37,9 @@ def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
         return run(function(*args, **kwargs))
 
     waiting.__name__ = waiting.__qualname__ = function.__name__.removeprefix("a")
+    # What looks behind a wrapper would find a coroutine function.
+    waiting.__signature__ = signature(function)  # type: ignore[attr-defined]  # any function's
+    del waiting.__wrapped__
     return waiting
 
 

@@ -1,8 +1,7 @@
 """Running conversations from Python: from a spec, or a session's id, to an outcome.
 
-Each function comes twice: ``converse`` runs ``aconverse`` on one long-lived background loop, and so
-on. How a run goes is in `graphs.run.engine`, what sessions there are, and what they hold, in
-`graphs.sessions.listing`.
+The synchronous functions run the async ones on one background loop. How a run goes is in
+`graphs.run.engine`; what sessions there are, and what they hold, in `graphs.sessions.listing`.
 """
 
 import logging
@@ -10,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Unpack
 
-from ..common.background import iterate, run
+from ..common.background import in_background, iterate
 from ..rules.result import Result
 from .engine import Source, run_session
 from .events import Event, MessageSaid, Notice
@@ -20,7 +19,7 @@ from .steps import AtHand
 _log = logging.getLogger("duologue")
 
 
-def converse(
+async def aconverse(
     conversation: Source,
     *,
     session: str | None = None,
@@ -63,22 +62,14 @@ def converse(
         >>> converse(garden, model=model, store="memory:docs").outcome.reason.value
         'done_token'
     """
-    return run(aconverse(conversation, session=session, reset=reset, **options))
-
-
-async def aconverse(
-    conversation: Source,
-    *,
-    session: str | None = None,
-    reset: bool = False,
-    **options: Unpack[Options],
-) -> Result:
-    """Run a conversation to its outcome; `converse` says how."""
     events = run_session(conversation, session, reset=reset, tokens=False, **options)
     return await _last(events)
 
 
-def resume(session: str, **options: Unpack[Options]) -> Result:
+converse = in_background(aconverse)
+
+
+async def aresume(session: str, **options: Unpack[Options]) -> Result:
     """Go on with a session, from its id alone.
 
     Args:
@@ -93,15 +84,13 @@ def resume(session: str, **options: Unpack[Options]) -> Result:
         ModelError: A model can't be had or did not answer. The session can be resumed.
         StoreError: The store can't be opened or written.
     """
-    return run(aresume(session, **options))
-
-
-async def aresume(session: str, **options: Unpack[Options]) -> Result:
-    """Go on with a session, from its id alone; `resume` says how."""
     return await _last(run_session(None, session, reset=False, tokens=False, **options))
 
 
-def respond(
+resume = in_background(aresume)
+
+
+async def arespond(
     session: str, value: object, *, question: str | None = None, **options: Unpack[Options]
 ) -> Result:
     """Answer what a session waits for, here or in another process, and go on.
@@ -139,17 +128,13 @@ def respond(
         >>> respond("hi", "exit", store="memory:respond-docs").outcome.reason.value
         'quit'
     """
-    return run(arespond(session, value, question=question, **options))
-
-
-async def arespond(
-    session: str, value: object, *, question: str | None = None, **options: Unpack[Options]
-) -> Result:
-    """Answer what a session waits for, and go on; `respond` says how."""
     reply = AtHand(value, question)
     return await _last(
         run_session(None, session, reset=False, tokens=False, reply=reply, **options)
     )
+
+
+respond = in_background(arespond)
 
 
 def stream(

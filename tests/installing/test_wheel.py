@@ -70,7 +70,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     # Built from a copy: what is left behind by building would lie among the editable install.
     source = folder / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    own = ("__init__.py", "__init__.pyi", "py.typed")
+    for name in (*own, "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for name in ("graphs", "nodes", "tools"):
         shutil.copytree(ROOT / name, source / name)
