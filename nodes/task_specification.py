@@ -21,7 +21,7 @@ from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.spec.usage import Usage, dumped, used_so_far
 from ..graphs.spec.versions import restored
 from ..graphs.text.words import cut
-from .prompts import texts as prompts
+from .prompts import tasks as prompts
 from .step.resources import Moment, Resources
 
 

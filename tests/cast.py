@@ -23,7 +23,8 @@ from duologue.graphs.speakers.replies import ModelReply
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Judge, Moderator, SeparateJudge
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, summaries
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn as Given
@@ -141,7 +142,7 @@ class Cast:
     @property
     def _summarisers(self) -> dict[str, str]:
         names = self.rules.names
-        return {prompts.filled(prompts.SUMMARISER, me=name): name for name in names}
+        return {filled(summaries.SUMMARISER, me=name): name for name in names}
 
     def _sums_up(self, prompt: Prompt) -> Line:
         assert self._summarisers[prompt[0]["content"]] == self.table.speaking
@@ -183,7 +184,7 @@ class Cast:
             self._gives_the_word(next(n for n in self.rules.names if n != self.table.latest))
 
     def _judges(self, prompt: Prompt) -> Line:
-        if prompt[-1]["content"] == prompts.WHAT_IS_LEFT:
+        if prompt[-1]["content"] == judging.WHAT_IS_LEFT:
             self.table = self.table.between_questions(self.rules, self.spent)
             return "The price."
         asked = self.table.latest

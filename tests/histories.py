@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, speaking
 
 Entry = tuple[Literal["system", "user", "assistant"], str]
 """A role and a text."""
@@ -187,9 +187,9 @@ def _shift(play: Played, order: Sequence[str], answers: Mapping[str, str]) -> No
     if plan.content is not None:
         play.hear(owner, plan.content)
     elif not plan.answers:
-        play.hear(owner, prompts.BEGIN)
+        play.hear(owner, speaking.BEGIN)
     elif plan.reconcile:
-        play.hear(owner, prompts.GO_ON)
+        play.hear(owner, speaking.GO_ON)
     else:
         play.hear(owner, play.labelled(before, answers[before]))
 
@@ -215,7 +215,7 @@ def _rounds(play: Played, order: Sequence[str]) -> tuple[str, ...]:
 
 def _turn(play: Played, name: str, *, is_first: bool = False) -> None:
     if len(play.plan.names) > 2 and not is_first:
-        play.hear(name, prompts.YOUR_TURN.replace("{name}", name))
+        play.hear(name, speaking.YOUR_TURN.replace("{name}", name))
     text = play.say(name)
     play.all_others_hear(name, play.labelled(name, text))
 
@@ -236,15 +236,15 @@ def _check(play: Played, name: str) -> bool:
     done = plan.completes[name] == number
     left = f"goal {number} of {name}"
     if plan.two_questions:
-        first: Entry = ("user", prompts.WHAT_IS_LEFT)
+        first: Entry = ("user", judging.WHAT_IS_LEFT)
         answer: Entry = ("assistant", left)
         play.ask(name, [*history, first], left)
-        second: Entry = ("user", prompts.IS_COMPLETE)
+        second: Entry = ("user", judging.IS_COMPLETE)
         play.ask(name, [*history, first, answer, second], "Yes." if done else "No.")
     else:
-        first = ("user", prompts.JUDGE_YOURSELF)
-        still_left = prompts.STILL_LEFT.replace("{objectives}", left)
-        answer = ("assistant", prompts.NOTHING_LEFT if done else still_left)
+        first = ("user", judging.JUDGE_YOURSELF)
+        still_left = judging.STILL_LEFT.replace("{objectives}", left)
+        answer = ("assistant", judging.NOTHING_LEFT if done else still_left)
         reply = {"objectives_left": [] if done else [left], "complete": done}
         play.ask(name, [*history, first], reply, to_schema=True)
     if name in plan.keeps:

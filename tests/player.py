@@ -20,14 +20,15 @@ from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.run.events import Event
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Moderator, SeparateJudge
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, speaking, summaries
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
 
 T = TypeVar("T")
 
-MENDED = prompts.MEND.partition("}")[2]
+MENDED = speaking.MEND.partition("}")[2]
 """How each request to mend a reply ends."""
 
 
@@ -90,7 +91,7 @@ class Player:
             return f"In short {self._word('summary', given)}."
         judge, order = self.conversation.judge, self.conversation.turn_order
         if question.startswith("What was said so far:"):
-            if prompts.JUDGE_CRITERIA in question:
+            if judging.JUDGE_CRITERIA in question:
                 assert isinstance(judge, SeparateJudge)
                 is_met = "not_met" if self.unlike else "met"
                 found = self._one_of("judge", given, (is_met, "not_met", "what"))
@@ -99,10 +100,10 @@ class Player:
             assert isinstance(order, Moderator)
             name = self._one_of("choice", given, (*self.conversation.names, "Nobody"))
             return name if order.form == "word" else {"next_speaker": name}
-        if question == prompts.JUDGE_YOURSELF:
+        if question == judging.JUDGE_YOURSELF:
             is_complete = not self.unlike and self._one_of("verdict", given, (True, *[False] * 5))
             return {"objectives_left": [], "complete": is_complete}
-        if question in (prompts.WHAT_IS_LEFT, prompts.IS_COMPLETE):
+        if question in (judging.WHAT_IS_LEFT, judging.IS_COMPLETE):
             says_yes = "no" if self.unlike else "yes"
             return self._one_of("verdict", given, (says_yes, "no", "no", "no", "Hm."))
         is_new = prompt[-1]["role"] == "user" and not question.endswith(MENDED)
@@ -122,7 +123,7 @@ class Player:
         return {"blank": blank, "won": f"{plain} {WON}", DONE: done}.get(does, plain)
 
     def _summariser(self, name: str) -> str:
-        return prompts.filled(prompts.SUMMARISER, me=name)
+        return filled(summaries.SUMMARISER, me=name)
 
     def _before(self, turn: Turn) -> HumanMessage | AIMessage | None:
         given = self._asked("before", turn)

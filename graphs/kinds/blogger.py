@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ...nodes.prompts import texts as prompts
+from ...nodes.prompts.template import filled
 from ..build import build_graph
 from ..common.data import MOST, Mark, Name, Temperature, Text
 from ..common.validation import validated
@@ -16,6 +16,39 @@ from ..rules.people import with_people
 from ..spec.conversation import Conversation, Form
 from ..spec.ends import DoneToken, MaxMessages
 from ..spec.fields import Opening
+
+SATISFIED = "SATISFIED"
+"""A critic's word for a text that needs nothing more."""
+
+WRITER = """You write for readers, and you write to be read with pleasure.
+
+What you write: {task}
+
+Reply with the whole text and nothing else. When {critic} says what to mend, reply with the whole \
+text again, better; keep what was good."""
+
+CRITIC = """You read what {writer} writes and say how to make it better.
+
+What {writer} was asked for: {task}
+
+Say what works, what does not, and what to change, each as something that can be done: in length, \
+depth, order, style. Do not rewrite the text yourself. When it needs nothing more, reply with \
+nothing but this:
+{satisfied}"""
+
+CRITIC_PREFIX = """Read this as the readers it is meant for, and say what to mend in it.
+
+"""
+
+WRITER_BRIEF = """Write this: {task}"""
+
+WRITER_REMINDER = "Write the whole text: {task}."
+
+CRITIC_BRIEF = """You are a critic. Somebody was asked for this: {task}"""
+
+CRITIC_REMINDER = "Say in two sentences what to mend in this text."
+
+BEGIN_WRITING = "Write the first version."
 
 
 class Blogger(Form):
@@ -27,15 +60,15 @@ class Blogger(Form):
     """What the writer is called."""
     critic: Name = "Critic"
     """What the critic is called."""
-    writer_prompt: Text = prompts.WRITER
+    writer_prompt: Text = WRITER
     """The writer's system prompt; ``{task}`` in it stands for the task."""
-    critic_prompt: Text = prompts.CRITIC
+    critic_prompt: Text = CRITIC
     """The critic's system prompt; ``{task}`` in it stands for the task."""
-    critic_prefix: Text | None = prompts.CRITIC_PREFIX
+    critic_prefix: Text | None = CRITIC_PREFIX
     """What stands in front of each text that the critic reads. None: nothing."""
     rounds: Annotated[int, Field(strict=True, gt=0, le=MOST // 2 - 1)] = 3
     """How often the critic is heard, at most; then the writer writes the final version."""
-    satisfied: Mark = prompts.SATISFIED
+    satisfied: Mark = SATISFIED
     """The word with which the critic ends it: the text is good as it is."""
     temperature: Temperature = None
     """The temperature of both. None: 0.2."""
@@ -56,14 +89,14 @@ class Blogger(Form):
         generation = {"temperature": self.temperature}
         writer = {
             "name": self.writer,
-            "role_prompt": prompts.filled(self.writer_prompt, **names),
-            "brief": {"role_prompt": prompts.WRITER_BRIEF, "reminder": prompts.WRITER_REMINDER},
+            "role_prompt": filled(self.writer_prompt, **names),
+            "brief": {"role_prompt": WRITER_BRIEF, "reminder": WRITER_REMINDER},
             "generation": generation,
         }
         critic = {
             "name": self.critic,
-            "role_prompt": prompts.filled(self.critic_prompt, **names),
-            "brief": {"role_prompt": prompts.CRITIC_BRIEF, "reminder": prompts.CRITIC_REMINDER},
+            "role_prompt": filled(self.critic_prompt, **names),
+            "brief": {"role_prompt": CRITIC_BRIEF, "reminder": CRITIC_REMINDER},
             "prefixes": {} if self.critic_prefix is None else {self.writer: self.critic_prefix},
             "generation": generation,
         }
@@ -73,7 +106,7 @@ class Blogger(Form):
             {
                 "task": self.task,
                 "speakers": with_people([writer, critic], self.people),
-                "opening": Opening(first_line=prompts.BEGIN_WRITING),
+                "opening": Opening(first_line=BEGIN_WRITING),
                 "end_chat": {
                     # The last round is the writer's alone.
                     "max_iterations": self.rounds + 1,

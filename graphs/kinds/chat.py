@@ -7,13 +7,20 @@ from typing import Any
 
 from pydantic import Field
 
-from ...nodes.prompts import people as people_prompts
-from ...nodes.prompts.texts import filled
+from ...nodes.prompts.template import filled
 from ..build import build_graph
 from ..common.data import Cap, Name, Temperature, Text
 from ..common.validation import validated
 from ..speakers.approval import Rule
 from ..spec.conversation import Conversation, Form
+
+CHAT = """You are {me}, and you talk with {user}. Be helpful, honest and brief."""
+
+CHAT_TOOLS = """You have tools. Use them where they help; what you want to tell {user} meanwhile, \
+put into a call's to_user."""
+
+CHAT_BRIEF = """You are a helpful assistant. Answer in one or two sentences."""
+CHAT_REMINDER = "Answer this."
 
 
 class Chat(Form):
@@ -25,7 +32,7 @@ class Chat(Form):
     """What the person is called."""
     assistant: Name = "Assistant"
     """What the agent is called."""
-    assistant_prompt: Text = people_prompts.CHAT
+    assistant_prompt: Text = CHAT
     """The agent's system prompt; ``{me}`` and ``{user}`` in it stand for the two names."""
     tools: tuple[Name, ...] = ()
     """The tools that the agent may call, by their registered names."""
@@ -49,14 +56,14 @@ class Chat(Form):
             SpecError: Both have the same name, or a tool to approve of is none of the agent's.
         """
         speaks = self.to_user and bool(self.tools)
-        prompts = [self.assistant_prompt, *([people_prompts.CHAT_TOOLS] if speaks else [])]
+        prompts = [self.assistant_prompt, *([CHAT_TOOLS] if speaks else [])]
         said = [{"kind": "text", "text": self.message, "once": True}] if self.message else []
         agent = {
             "name": self.assistant,
             "role_prompt": filled("\n".join(prompts), me=self.assistant, user=self.user),
             "brief": {
-                "role_prompt": people_prompts.CHAT_BRIEF,
-                "reminder": people_prompts.CHAT_REMINDER,
+                "role_prompt": CHAT_BRIEF,
+                "reminder": CHAT_REMINDER,
             },
             "tools": self.tools,
             "to_user": speaks,

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ...nodes.prompts import code as code_prompts
-from ...nodes.prompts.texts import filled
+from ...nodes.prompts.template import filled
 from ..build import build_graph
 from ..common.data import MOST, Name, Temperature, Text
 from ..common.validation import validated
@@ -17,6 +16,18 @@ from ..spec.conversation import Conversation, Form
 from ..spec.ends import MaxMessages, NoCode
 from ..spec.fields import Opening
 from ..spec.sandbox import Sandbox
+
+CODER = """You solve tasks with Python.
+Write the code that you need in one fenced block marked python. {executor} runs it and tells you \
+what came of it: whatever you want to see, print it. Variables are kept from one run to the next, \
+and code that failed is yours to mend.
+You have {executions} of these runs at most, so do not run what you know already. As soon as you \
+know the answer, give it in plain words and without any code."""
+
+CODER_BRIEF = """Solve this with Python: {task}"""
+CODER_REMINDER = "Write a Python block, or the answer in words."
+
+BEGIN_CODING = "Begin with the task."
 
 
 class Coder(Form):
@@ -28,7 +39,7 @@ class Coder(Form):
     """What the agent is called."""
     executor: Name = "Executor"
     """What runs the code is called."""
-    coder_prompt: Text = code_prompts.CODER
+    coder_prompt: Text = CODER
     """The agent's system prompt; ``{task}`` in it stands for the task."""
     executions: Annotated[int, Field(strict=True, gt=0, le=MOST // 2 - 1)] = 3
     """How often code is run, at most; then the agent has the last word."""
@@ -52,8 +63,8 @@ class Coder(Form):
             "name": self.coder,
             "role_prompt": filled(self.coder_prompt, **names),
             "brief": {
-                "role_prompt": code_prompts.CODER_BRIEF,
-                "reminder": code_prompts.CODER_REMINDER,
+                "role_prompt": CODER_BRIEF,
+                "reminder": CODER_REMINDER,
             },
             "generation": {"temperature": self.temperature},
         }
@@ -62,7 +73,7 @@ class Coder(Form):
             {
                 "task": self.task,
                 "speakers": ({"name": self.executor, "replies": ("code",)}, agent),
-                "opening": Opening(first_speaker=self.coder, first_line=code_prompts.BEGIN_CODING),
+                "opening": Opening(first_speaker=self.coder, first_line=BEGIN_CODING),
                 "end_chat": {
                     # The last round is the agent's alone.
                     "max_iterations": self.executions + 1,

@@ -7,16 +7,19 @@ and that kind's fields. Specs of older versions are migrated first.
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from inspect import getmembers, isclass
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from ..common.data import listing
 from ..common.errors import SpecError
 from ..common.files import read_file
 from ..common.validation import check_depth, validated
-from ..spec.conversation import Conversation
+from ..spec.conversation import Conversation, Form
 from ..spec.versions import restored
-from .forms import KINDS
 
 
 def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
@@ -53,10 +56,24 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
     kind = data.pop("kind", None)
     if kind is None:
         return restored(data, where)
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise SpecError(f"{where}kind: {kind!r} is unknown; there are {listing(KINDS)}")
-    form = validated(KINDS[kind], data, where)
+    forms = forms_by_kind()
+    if not isinstance(kind, str) or kind not in forms:
+        raise SpecError(f"{where}kind: {kind!r} is unknown; there are {listing(forms)}")
+    form = validated(forms[kind], data, where)
     try:
         return form.conversation()
     except SpecError as error:
         raise SpecError(f"{where}{error}") from error
+
+
+@cache
+def forms_by_kind() -> Mapping[str, type[Form]]:
+    """Find the short forms: every other module here holds that of the kind it is named after."""
+    package = __name__.rpartition(".")[0]
+    siblings = iter_modules([str(Path(__file__).parent)], f"{package}.")
+    return {
+        found.name.rpartition(".")[2]: form
+        for found in siblings
+        for _, form in getmembers(import_module(found.name), isclass)
+        if issubclass(form, Form) and form.__module__ == found.name
+    }

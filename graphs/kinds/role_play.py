@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import PositiveInt
 
-from ...nodes.prompts import texts as prompts
+from ...nodes.prompts.template import filled
 from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..common.validation import validated
@@ -23,6 +23,52 @@ INSTRUCTION = Marks(lines=("Instruction:", "Input:"))
 
 SOLUTION = Marks(lines=("Solution:",), end="Next request.")
 """How the assistant's messages look."""
+
+DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
+"""CAMEL's word for a task that is done."""
+
+INSTRUCTOR = """You are {me}. You lead {other}, who has the expertise to do what you ask for.
+Stay in your part: you give instructions and never carry one out.
+
+The task you two work on: {task}
+
+Every message of yours is one instruction, in exactly this form and with nothing around it:
+Instruction: <what {other} does next>
+Input: <what is needed for it, or None>
+
+Give one step at a time, fitted to what {other} can do and what you need, and none that was \
+done already. Instruct, do not ask questions. Go on until {other}'s answers have solved the \
+task; then reply with nothing but this:
+{done}
+Never write it while anything is missing."""
+
+SOLVER = """You are {me}. {other} leads and sends instructions, which you carry out one by one.
+Stay in your part: you never give instructions and never ask questions.
+
+The task you two work on: {task}
+
+Every message of yours has this form, with nothing around it:
+Solution: <your solution>
+Next request.
+
+The solution does what the last instruction asks for. It is specific and complete, explained in \
+plain statements in the present tense, with an implementation or an example where that helps. If \
+you cannot or should not do it, because it is impossible, wrong, against the law or beyond you, \
+say so and why. Keep ending with "Next request." until {other} says that the task is done."""
+
+INSTRUCTOR_BRIEF = """Task: {task}
+You are a {me}. Tell the {other} what to do next for the task: one small, concrete step at a time, \
+never the same twice. You only instruct, you never do it yourself."""
+
+INSTRUCTOR_REMINDER = "What is the next step of the task: {task}?"
+
+SOLVER_BRIEF = """Task: {task}
+You are a {me}. Do each step that the {other} gives you, and say in two or three sentences what \
+you did and how. You never ask and never instruct."""
+
+SOLVER_REMINDER = "Do this for the task: {task}."
+
+BEGIN_INSTRUCTING = "What is the first step?"
 
 
 class RolePlay(Form):
@@ -43,7 +89,7 @@ class RolePlay(Form):
     whether the task is complete."""
     max_iterations: PositiveInt = 5
     """The cap, in rounds."""
-    done_token: Mark = prompts.DONE_TOKEN
+    done_token: Mark = DONE_TOKEN
     """The word with which the user ends it."""
     task_temperature: Temperature = None
     """The temperature of the task's rewriting. None: 1.0."""
@@ -67,12 +113,10 @@ class RolePlay(Form):
         generation = {"temperature": self.temperature}
         user = {
             "name": self.user_role,
-            "role_prompt": prompts.filled(
-                prompts.INSTRUCTOR, done=self.done_token, **names_for_user
-            ),
+            "role_prompt": filled(INSTRUCTOR, done=self.done_token, **names_for_user),
             "brief": {
-                "role_prompt": prompts.filled(prompts.INSTRUCTOR_BRIEF, **names_for_user),
-                "reminder": prompts.INSTRUCTOR_REMINDER,
+                "role_prompt": filled(INSTRUCTOR_BRIEF, **names_for_user),
+                "reminder": INSTRUCTOR_REMINDER,
             },
             "format": INSTRUCTION,
             # In max_iterations_only nobody is asked; a fork may have another mode.
@@ -81,10 +125,10 @@ class RolePlay(Form):
         }
         assistant = {
             "name": self.assistant_role,
-            "role_prompt": prompts.filled(prompts.SOLVER, **names_for_assistant),
+            "role_prompt": filled(SOLVER, **names_for_assistant),
             "brief": {
-                "role_prompt": prompts.filled(prompts.SOLVER_BRIEF, **names_for_assistant),
-                "reminder": prompts.SOLVER_REMINDER,
+                "role_prompt": filled(SOLVER_BRIEF, **names_for_assistant),
+                "reminder": SOLVER_REMINDER,
             },
             "format": SOLUTION,
             "generation": generation,
@@ -100,7 +144,7 @@ class RolePlay(Form):
                 }
                 if self.specify_task
                 else None,
-                "opening": Opening(first_line=prompts.BEGIN_INSTRUCTING),
+                "opening": Opening(first_line=BEGIN_INSTRUCTING),
                 "end_chat": {
                     "mode": self.mode,
                     "max_iterations": self.max_iterations,

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ...nodes.prompts import people as people_prompts
-from ...nodes.prompts.texts import filled
+from ...nodes.prompts.template import filled
 from ..build import build_graph
 from ..common.data import MOST, Cap, Mark, Name, Temperature, Text
 from ..common.validation import validated
@@ -16,6 +15,26 @@ from ..speakers.approval import Rule
 from ..speakers.replies import TERMINATE, HumanInputMode
 from ..spec.conversation import Conversation, Form
 from ..spec.sandbox import Sandbox
+
+ASSISTANT = """You are {me}, and you help {user}, who may be a person or a program.
+Solve what you are asked for. Where a step needs facts or work that a computer can do, do not \
+guess: {means}
+Take what comes back seriously: mend what failed, and check a result before you rely on it.
+When everything is done and checked, say so, and end that message with the word {termination}. \
+Never write the word before."""
+
+MEANS_CODE = """write Python or shell code in one fenced block marked python or sh. {user} runs \
+it as it is and sends you its exit code and output, so print what you need, and write nothing that \
+has to be filled in."""
+
+MEANS_TOOLS = "call a tool."
+
+MEANS_WORDS = "say what you do not know, and ask."
+
+AUTO_REPLY = (
+    """Please go on. If everything is done, end your message with the word {termination}."""
+)
+"""What is said where nothing else replies in a person's place."""
 
 
 class UserProxy(Form):
@@ -27,7 +46,7 @@ class UserProxy(Form):
     """When a person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
     max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
     """How many replies in a row may be automatic; a person's text begins the count anew."""
-    default_auto_reply: Text | None = people_prompts.AUTO_REPLY
+    default_auto_reply: Text | None = AUTO_REPLY
     """What is said where nothing else replies; ``{termination}`` in it stands for that word. None,
     or an empty text: a blank, where code or a function may reply; else the person must."""
     is_termination: Name | None = None
@@ -147,11 +166,11 @@ class UserProxy(Form):
         if self.assistant_prompt is not None:
             return self.assistant_prompt
         means = [
-            *([people_prompts.MEANS_TOOLS] if self.tools else []),
-            *([people_prompts.MEANS_CODE] if self.code else []),
+            *([MEANS_TOOLS] if self.tools else []),
+            *([MEANS_CODE] if self.code else []),
         ]
-        said = " Or ".join(means) or people_prompts.MEANS_WORDS
-        return people_prompts.ASSISTANT.replace("{means}", said)
+        said = " Or ".join(means) or MEANS_WORDS
+        return ASSISTANT.replace("{means}", said)
 
 
 def user_proxy(message: str, **options: Any) -> Conversation:  # noqa: ANN401

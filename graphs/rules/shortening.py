@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from ...nodes.prompts import texts as prompts
+from ...nodes.prompts import summaries as prompts
 from ..log.messages import KEY, Kind, Line, line
 from ..log.remembered import remembered
 from ..speakers.context import LastMessages, RunningSummary, TokenBudget

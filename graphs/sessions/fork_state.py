@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ...nodes.prompts import texts as prompts
+from ...nodes.prompts import speaking as prompts
 from ...nodes.step.handover import lines_before
 from ..log.messages import Kind, Line, line, message_id, said
 from ..log.stage import Stage

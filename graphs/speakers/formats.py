@@ -1,7 +1,7 @@
 """What a speaker's replies look like, as data, and what is read from one.
 
 How a reply is read is in `graphs.log.parsing`, how a speaker is told of its format in
-`nodes.prompts.texts`.
+`nodes.prompts.formats`.
 """
 
 import re

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pydantic import BaseModel
 
-from ...nodes.prompts.texts import IN_SHORT
+from ...nodes.prompts.summaries import IN_SHORT
 from ..common.errors import SpecError
 from ..speakers.context import RunningSummary, TokenBudget
 from ..speakers.speaker import Speaker

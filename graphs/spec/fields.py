@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 import tomli_w
 from pydantic import BaseModel, Field, PositiveInt, field_validator
 
-from ...nodes.prompts.texts import system_prompt
+from ...nodes.prompts.speaking import system_prompt
 from ..common.data import MOST, AtLeast, Cap, Data, Name, Text, listing
 from ..speakers.context import RunningSummary
 from ..speakers.replies import FunctionReply

@@ -19,7 +19,7 @@ from ...graphs.spec.judges import ByFunction, Moderator
 from ...graphs.spec.usage import Usage
 from ...tools.registry.functions import call
 from ..models.model import Model
-from ..prompts import texts as prompts
+from ..prompts import judging as prompts
 from ..step.resources import Moment, heard
 from ..turn.prompt import Asked
 from .observer import observed

@@ -12,7 +12,8 @@ from ...graphs.log.viewpoint import overheard
 from ...graphs.text.tokens import tokens_of
 from ..models.client.too_long import ran_out_of_room
 from ..models.model import Model
-from ..prompts import texts as prompts
+from ..prompts import judging as prompts
+from ..prompts.summaries import SHORTENED
 from ..step.resources import Moment, notify
 from ..turn.prompt import Asked
 
@@ -56,7 +57,7 @@ async def observed(
             if since is None:
                 return Asked(answer, found, lines[len(moment.log) :], usage)
             has_room = True
-        text = prompts.filled(prompts.SHORTENED, name=prompts.OBSERVER)
+        text = prompts.filled(SHORTENED, name=prompts.OBSERVER)
         about = Line(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
         lines.append(said(len(lines), "", about))
         notify(text)

@@ -17,7 +17,7 @@ from ...graphs.rules.position import Event
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.spec.judges import Judge, Verdict
 from ..models.model import Model
-from ..prompts import texts as prompts
+from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked, asked_behind, asked_of, view_of
 

@@ -15,7 +15,7 @@ from ...graphs.rules.end_chat import judged
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
 from ..models.model import Model
-from ..prompts import texts as prompts
+from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked
 from .observer import observed

@@ -1,1 +1,1 @@
-"""Every text that is sent to a model."""
+"""What duologue itself says to a model; the prompts of a conversation kind stand in its module."""

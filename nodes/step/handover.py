@@ -15,7 +15,7 @@ from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.fields import Opening
 from ...graphs.spec.judges import RoundRobin
-from ..prompts import texts as prompts
+from ..prompts import speaking as prompts
 
 
 def lines_before(

@@ -27,7 +27,8 @@ from ...graphs.text.tokens import tokens_of, tokens_of_message
 from ..models.client.too_long import ran_out_of_room
 from ..models.model import Model
 from ..models.tool_calling.offered import tokens_of_tools
-from ..prompts import texts as prompts
+from ..prompts import speaking as prompts
+from ..prompts.summaries import SHORTENED
 from ..step.resources import Moment, notify
 
 T = TypeVar("T")
@@ -184,6 +185,6 @@ def _cut(
         speaker=speaker.name,
         audience=NOBODY,
         since=since,
-        problem=prompts.filled(prompts.SHORTENED, name=speaker.name),
+        problem=prompts.filled(SHORTENED, name=speaker.name),
     )
     return said(len(lines), before.text if before is not None else "", about)

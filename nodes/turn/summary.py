@@ -23,7 +23,7 @@ from ...graphs.speakers.context import RunningSummary
 from ...graphs.speakers.speaker import Generation, Speaker
 from ...graphs.spec.usage import Usage
 from ...graphs.text.words import cut
-from ..prompts import texts as prompts
+from ..prompts import summaries as prompts
 from ..step.resources import Moment, notify
 from .prompt import around
 

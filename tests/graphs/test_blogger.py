@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Blogger, Conversation, Reason, SpecError, blogger, load_conversation
-from duologue.graphs.kinds.blogger import graph
-from duologue.nodes.prompts import texts as prompts
+from duologue.graphs.kinds.blogger import BEGIN_WRITING, CRITIC_PREFIX, SATISFIED, graph
 from duologue.nodes.testing.server import ScriptedServer
 
 from .cli_help import duologue, isolate
@@ -39,7 +38,7 @@ def test_three_rounds_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize("at", [1, 3, 5])
-@pytest.mark.parametrize("said", [prompts.SATISFIED, f"It is good now.\n{prompts.SATISFIED}"])
+@pytest.mark.parametrize("said", [SATISFIED, f"It is good now.\n{SATISFIED}"])
 def test_a_satisfied_critic_ends_it_with_the_version_that_it_has_read(at: int, said: str) -> None:
     """L9: may also stop early."""
     result, _ = play(blogger("Bees"), [*WHOLE[:at], said])
@@ -49,7 +48,7 @@ def test_a_satisfied_critic_ends_it_with_the_version_that_it_has_read(at: int, s
 
 
 def test_the_writer_does_not_end_it_nor_does_a_critic_who_only_mentions_the_word() -> None:
-    said = [prompts.SATISFIED, f"I am not {prompts.SATISFIED} yet.", "Bees dance."]
+    said = [SATISFIED, f"I am not {SATISFIED} yet.", "Bees dance."]
     result, _ = play(blogger("Bees", rounds=1), said)
     assert [text for _, text in result.speeches] == said
 
@@ -84,7 +83,7 @@ def test_names_prompts_prefix_word_and_parameters_can_be_set() -> None:
 def test_without_a_prefix_the_critic_hears_the_text_alone() -> None:
     _, model = play(blogger("Bees", critic_prefix=None, rounds=1), ["One.", "Two.", "Three."])
     assert texts(model.calls[1]) == ["u:One."]
-    assert texts(model.calls[0]) == [f"u:{prompts.BEGIN_WRITING}"]
+    assert texts(model.calls[0]) == [f"u:{BEGIN_WRITING}"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +143,7 @@ def test_the_command_line_runs_such_a_file(tmp_path: Path, monkeypatch: pytest.M
     assert f"Writer:\n{VERSIONS[1]}" in ran.stdout
     assert "the message cap was reached" in ran.stdout
     shown = duologue("show", "b", "--as", "Critic")
-    assert prompts.CRITIC_PREFIX.strip() in shown.stdout
+    assert CRITIC_PREFIX.strip() in shown.stdout
 
 
 async def test_studios_form_needs_only_the_task() -> None:

@@ -19,7 +19,7 @@ from duologue.graphs.run.events import HistoryShortened, Notice
 from duologue.graphs.speakers.context import KeepAll, LastMessages
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of_message
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.testing import Prompt
 from player import MENDED, Narrow, Player, cuts_of, followed
 
@@ -49,10 +49,10 @@ def asked_of_speakers(
         if name is None:
             continue
         view, mends = list(messages), last.text.endswith(MENDED)
-        judges = last.text in (prompts.JUDGE_YOURSELF, prompts.WHAT_IS_LEFT, prompts.IS_COMPLETE)
+        judges = last.text in (judging.JUDGE_YOURSELF, judging.WHAT_IS_LEFT, judging.IS_COMPLETE)
         if judges:
             view.pop()
-        if last.text == prompts.IS_COMPLETE and not conversation.speaker(name).keep_reflection:
+        if last.text == judging.IS_COMPLETE and not conversation.speaker(name).keep_reflection:
             del view[-2:]
         if mends:
             # Drafts are blank here, so the request stands alone or behind what was heard.
@@ -152,7 +152,7 @@ def summary(asked: Asked) -> str | None:
     Where tools give so much that a cut moves within a turn, that is summed up before the next one.
     """
     whole = "\n".join(message.text for message in asked.view)
-    _, told, rest = whole.partition(prompts.IN_SHORT.partition("{")[0])
+    _, told, rest = whole.partition(summaries.IN_SHORT.partition("{")[0])
     return rest.partition("\n")[0] if told else None
 
 

@@ -14,7 +14,7 @@ from duologue.graphs import ContextTooLongError, aget_session, astream
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import HistoryShortened, Notice
 from duologue.graphs.spec.conversation import Conversation
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from player import Broken, Narrow, cuts_of, followed
@@ -32,11 +32,11 @@ def talkative(**fields: Any) -> Conversation:  # noqa: ANN401
 
 
 SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
-    "self": ({}, prompts.JUDGE_YOURSELF),
-    "two questions": ({"judge": {"form": "two_questions"}}, prompts.IS_COMPLETE),
+    "self": ({}, judging.JUDGE_YOURSELF),
+    "two questions": ({"judge": {"form": "two_questions"}}, judging.IS_COMPLETE),
     "separate": (
         {"judge": {"kind": "separate", "criteria": ["They agree."]}},
-        prompts.JUDGE_CRITERIA,
+        judging.JUDGE_CRITERIA,
     ),
     "moderator": (
         {
@@ -44,7 +44,7 @@ SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
             "turn_order": {"kind": "moderator"},
             "end_chat": {"max_iterations": 4},
         },
-        prompts.WHO_IS_NEXT.partition("{")[0],
+        judging.WHO_IS_NEXT.partition("{")[0],
     ),
 }
 
@@ -65,7 +65,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
     assert result.outcome is not None
     cuts = cuts_of(result)
     assert len(cuts) == len(player.refused) > 0
-    takes_no_part = question not in (prompts.JUDGE_YOURSELF, prompts.IS_COMPLETE)
+    takes_no_part = question not in (judging.JUDGE_YOURSELF, judging.IS_COMPLETE)
     assert all((line(cut).speaker is None) is takes_no_part for cut in cuts)
     told = [event.text for event in events if isinstance(event, Notice)]
     assert told == [line(cut).problem for cut in cuts]
@@ -148,7 +148,7 @@ async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_s
 
     class Picky(Narrow):
         def takes(self, prompt: Prompt) -> bool:
-            asked = prompts.WHO_IS_NEXT.partition("{")[0] in prompt[-1]["content"]
+            asked = judging.WHO_IS_NEXT.partition("{")[0] in prompt[-1]["content"]
             return not asked or super().takes(prompt)
 
         def answer(self, prompt: Prompt) -> Line:

@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
 
 from duologue.graphs.build import build_graph
-from duologue.graphs.kinds.role_play import role_play
+from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
 from duologue.graphs.log.messages import Kind, line, speeches
 from duologue.graphs.log.state import Input
 from duologue.graphs.log.viewpoint import viewpoint
@@ -23,7 +23,8 @@ from duologue.graphs.rules.reasons import Reason
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import EndChatMode
 from duologue.graphs.spec.judges import Verdict
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, speaking, tasks
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -289,7 +290,7 @@ async def test_a_structured_verdict_takes_one_call_at_its_own_temperature() -> N
     assert [call.body["temperature"] for call in server.calls] == [0.2, 0.2, 0.3]
     assert [("response_format" in call.body) for call in server.calls] == [False, False, True]
     asked = [(m["role"], m["content"]) for m in server.calls[2].prompt[1:]]
-    assert asked == [("user", "a1"), ("assistant", "b1"), ("user", prompts.JUDGE_YOURSELF)]
+    assert asked == [("user", "a1"), ("assistant", "b1"), ("user", judging.JUDGE_YOURSELF)]
     assert ran.verdicts == [Verdict(speaker="B", complete=True)]
     assert ran.outcome.total.calls == 3
 
@@ -307,9 +308,9 @@ async def test_the_two_questions_take_two_calls_at_two_temperatures() -> None:
     assert last == [
         ("user", "a1"),
         ("assistant", "b1"),
-        ("user", prompts.WHAT_IS_LEFT),
+        ("user", judging.WHAT_IS_LEFT),
         ("assistant", "The price."),
-        ("user", prompts.IS_COMPLETE),
+        ("user", judging.IS_COMPLETE),
     ]
     assert ran.verdicts == [Verdict(speaker="B", complete=False, objectives_left=("The price.",))]
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
@@ -376,19 +377,19 @@ async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -
         pytest.param(
             "structured",
             [NO],
-            [f"u:{prompts.JUDGE_YOURSELF}", "a:Still to do: price; place."],
+            [f"u:{judging.JUDGE_YOURSELF}", "a:Still to do: price; place."],
             id="Y10-structured-some-left",
         ),
         pytest.param(
             "structured",
             [{"objectives_left": [], "complete": False}],
-            [f"u:{prompts.JUDGE_YOURSELF}", "a:The task is not complete yet."],
+            [f"u:{judging.JUDGE_YOURSELF}", "a:The task is not complete yet."],
             id="Y10-structured-none-left",
         ),
         pytest.param(
             "two_questions",
             ["The price.", "no"],
-            [f"u:{prompts.WHAT_IS_LEFT}", "a:The price."],
+            [f"u:{judging.WHAT_IS_LEFT}", "a:The price."],
             id="Y10-two-questions",
         ),
     ],
@@ -402,7 +403,7 @@ async def test_a_reflection_is_kept_in_its_speakers_view_or_vanishes(
         )
         script: list[Line] = ["a1", *answers, "b1", "a2", *answers, "b2"]
         ran = await scripted(conversation, script)
-        begun = f"u:{prompts.BEGIN}"
+        begun = f"u:{speaking.BEGIN}"
         if keep:
             # Behind the kept answer the next line heard follows as ever.
             mine = [begun, "a:a1", *kept, "u:b1", "a:a2", *kept, "u:b2"]
@@ -417,7 +418,7 @@ async def test_a_reflection_is_kept_in_its_speakers_view_or_vanishes(
 USER, HELPER = "Trader", "Coder"
 STEP = "Instruction: do {}\nInput: None"
 DID = "Solution: did {}.\nNext request."
-DONE = prompts.DONE_TOKEN
+DONE = DONE_TOKEN
 
 
 def play(**options: Any) -> Conversation:  # noqa: ANN401
@@ -432,7 +433,7 @@ async def test_a_role_play_goes_to_the_done_token_and_the_assistant_never_answer
     assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
     assert (ran.outcome.by, ran.outcome.rounds, ran.outcome.messages) == (USER, 2, 5)
     assert ran.outcome.message == ran.log[-1].id
-    assert ran.seen(USER)[:2] == [f"u:{prompts.BEGIN_INSTRUCTING}", f"a:{STEP.format(1)}"]
+    assert ran.seen(USER)[:2] == [f"u:{BEGIN_INSTRUCTING}", f"a:{STEP.format(1)}"]
     assert ran.seen(HELPER)[0] == f"u:{STEP.format(1)}"
 
 
@@ -540,7 +541,7 @@ async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
     assert ran.task == "five six"
     again = [(message["role"], message["content"]) for message in model.calls[1].prompt]
     assert again[1] == ("assistant", "one two three four")
-    assert again[2] == ("user", prompts.filled(prompts.TASK_TOO_LONG, count=4, limit=3))
+    assert again[2] == ("user", filled(tasks.TASK_TOO_LONG, count=4, limit=3))
     assert len({message.id for message in ran.log}) == len(ran.log)
 
 
@@ -605,7 +606,7 @@ async def test_a_blank_reply_behind_a_tools_answer_leaves_the_answer_in_its_plac
     """Z3, Y18: no call reaches a provider without its result."""
     model = ScriptedChatModel(script=[calling("c1", {"item": "tea"}), "", "Four.", "Fine."])
     ran = await run(buying(), model, [price])
-    assert shown(model, 2)[:3] == [f"user:{prompts.BEGIN}", "assistant:", "tool:tea: 4"]
+    assert shown(model, 2)[:3] == [f"user:{speaking.BEGIN}", "assistant:", "tool:tea: 4"]
     assert shown(model, 2)[3].startswith("user:Your message was empty.")
     assert len(shown(model, 2)) == 4
     assert ran.said == ["A: Four.", "B: Fine."]

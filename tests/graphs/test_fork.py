@@ -31,7 +31,8 @@ from duologue.graphs.build import build_graph
 from duologue.graphs.log.messages import Kind, line, message_id
 from duologue.graphs.spec.ends import EndChatMode
 from duologue.graphs.store.address import open_store
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import (
@@ -427,7 +428,7 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(store: str) 
     """Wherever the fork is: in a turn, the lines it is about stay the newest."""
     lines = script()
     whole = run(talk(), lines, session="one", store=store)
-    news = prompts.filled(prompts.NEW_TASK, task="Rest")
+    news = filled(speaking.NEW_TASK, task="Rest")
     for at in ids(whole)[:-1]:
         new = fork("one", at=at, store=store, speakers={"Ann": {"task": "Rest"}})
         forked = get_session(new, store=store)
@@ -447,7 +448,7 @@ def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(store: str) -> None
     """L7: an answer and what tools gave stay the newest lines until hooks have seen them."""
     conversation, lines = hooked()
     whole = run(conversation, lines, session="one", store=store)
-    news = prompts.filled(prompts.NEW_TASK, task="Rest")
+    news = filled(speaking.NEW_TASK, task="Rest")
     for at in ids(whole)[:-1]:
         new = fork("one", at=at, store=store, speakers={"Ben": {"task": "Rest"}})
         forked = get_session(new, store=store)
@@ -482,7 +483,7 @@ def test_a_fork_before_a_forks_beginning_goes_on_by_the_forks_rules(store: str) 
     fork("one", at="m0014", into="two", store=store, **changes)
     new = fork("two", at="m0009", store=store)
     forked = get_session(new, store=store)
-    assert told(forked, "Ann") == ["Dig", prompts.filled(prompts.NEW_TASK, task="Rest")]
+    assert told(forked, "Ann") == ["Dig", filled(speaking.NEW_TASK, task="Rest")]
     assert forked.specified_task == "Plan a park"
     # What was told already is not told again.
     again = get_session(fork("two", store=store), store=store)

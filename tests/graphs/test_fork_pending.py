@@ -13,7 +13,8 @@ from drawn_talks import talks
 from duologue.graphs import Conversation, Reason, Result, converse, fork, get_session, resume
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.spec.ends import MaxCalls
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import speaking, summaries
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
@@ -167,7 +168,7 @@ def test_a_new_task_is_told_in_front_of_what_waits(
     store, before = whole
     at = found(before, kind, text)
     new = fork("one", at=at, store=store, speakers={"Ann": {"task": "Plant."}})
-    told = prompts.filled(prompts.NEW_TASK, task="Plant.")
+    told = filled(speaking.NEW_TASK, task="Plant.")
     ended = run(new, store, rest, into=True)
     texts = [str(one.text) for one in ended.messages]
     assert [one.text for one in before.messages] == [one for one in texts if one != told]
@@ -213,7 +214,7 @@ def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: b
     assert ended.outcome is not None
     assert (ended.messages == before.messages) is is_kept
     if is_kept:
-        heard = prompts.filled(prompts.IN_SHORT, summary="They dig.")
+        heard = filled(summaries.IN_SHORT, summary="They dig.")
         first = model.calls[0].prompt[1]["content"]
         assert first.startswith(heard)
         assert "One." not in str(model.calls[0].prompt)

@@ -12,7 +12,7 @@ import pytest
 
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
 from duologue.graphs.log.messages import Kind, line
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 SECRET = "The secret number is 2."  # noqa: S105
@@ -59,7 +59,7 @@ def players(*, last: int = 3) -> ScriptedChatModel:
 
     def answer(prompt: Prompt) -> Line:
         system, *seen = (message["content"] for message in prompt)
-        if seen[-1] == prompts.JUDGE_YOURSELF:
+        if seen[-1] == judging.JUDGE_YOURSELF:
             won = any("You won" in text.replace("say 'You won'", "") for text in seen)
             return {"objectives_left": [] if won else ["the right guess"], "complete": won}
         return master(seen) if system.startswith("You are Game master") else player(seen, last)

@@ -36,7 +36,8 @@ from duologue.graphs.run.events import (
     ToolAnswered,
     ToolCalled,
 )
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -126,7 +127,7 @@ def test_a_hook_changes_what_its_speaker_hears(form: str) -> None:
     assert shown(result.viewpoint("Bob")[1:]) == [*texts(model.calls[3]), "a:Good."]
     assert [text for _, text in result.speeches] == said
     assert shown(result.viewpoint("Ann")[1:]) == [
-        *(f"u:{prompts.BEGIN}", "a:Beans?", "u:Which?", "a:Runner beans.", "u:Good."),
+        *(f"u:{speaking.BEGIN}", "a:Beans?", "u:Which?", "a:Runner beans.", "u:Good."),
     ]
     # The log keeps what was said, and says what the speaker heard in its place.
     first, second = of_kind(result, Kind.HEARD)
@@ -148,7 +149,7 @@ def test_what_all_said_since_and_what_the_speaker_is_told_is_changed_as_one() ->
         "Ann", "Bob", {"name": "Cid", "hooks": ["loud"], "prefixes": {"Bob": "Mark this: "}}
     )
     _, model = play(spec, ["One.", "Two.", "Three."], hooks={"loud": Hook(before_speaker=loud)})
-    told = prompts.filled(prompts.YOUR_TURN, name="Cid")
+    told = filled(speaking.YOUR_TURN, name="Cid")
     assert texts(model.calls[2]) == [f"u:{f'Ann: One.{2 * chr(10)}Mark this: Bob: Two.'.upper()}"
                                      f"\n\n{told.upper()}"]  # fmt: skip
 
@@ -166,9 +167,9 @@ def test_a_hook_that_leaves_all_as_it_is_leaves_nothing_in_the_log() -> None:
     hooks = {"note": Hook(before_speaker=note), "same": Hook(before_speaker=same)}
     result, model = play(hooked("note", "same"), ["Hello.", "Hi."], hooks=hooks)
     plain, _ = play(hooked(), ["Hello.", "Hi."])
-    assert seen == [prompts.BEGIN]
+    assert seen == [speaking.BEGIN]
     assert result.messages == plain.messages
-    assert texts(model.calls[0]) == [f"u:{prompts.BEGIN}"]
+    assert texts(model.calls[0]) == [f"u:{speaking.BEGIN}"]
 
 
 @either
@@ -202,7 +203,7 @@ def test_a_reply_that_a_hook_gives_is_heard_as_it_was_changed_and_passes_the_hoo
         "sign": Hook(after_speaker=lambda turn, reply: AIMessage(f"{reply.text} (signed)")),
     }
     result, _ = play(hooked("change", "answer", "sign"), ["Hi."], hooks=hooks)
-    said = f"You say: {prompts.BEGIN} Now!"
+    said = f"You say: {speaking.BEGIN} Now!"
     assert result.speeches[0] == ("Ann", f"{said} (signed)")
     assert kinds(result) == ["instruction", "heard", "answer", "speech", "speech"]
     assert of_kind(result, Kind.ANSWER)[0].text == said
@@ -247,7 +248,7 @@ def test_the_hooks_behind_a_speaker_see_what_each_other_made_of_it_in_their_orde
 
     hooks = {letter: adds(letter) for letter in "xyz"}
     result, model = play(hooked("z", "x", "y"), ["Hello ", "Hi."], hooks=hooks)
-    assert texts(model.calls[0]) == [f"u:{prompts.BEGIN}zxy"]
+    assert texts(model.calls[0]) == [f"u:{speaking.BEGIN}zxy"]
     assert result.speeches[0] == ("Ann", "Hello zxy")
 
 
@@ -486,8 +487,8 @@ def test_hooks_around_a_tool_see_the_turn_and_the_words_beside_the_call() -> Non
     script: list[Said] = [calling(1, 2), calling(3, 4, "c2", "Once more."), "Sum.", "Ok."]
     play(hooked("h"), script, hooks={"h": hook})
     for first, second in turns.values():
-        assert shown(first.messages[1:]) == [f"u:{prompts.BEGIN}"]
-        assert shown(second.messages[1:]) == [f"u:{prompts.BEGIN}", "a:", "t:3", "a:Once more."]
+        assert shown(first.messages[1:]) == [f"u:{speaking.BEGIN}"]
+        assert shown(second.messages[1:]) == [f"u:{speaking.BEGIN}", "a:", "t:3", "a:Once more."]
 
 
 def test_what_is_said_beside_a_call_passes_the_hooks_too() -> None:
@@ -730,7 +731,7 @@ def test_a_model_that_fails_behind_a_hook_is_asked_again_with_the_hook_run_again
     with pytest.raises(Exception, match="500"):
         converse(hooked("h"), hooks=hooks, tools=[adding()], **options)
     result = resume(hooks=hooks, tools=[adding()], **options)
-    assert texts(model.calls[1]) == [f"u:({prompts.BEGIN})"]
+    assert texts(model.calls[1]) == [f"u:({speaking.BEGIN})"]
     assert kinds(result) == ["instruction", "heard", "speech", "speech"]
 
 
@@ -842,7 +843,7 @@ def test_a_speaker_judges_itself_by_what_it_heard_and_said_in_the_end(form: str)
     result, model = play(spec, ["One.", *left, "Two.", "Three.", *done], hooks={"h": hook})
     assert seen == ["One.", "Three."]
     asked = texts(model.calls[-1])
-    assert asked[:2] == [f"u:({prompts.BEGIN})", "a:One.!"]
+    assert asked[:2] == [f"u:({speaking.BEGIN})", "a:One.!"]
     assert "u:(Two.)" in asked
     assert "a:Three.!" in asked
     assert result.outcome is not None
@@ -953,7 +954,7 @@ def test_a_hook_is_given_what_was_heard_and_not_what_a_short_history_puts_before
     """L7: what is pinned stands in front of the newest line, and is not heard anew."""
     result = shortened({"kind": "last", "limit": limit})
     heard = [message.text for message in of_kind(result, Kind.HEARD)]
-    assert heard[0] == f"(You like beans.\n\n{prompts.BEGIN})"
+    assert heard[0] == f"(You like beans.\n\n{speaking.BEGIN})"
     assert heard[1:] == [f"(Bob says {word}.)" for word in ("one", "two", "three", "four", "five")]
 
 

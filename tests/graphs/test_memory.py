@@ -34,7 +34,8 @@ from duologue.graphs import (
 from duologue.graphs.log.messages import Kind, line, message_id
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.store.address import open_store
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import (
@@ -206,7 +207,7 @@ def test_a_forked_session_is_dumped_with_the_rules_of_its_past(here: str, there:
     ]
     assert earlier[0] == earlier[1]
     # What the fork changed is told, since the rules of that time were others.
-    assert told(earlier[1], "Ann") == ["Dig", prompts.filled(prompts.NEW_TASK, task="Rest")]
+    assert told(earlier[1], "Ann") == ["Dig", filled(speaking.NEW_TASK, task="Rest")]
 
 
 async def test_a_session_that_was_never_begun_is_loaded_and_begins(here: str, there: str) -> None:
@@ -415,7 +416,7 @@ def test_what_the_spec_tells_in_the_log_alone_is_told_again(here: str) -> None:
         }
     )
     stopped(conversation, ["I dig.", "I plant.", "B1", "A1", "B2"], here, "one")
-    again = prompts.filled(prompts.TASK_AGAIN, task="Dig")
+    again = filled(speaking.TASK_AGAIN, task="Dig")
     for _ in range(2):
         reset_session("one", speaker="Ann", store=here)
         held = get_session("one", store=here)
@@ -438,7 +439,7 @@ def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> N
     assert load_session(through_json(memory), into="now", store=store) == "now"
     held = get_session("now", store=store)
     remembered = [
-        ("human", prompts.BEGIN),
+        ("human", speaking.BEGIN),
         ("ai", "A1"),
         ("human", "B1"),
         ("ai", ""),
@@ -470,7 +471,7 @@ def test_a_memory_may_become_another_speakers(here: str) -> None:
         dump_session("past", speaker="Ann", store=here), into="now", speaker="Ben", store=here
     )
     assert seen(get_session("now", store=here), "Ben") == [
-        ("human", prompts.BEGIN),
+        ("human", speaking.BEGIN),
         ("ai", "A1"),
         ("human", "B1"),
         ("ai", "A2"),
@@ -485,7 +486,7 @@ def test_a_memory_is_copied_into_another_session_and_database(here: str, there: 
     held = get_session("now", store=there)
     assert seen(held, "Ben")[:2] == [("human", "A1"), ("ai", "B1")]
     assert seen(held, "Ben")[-1] == ("human", "X1")
-    assert seen(held, "Ann") == [("human", prompts.BEGIN), ("ai", "X1")]
+    assert seen(held, "Ann") == [("human", speaking.BEGIN), ("ai", "X1")]
 
 
 def test_a_session_with_a_memory_of_strangers_is_dumped_and_loaded(here: str, there: str) -> None:

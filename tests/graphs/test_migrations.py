@@ -25,7 +25,7 @@ from duologue.graphs.spec.ends import DoneToken
 from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.graphs.spec.judges import Verdict
 from duologue.graphs.store.address import open_store
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.testing import (
     Line as Spoken,
     Prompt,
@@ -77,13 +77,13 @@ def old_log() -> list[AnyMessage]:
     no = Verdict(speaker="Ann", complete=False, objectives_left=("Beans.",))
     draft = Line(kind=Kind.DRAFT, speaker="Ben", audience=(), problem="The mark is missing.")
     return [
-        said(0, prompts.BEGIN, Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
+        said(0, speaking.BEGIN, Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
         said(1, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),  # type: ignore[list-item]
         result(2, "Monday: sun", speaker="Ann", call_id="a"),
         said(3, "Dig on Monday.", Line(kind=Kind.SPEECH, speaker="Ann")),
-        said(4, prompts.WHAT_IS_LEFT, aside),
+        said(4, judging.WHAT_IS_LEFT, aside),
         said(5, "Beans.", answer),
-        said(6, prompts.IS_COMPLETE, aside),
+        said(6, judging.IS_COMPLETE, aside),
         said(7, "No.", answer.model_copy(update={"verdict": no})),
         said(8, "Dug.", draft),
         said(9, "DONE", Line(kind=Kind.SPEECH, speaker="Ben")),
@@ -262,9 +262,9 @@ async def test_what_the_release_before_used_counts_in_a_fork(store: str) -> None
 def answer(prompt: Prompt) -> str:
     """Answer by nothing but the prompt, without the done token."""
     last = str(prompt[-1]["content"])
-    if last == prompts.WHAT_IS_LEFT:
+    if last == judging.WHAT_IS_LEFT:
         return "Beans."
-    if last == prompts.IS_COMPLETE:
+    if last == judging.IS_COMPLETE:
         return "No."
     return "Dig on Monday." if "You are Ann" in prompt[0]["content"] else "Solution: dug."
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import SpecError, converse
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.template import filled
 
 from .shape_help import never, play, talk, texts
 
@@ -49,7 +50,7 @@ def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     ann = {"name": "Ann", "prefixes": PREFIXES, "labels": labels}
     said = ["One.", "Two.", "Three.", "Four."]
     _, model = play(talk(ann, "Bob", "Cid", rounds=2, end_chat=NEWEST), said)
-    told = prompts.filled(prompts.YOUR_TURN, name="Ann")
+    told = filled(speaking.YOUR_TURN, name="Ann")
     assert texts(model.calls[3])[-1] == f"u:{heard}\n\n{told}"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from duologue.graphs import Conversation, PrivateOpening, Result, Speaker, SpecError, group_solve
 from duologue.graphs.log.messages import Kind, line
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, speaking
 from group_play import Troupe, entries
 from histories import CASTS, Plan
 
@@ -72,21 +72,21 @@ CASES: list[Any] = [
         Plan(made_up=("A",), reconcile=True),
         {
             "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
-            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{prompts.GO_ON} a:B2 u:A: A2",
+            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{speaking.GO_ON} a:B2 u:A: A2",
         },
         id="Y16-Y8-reconciled",
     ),
     pytest.param(
         Plan(made_up=("A",), answers=False),
         {
-            "A": f"u:Make up what only A knows. a:secret-of-A u:{prompts.BEGIN} a:A1 u:B1",
+            "A": f"u:Make up what only A knows. a:secret-of-A u:{speaking.BEGIN} a:A1 u:B1",
             "B": "u:A1 a:B1",
         },
         id="Y16-made-up-without-opening-answers",
     ),
     pytest.param(
         Plan(told={"B": ("secret-of-B",)}, answers=False),
-        {"A": f"u:{prompts.BEGIN} a:A1 u:B1", "B": "u:secret-of-B|A1 a:B1"},
+        {"A": f"u:{speaking.BEGIN} a:A1 u:B1", "B": "u:secret-of-B|A1 a:B1"},
         id="Y16-told-without-opening-answers",
     ),
     pytest.param(
@@ -127,7 +127,7 @@ async def test_a_secret_is_made_up_before_anything_else_and_is_no_turn(answers: 
     result, _ = await troupe.play(plan)
     requests = [str(call.messages[-1].text) for call in troupe.model.calls]
     assert requests[:2] == [plan.request("A"), plan.request("B")]
-    assert requests.count(prompts.JUDGE_YOURSELF) == 2
+    assert requests.count(judging.JUDGE_YOURSELF) == 2
     assert result.outcome is not None
     assert (result.outcome.rounds, result.outcome.messages) == (1, 6 if answers else 4)
 

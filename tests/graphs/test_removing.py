@@ -38,7 +38,7 @@ from duologue.graphs.run.events import replayed
 from duologue.graphs.sessions.export import as_json_lines, as_markdown
 from duologue.graphs.sessions.listing import known_store
 from duologue.graphs.spec.conversation import Conversation
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from player import Player
 
@@ -172,7 +172,7 @@ def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> No
     # Ann has heard nothing since she last spoke.
     assert told(model.calls[0].prompt)[-2:] == [
         ("assistant", "I have dug."),
-        ("user", prompts.GO_ON),
+        ("user", speaking.GO_ON),
     ]
     assert told(model.calls[1].prompt) == [("user", "I dig.\n\nI have dug.\n\nRoses.")]
     assert ended.outcome is not None
@@ -186,7 +186,7 @@ def test_what_is_removed_in_the_middle_of_a_turn_is_not_gone_on_with(store: str)
     remove(store, "m0001")
     model = ScriptedChatModel(script=["Nothing to dig.", *SAID[2:]])
     ended = resume("one", model=model, store=store, tools=[dig])
-    assert told(model.calls[0].prompt) == [("user", prompts.BEGIN)]
+    assert told(model.calls[0].prompt) == [("user", speaking.BEGIN)]
     assert ended.speeches[0] == ("Ann", "Nothing to dig.")
 
 

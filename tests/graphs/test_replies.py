@@ -26,7 +26,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import Flaw, Kind, Source, line
 from duologue.graphs.run.events import MessageSaid
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 
@@ -143,7 +144,7 @@ def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
     system, *view = first.messages
     assert isinstance(system, SystemMessage)
     assert system.text.startswith("You are Bob")
-    turn_of_bob = prompts.filled(prompts.YOUR_TURN, name="Bob")
+    turn_of_bob = filled(speaking.YOUR_TURN, name="Bob")
     heard = f"Psst.\n\nAnn: Ann's first.\n\n{turn_of_bob}"
     assert [(message.type, message.text) for message in view] == [("human", heard)]
     assert first.heard == heard

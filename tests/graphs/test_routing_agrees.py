@@ -28,7 +28,8 @@ from duologue.graphs.rules.position import Position
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import EndChatMode, Predicate
 from duologue.graphs.spec.limits import most_messages
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, summaries
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from player import Broken, Player
@@ -182,9 +183,7 @@ class Busy:
             *["book"] * (conversation.max_tool_errors - 1),
             *["bell"] * conversation.max_tool_rounds,
         ]
-        self._summarisers = [
-            prompts.filled(prompts.SUMMARISER, me=name) for name in conversation.names
-        ]
+        self._summarisers = [filled(summaries.SUMMARISER, me=name) for name in conversation.names]
         self._called = 0
         self._drafted = False
         self._words = 0
@@ -197,9 +196,9 @@ class Busy:
             return "Too long. " * 60
         if "Say it in at most" in last:
             return "Plan a garden."
-        if last == prompts.IS_COMPLETE:
+        if last == judging.IS_COMPLETE:
             return "no"
-        if last == prompts.WHAT_IS_LEFT or prompt[0]["content"] in self._summarisers:
+        if last == judging.WHAT_IS_LEFT or prompt[0]["content"] in self._summarisers:
             return f"Much is left: {word}."
         if self._called < len(self._calls):
             name = self._calls[self._called]

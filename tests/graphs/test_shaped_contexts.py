@@ -35,7 +35,7 @@ from duologue.graphs import (
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.log.stage import ALOUD
 from duologue.graphs.text.tokens import tokens_of, tokens_of_message
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, speaking, summaries
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -44,10 +44,10 @@ from .shape_help import well_formed
 T = TypeVar("T")
 
 NAMES = ("Ann Lee", "Bob", "李雷", "Dot")
-JUDGED = (prompts.JUDGE_YOURSELF, prompts.WHAT_IS_LEFT, prompts.IS_COMPLETE)
-MENDING = prompts.MEND.removeprefix("{problem}")
-BEGINNING = (prompts.BEGIN, prompts.GO_ON)
-IN_SHORT = prompts.IN_SHORT.partition("\n")[0]
+JUDGED = (judging.JUDGE_YOURSELF, judging.WHAT_IS_LEFT, judging.IS_COMPLETE)
+MENDING = speaking.MEND.removeprefix("{problem}")
+BEGINNING = (speaking.BEGIN, speaking.GO_ON)
+IN_SHORT = summaries.IN_SHORT.partition("\n")[0]
 MARK = "Say:"
 EXAMPLES = [
     {"role": "user", "content": "Shown a."},
@@ -137,7 +137,7 @@ class Troupe:
         system, last = str(prompt[0]["content"]), str(prompt[-1]["content"])
         if system.startswith("You keep the memory"):
             return f"In short {self.word('s', given)}."
-        if last == prompts.JUDGE_YOURSELF:
+        if last == judging.JUDGE_YOURSELF:
             return {"objectives_left": [self.word("v", given)], "complete": False}
         if last in JUDGED:
             return self.one_of("verdict", given, ("no", "Hm", f"Much {self.word('v', given)}."))
@@ -370,7 +370,7 @@ def asked(troupe: Troupe, calls: Sequence[Sequence[BaseMessage]]) -> Iterator[As
         view, last = list(messages), messages[-1].text
         if last in JUDGED:
             keeps = troupe.conversation.speaker(name).keep_reflection
-            del view[-3 if last == prompts.IS_COMPLETE and not keeps else -1 :]
+            del view[-3 if last == judging.IS_COMPLETE and not keeps else -1 :]
         elif last.endswith(MENDING):
             # Behind a blank draft the request stands alone, or behind what was heard.
             heard = view.pop().text.rpartition("\n\n")[0]

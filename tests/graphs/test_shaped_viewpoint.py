@@ -30,7 +30,7 @@ from duologue.graphs import Conversation, Result, build_graph, load_conversation
 from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.log.viewpoint import SILENCE, provider_names
 from duologue.graphs.rules.end_chat import max_steps
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -38,7 +38,7 @@ from .shape_help import well_formed
 
 drawn = settings(max_examples=15, deadline=None)
 
-MENDING = prompts.MEND.removeprefix("{problem}")
+MENDING = speaking.MEND.removeprefix("{problem}")
 NAMES = [["Ann", "Bob"], ["Ann", "Bob", "Cid"], ["A b", "A-b", "李雷"]]
 EXAMPLES = [
     {"role": "user", "content": "Shown a."},
@@ -101,7 +101,7 @@ class Play:
         return f"{letter}{next(self.numbers)}x"
 
     def speak(self, prompt: Prompt) -> Said:
-        if prompt[-1]["content"] == prompts.JUDGE_YOURSELF:
+        if prompt[-1]["content"] == judging.JUDGE_YOURSELF:
             left = [self.word("v")] if self.random.random() < 0.7 else []
             return {"objectives_left": left, "complete": not left}
         drawn = self.random.random()
@@ -220,7 +220,7 @@ def by_speaker(sent: Sequence[Sequence[BaseMessage]]) -> Mapping[str, list[Seque
 def is_for_a_turn(prompt: Sequence[BaseMessage]) -> bool:
     """Whether a prompt is no verdict's, and asks for nothing once more."""
     asked = prompt[-1].text
-    return asked != prompts.JUDGE_YOURSELF and not asked.endswith(MENDING)
+    return asked != judging.JUDGE_YOURSELF and not asked.endswith(MENDING)
 
 
 def plain(messages: Sequence[BaseMessage]) -> list[tuple[Any, ...]]:

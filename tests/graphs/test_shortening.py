@@ -32,7 +32,8 @@ from duologue.graphs.speakers.context import (
 from duologue.graphs.spec.context_limits import least_limit
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of, tokens_of_message
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import summaries
+from duologue.nodes.prompts.template import filled
 
 FIXED = Around(30)
 """The tokens of a system prompt, in these tests."""
@@ -325,7 +326,7 @@ def test_a_summary_stands_where_the_cut_is_and_is_told_to_its_speaker_alone() ->
     log = summed_up(spoken(conversation, 6), "m0004", "They said yes.")
     lines, since = cut(conversation, log, "Ann")
     assert since == "m0004"
-    told = prompts.filled(prompts.IN_SHORT, summary="They said yes.")
+    told = filled(summaries.IN_SHORT, summary="They said yes.")
     assert [one.text for one in lines[:2]] == [told, log[4].text]
     view = viewpoint(conversation, lines, "Ann")
     well_formed(view)
@@ -353,7 +354,7 @@ def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
     log = summed_up(spoken(conversation, 4), "m0003", "In short.")
     longer = [*log, *(said(len(log) + n, "More.", line(log[1 + n % 2])) for n in range(6))]
     lines, since = cut(conversation, longer, "Ann")
-    assert lines[0].text == prompts.filled(prompts.IN_SHORT, summary="In short.")
+    assert lines[0].text == filled(summaries.IN_SHORT, summary="In short.")
     assert lines[1].id == since
     assert since is not None
     assert since > "m0005"

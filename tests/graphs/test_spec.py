@@ -478,7 +478,7 @@ def test_braces_in_a_users_own_words_stay_as_they_are() -> None:
 def test_an_unknown_kind_lists_the_kinds(kind: object, load: Load) -> None:
     with pytest.raises(SpecError) as caught:
         load(ROLES | {"kind": kind})
-    assert f"kind: {kind!r} is unknown; there are 'role_play'" in str(caught.value)
+    assert f"kind: {kind!r} is unknown; there are 'blogger', 'chat', 'coder'" in str(caught.value)
 
 
 # Files

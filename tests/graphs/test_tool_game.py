@@ -3,7 +3,7 @@
 import re
 
 from duologue.graphs import Conversation, Result, converse, group_solve
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 CHOOSE = "Generate a secret number between 1 and 20. Output it this once."
@@ -32,7 +32,7 @@ def players(prompt: Prompt) -> Line:
     """Both players, out of their prompts alone: the player halves what is left."""
     system, *seen = prompt
     texts = [str(message["content"]) for message in seen]
-    if texts[-1] == prompts.JUDGE_YOURSELF:
+    if texts[-1] == judging.JUDGE_YOURSELF:
         won = any("you won" in text for text in texts)
         return {"objectives_left": [] if won else ["the number"], "complete": won}
     if "You are Game master" in system["content"]:

@@ -26,7 +26,7 @@ from duologue.graphs.log.messages import Kind, line
 from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.nodes.judge.moderator import read_name
 from duologue.nodes.judge.separate_judge import read_lines
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
@@ -146,7 +146,7 @@ def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
     lines = (f"Ann {alone}: Seven.", f"Ann {alone}: Ready.", f"Bob {alone}: Hm, me too.")
     said = "\n\n".join((*lines, "Bob: Is it seven?"))
     assert said in question
-    assert question.endswith(prompts.JUDGE_CRITERIA)
+    assert question.endswith(judging.JUDGE_CRITERIA)
     assert result.outcome is not None
     assert result.outcome.reason.value == "completed"
 
@@ -156,7 +156,7 @@ def test_the_transcript_comes_before_the_question_so_that_it_can_be_cached() -> 
     _, judge = play(judged(), said, [found("met", "not_met")] * 3)
     for before, after in pairwise(judge.calls):
         assert before.messages[0].text == after.messages[0].text
-        start = before.messages[1].text.removesuffix(prompts.JUDGE_CRITERIA).rstrip()
+        start = before.messages[1].text.removesuffix(judging.JUDGE_CRITERIA).rstrip()
         assert after.messages[1].text.startswith(start)
 
 
@@ -429,12 +429,12 @@ def test_among_many_speakers_are_told_of_the_labels_and_none_is_written_twice() 
     result, _ = play(spec, ["Line one here.", "Bob: Line two here.", "Line three.", "Line four."])
     system, heard, *_ = (message.text for message in result.viewpoint("Cid"))
     assert system.startswith("You are Cid, in a conversation with Ann, Bob and Dot.")
-    assert prompts.LABELLED in system
+    assert speaking.LABELLED in system
     expected = "Ann: Line one here.\n\nBob: Line two here.\n\nCid, it is your turn."
     assert heard == expected
-    assert prompts.LABELLED not in result.viewpoint("Cid")[1].text
+    assert speaking.LABELLED not in result.viewpoint("Cid")[1].text
     two, _ = play(talk(end_chat={"max_iterations": 1}), ["Line one here.", "Line two here."])
-    assert prompts.LABELLED not in two.viewpoint("Ann")[0].text
+    assert speaking.LABELLED not in two.viewpoint("Ann")[0].text
 
 
 def test_criteria_that_stand_there_twice_are_refused() -> None:

@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, SpecError, converse, export_session, get_session, resume
 from duologue.graphs.log.messages import Kind, Source
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import summaries
 from duologue.tools import Turn
 
 pytestmark = [pytest.mark.live, pytest.mark.process]
@@ -61,7 +61,7 @@ def beds(turn: Turn) -> str:
 
 def first(turn: Turn) -> str | None:
     """Leave all turns but the first to the model, which is slow on a small machine."""
-    told = prompts.IN_SHORT.partition("{")[0]
+    told = summaries.IN_SHORT.partition("{")[0]
     return None if any(told in message.text for message in turn.messages) else "I see."
 
 

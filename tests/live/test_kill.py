@@ -16,7 +16,7 @@ from langchain_core.tools import tool
 import children
 from duologue.graphs import Result, SessionError, aconverse, aresume, get_session, list_sessions
 from duologue.nodes.judge.self_judge import Judgement
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -86,7 +86,7 @@ def structured(prompt: Prompt) -> Line:
         return " ".join(["beans"] * 11)
     if "Say it in at most" in last:
         return "Plan a garden with beans."
-    if last == prompts.JUDGE_YOURSELF:
+    if last == judging.JUDGE_YOURSELF:
         return Judgement(objectives_left=["beans"] if turns == 1 else [], complete=turns > 1)
     if "You are Owner" in prompt[0]["content"]:
         if turns == 0:
@@ -101,9 +101,9 @@ def two_questions(prompt: Prompt) -> Line:
     """Answer by nothing but the prompt: speeches, what is left, one word."""
     last = str(prompt[-1]["content"])
     own = sum(message["role"] == "assistant" for message in prompt)
-    if last == prompts.WHAT_IS_LEFT:
+    if last == judging.WHAT_IS_LEFT:
         return f"After line {own}: beans."
-    if last == prompts.IS_COMPLETE:
+    if last == judging.IS_COMPLETE:
         return "Yes." if own > 2 else "No."
     return f"My line {own}."
 
@@ -111,7 +111,7 @@ def two_questions(prompt: Prompt) -> Line:
 def moderated(prompt: Prompt) -> Line:
     """Answer by nothing but the prompt: secrets, opening answers, findings, who is next."""
     last = str(prompt[-1]["content"])
-    if prompts.JUDGE_CRITERIA in last:
+    if judging.JUDGE_CRITERIA in last:
         return {"criterion_1": "met" if last.count("'s line") > 6 else "not_met"}
     if "Who speaks next" in last:
         return {"next_speaker": re.findall("Ann|Ben|Cat", last)[-1]}

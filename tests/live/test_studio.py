@@ -9,7 +9,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from duologue.graphs import role_play
-from duologue.graphs.kinds.forms import KINDS
+from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing.server import ScriptedServer
 from installed import shaped
 
@@ -175,7 +175,7 @@ async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
         await session.initialize()
         listed = await session.list_tools()
         called = await session.call_tool("role_play", FORM)
-    assert sorted(tool.name for tool in listed.tools) == sorted(KINDS)
+    assert sorted(tool.name for tool in listed.tools) == sorted(forms_by_kind())
     assert not called.isError
     assert "the done token" in str(called.content)
 

@@ -12,7 +12,7 @@ from duologue.graphs.rules.position import Event, Position
 from duologue.graphs.rules.shortening import Around
 from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.models.resolve import Models
-from duologue.nodes.prompts import texts as prompts
+from duologue.nodes.prompts import judging
 from duologue.nodes.step.resources import Moment, Resources
 from duologue.nodes.turn import prompt as prompting
 from duologue.nodes.turn.prompt import around, prompt_of, view_of
@@ -66,7 +66,7 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
 
 def test_a_judges_question_is_within_the_limit() -> None:
     """Y9: it is asked behind what the speaker sees."""
-    behind = [HumanMessage(prompts.WHAT_IS_LEFT * 3)]
+    behind = [HumanMessage(judging.WHAT_IS_LEFT * 3)]
     for turns in range(1, 40):
         now = moment({"kind": "tokens", "limit": LIMIT}, turns)
         view = view_of(now, now.conversation.speakers[0], now.log, behind=behind)

@@ -7,7 +7,8 @@ from pydantic import BaseModel
 from duologue.graphs import Blocks, Code, Conversation, Marks, Schema, load_conversation
 from duologue.graphs.speakers.formats import Format
 from duologue.nodes.prompts.formats import form_of
-from duologue.nodes.prompts.texts import filled, task_request
+from duologue.nodes.prompts.tasks import task_request
+from duologue.nodes.prompts.template import filled
 
 
 def test_only_the_given_names_are_replaced() -> None:

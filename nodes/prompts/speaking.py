@@ -1,0 +1,72 @@
+"""What a speaker is told: its system prompt, its cue, and that a reply must be mended."""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel
+
+from ...graphs.speakers.speaker import Brief, Speaker
+from .formats import form_of, is_told
+from .template import filled as filled
+
+PARTICIPANT = """You are {me}, in a conversation with {others}. Speak only for yourself."""
+
+LABELLED = """What the others say stands behind their names; write your own lines without a name."""
+
+BEGIN = "Please begin."
+GO_ON = "Now go on together."
+YOUR_TURN = "{name}, it is your turn."
+
+NEW_TASK = "From now on your task is: {task}"
+TASK_AGAIN = "Your task is: {task}"
+"""How a speaker whose memory was reset is told its own task again."""
+
+MEND = "{problem} Please say it again as it should be, and nothing else."
+"""How a speaker is asked for a reply once more."""
+
+
+def system_prompt(
+    speaker: Speaker,
+    others: Sequence[str],
+    task: str | None,
+    schema: type[BaseModel] | None = None,
+    *,
+    is_labelled: bool,
+    tells_own_task: bool,
+) -> str:
+    """Give the system prompt of one speaker."""
+    if speaker.role_prompt is None:
+        prompt = filled(PARTICIPANT, me=speaker.name, others=_together(others))
+        if is_labelled:
+            prompt = f"{prompt} {LABELLED}"
+    else:
+        prompt = speaker.role_prompt
+    parts = [prompt]
+    if task is not None:
+        if "{task}" in prompt:
+            parts = [filled(prompt, task=task)]
+        else:
+            parts.append(f"The task: {task}")
+    if speaker.task is not None and tells_own_task:
+        parts.append(f"Your own task: {speaker.task}")
+    if speaker.format is not None and not is_told(speaker.format, prompt):
+        parts.append(form_of(speaker.format, schema))
+    return "\n\n".join(parts)
+
+
+def _together(names: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def briefly(view: Sequence[BaseMessage], brief: Brief, task: str, given: str) -> list[BaseMessage]:
+    """Say what a speaker is told in the few words that a very small model can take."""
+    reminder = filled(brief.reminder, task=given.rstrip(" .?!"))
+    return [
+        SystemMessage(filled(brief.role_prompt, task=task)),
+        *(
+            HumanMessage(f"{message.text}\n\n{reminder}", name=message.name)
+            if isinstance(message, HumanMessage)
+            else message
+            for message in view[1:]
+        ),
+    ]
