@@ -14,9 +14,9 @@ from ..common.sanitize import clean
 from ..rules.approval import call_shown
 from ..rules.people import leaves
 from ..spec.questions import EXIT, ApprovalQuestion, MessageQuestion, Question, ToolQuestion
-from .terminal.events import Transcript, on_screen, plain, prose
+from .terminal.events import Transcript, prose, whole
 from .terminal.input import Lines
-from .terminal.text import Flow, one_line
+from .terminal.text import one_line
 from .waiting import allowed, value_of
 
 _KEYS = {"a": "approve", "e": "edit", "r": "reject", "s": "respond"}
@@ -204,12 +204,5 @@ class Asker:
         prose(self._lines.console, text, "yellow")
 
     def _body(self, text: str) -> None:
-        if not self._lines.typed:
-            return
-        console = self._lines.console
-        if not on_screen(console):
-            plain(console, clean(text))
-            return
-        flow = Flow(console)
-        flow.write(text)
-        flow.end()
+        if self._lines.typed:
+            whole(self._lines.console, text)

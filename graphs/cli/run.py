@@ -126,13 +126,10 @@ class _Run:
         return questions
 
     def _show_one(self, event: Event) -> None:
-        if self.progress is None or not isinstance(self.view, Transcript):
+        if self.progress is not None and isinstance(self.view, Transcript):
+            self.progress.show(event, self.view)
+        else:
             self.view.show(event)
-            return
-        transcript = self.view
-        with self.progress.aside(goes_on=lambda: transcript.is_streaming):
-            transcript.show(event)
-        self.progress.saw(event)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -9,7 +9,6 @@ MESSAGE_TOKENS = 8
 """What a message takes beside its text: the marks around it, its role and its name."""
 
 _BYTES = 3
-_TOKENS_PER_WORD = 2
 
 
 def tokens_of(text: str) -> int:

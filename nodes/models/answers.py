@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
-from langchain_core.messages.utils import count_tokens_approximately
 
 from ...graphs.common.errors import ModelError
 from ...graphs.log.messages import storable
 from ...graphs.spec.usage import ESTIMATED, token_count
+from ...graphs.text.tokens import tokens_of_message
 
 
 def as_answer(found: object, label: str) -> AIMessage:
@@ -44,8 +44,8 @@ def counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
     read = None if told is None else token_count(told.get("input_tokens"))
     written = None if told is None else token_count(told.get("output_tokens"))
     if told is None or read is None or written is None:
-        read = count_tokens_approximately(prompt)
-        written = count_tokens_approximately([answer])
+        read = sum(map(tokens_of_message, prompt))
+        written = tokens_of_message(answer)
         told, metadata = None, {**metadata, ESTIMATED: True}
     used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
     details = None if told is None else told.get("input_token_details")

@@ -8,15 +8,20 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
+from duologue.graphs.cli.terminal.again import Again
+from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.progress import Progress
 from duologue.graphs.log.messages import Kind
 from duologue.graphs.run.events import (
     CodeStarted,
     Event,
+    MessageSaid,
     Notice,
     QuestionAsked,
     SessionStarted,
     SpeakerChosen,
+    SpeechStarted,
+    Token,
 )
 from duologue.graphs.spec.questions import ToolQuestion
 from duologue.nodes.testing import Reply
@@ -61,6 +66,12 @@ class Waiting:
         if event is not None:
             self.progress.saw(event)
         return written
+
+    def follows(self, event: Event, transcript: Transcript) -> str:
+        """Show an event of a conversation; give what is written on this screen."""
+        before = len(self._file.getvalue())
+        self.progress.show(event, transcript)
+        return self._file.getvalue()[before:]
 
 
 def test_a_line_with_seconds_comes_after_a_moment_and_goes_when_something_is_shown() -> None:
@@ -136,6 +147,19 @@ def test_nothing_is_written_into_a_message_that_streams_or_beside_a_person() -> 
     waiting.shows(goes_on=False)
     waiting.progress.hide()
     assert waiting.passes(60, ticks=10) == ""
+
+
+def test_the_line_stays_while_tokens_stream_that_a_pipe_does_not_get() -> None:
+    waiting, out = Waiting(live=True), io.StringIO()
+    transcript = Transcript(Again(), Console(file=out), Console(file=io.StringIO()))
+    waiting.progress.on_chat_model_start({}, [], run_id=uuid4(), metadata={"speaker": "Ann"})
+    assert waiting.passes(2).endswith("Waiting for Ann… 2 s")
+    for event in (SpeechStarted(speaker="Ann"), *(Token(speaker="Ann", text="Hi ") for _ in "123")):
+        assert waiting.follows(event, transcript) == out.getvalue() == ""
+        assert "Waiting for Ann" in waiting.passes(0.1)
+    said = MessageSaid(id="m0001", speaker="Ann", text="Hi Hi Hi ")
+    assert waiting.follows(said, transcript) == ERASED
+    assert "Hi Hi Hi" in out.getvalue()
 
 
 def test_it_takes_one_line_however_narrow_the_terminal_is() -> None:

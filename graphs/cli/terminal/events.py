@@ -76,6 +76,16 @@ def prose(console: Console, text: str, style: StyleType = "") -> None:
     console.print(Text(one_line(text), style), soft_wrap=not on_screen(console))
 
 
+def whole(console: Console, text: str, style: StyleType = "") -> None:
+    """Print a whole text, wrapped between words where a person looks at it."""
+    if not on_screen(console):
+        plain(console, clean(text).strip("\n"), style)
+        return
+    flow = Flow(console, style)
+    flow.write(text)
+    flow.end()
+
+
 class View(Protocol):
     """Shows events."""
 
@@ -135,6 +145,10 @@ class Transcript:
             case _:
                 self._aside(remark(event))
 
+    def shows(self, event: Event) -> bool:
+        """Whether anything is written of an event: a pipe gets whole messages only."""
+        return self._live or not isinstance(event, SpeechStarted | Token)
+
     @property
     def is_streaming(self) -> bool:
         """Whether the cursor stands behind half a message."""
@@ -166,12 +180,7 @@ class Transcript:
 
     def body(self, text: str, style: StyleType = "") -> None:
         """Show a whole text."""
-        if not self._live:
-            plain(self._out, clean(text).strip("\n"), style)
-            return
-        flow = Flow(self._out, style)
-        flow.write(text)
-        flow.end()
+        whole(self._out, text, style)
 
     def typed(self, text: str) -> None:
         """Note what a person has just typed, so that it is not shown a second time."""
@@ -193,7 +202,7 @@ class Transcript:
         plain(self._out, f"Session {event.session} {kind}.{hint}", "dim")
 
     def _stream(self, event: Token) -> None:
-        if not self._live:
+        if not self.shows(event):
             return
         if self._flow is None:
             self.head(event.speaker)

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ...log.messages import Kind
 from ...run.events import CodeStarted, Event, Notice, QuestionAsked, SessionStarted
-from .events import on_screen, plain
+from .events import Transcript, on_screen, plain
 from .text import one_line
 
 _TICK = 0.1
@@ -93,6 +93,13 @@ class Progress(BaseCallbackHandler):
         finally:
             self._shown_at = self._clock()
             self._is_hidden = goes_on()
+
+    def show(self, event: Event, transcript: Transcript) -> None:
+        """Show an event, out of whose way the line goes if anything is written of it."""
+        if transcript.shows(event):
+            with self.aside(goes_on=lambda: transcript.is_streaming):
+                transcript.show(event)
+        self.saw(event)
 
     def saw(self, event: Event) -> None:
         """Take note of an event, which says what goes on now where nothing is at work."""
