@@ -17,7 +17,7 @@ import typer
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
 from ..rules.result import Result
-from ..run.engine import Source, run_session
+from ..run.engine import ConversationLike, run_session
 from ..run.events import Event, SessionStarted
 from ..run.options import Options
 from ..run.steps import AtHand
@@ -37,7 +37,7 @@ _PATIENCE = 3  # signals: the first asks to stop, and `uv run` and the like may 
 
 
 def follow(
-    source: Source | None,
+    source: ConversationLike | None,
     session: str | None,
     again: Again,
     *,
@@ -70,7 +70,12 @@ class _Run:
     """Shows what is waited for, where a person reads."""
 
     async def play(
-        self, source: Source | None, session: str | None, *, reset: bool, reply: AtHand | None
+        self,
+        source: ConversationLike | None,
+        session: str | None,
+        *,
+        reset: bool,
+        reply: AtHand | None,
     ) -> ExitCode:
         self._listen()
         options: Options = {"store": self.again.store, "model": self.again.model}

@@ -11,7 +11,7 @@ from typing import Unpack
 
 from ..common.background import in_background, iterate
 from ..rules.result import Result
-from .engine import Source, run_session
+from .engine import ConversationLike, run_session
 from .events import Event, MessageSaid, Notice
 from .options import Options
 from .steps import AtHand
@@ -20,7 +20,7 @@ _log = logging.getLogger("duologue")
 
 
 async def aconverse(
-    conversation: Source,
+    conversation: ConversationLike,
     *,
     session: str | None = None,
     reset: bool = False,
@@ -138,7 +138,7 @@ respond = in_background(arespond)
 
 
 def stream(
-    conversation: Source | None,
+    conversation: ConversationLike | None,
     *,
     session: str | None = None,
     reset: bool = False,
@@ -164,7 +164,7 @@ def stream(
 
 
 async def astream(
-    conversation: Source | None,
+    conversation: ConversationLike | None,
     *,
     session: str | None = None,
     reset: bool = False,

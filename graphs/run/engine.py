@@ -36,12 +36,12 @@ from .events import Ended, Event, Notice, QuestionAsked, SessionStarted, replaye
 from .options import Options, check_run
 from .steps import AtHand, Following, Steps, answer_of
 
-Source = Conversation | Mapping[str, Any] | str | Path
+ConversationLike = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that holds one."""
 
 
 async def run_session(
-    source: Source | None,
+    source: ConversationLike | None,
     session: str | None,
     *,
     reset: bool,
@@ -166,7 +166,7 @@ async def _forget_stop(held: Held, row: SessionRow | None) -> None:
         await held.clear_stop()
 
 
-def _loaded(source: Source) -> Conversation:
+def _loaded(source: ConversationLike) -> Conversation:
     return source if isinstance(source, Conversation) else load_conversation(source)
 
 

@@ -154,7 +154,8 @@ def test_the_line_stays_while_tokens_stream_that_a_pipe_does_not_get() -> None:
     transcript = Transcript(Again(), Console(file=out), Console(file=io.StringIO()))
     waiting.progress.on_chat_model_start({}, [], run_id=uuid4(), metadata={"speaker": "Ann"})
     assert waiting.passes(2).endswith("Waiting for Ann… 2 s")
-    for event in (SpeechStarted(speaker="Ann"), *(Token(speaker="Ann", text="Hi ") for _ in "123")):
+    tokens: list[Event] = [Token(speaker="Ann", text="Hi ") for _ in "123"]
+    for event in [SpeechStarted(speaker="Ann"), *tokens]:
         assert waiting.follows(event, transcript) == out.getvalue() == ""
         assert "Waiting for Ann" in waiting.passes(0.1)
     said = MessageSaid(id="m0001", speaker="Ann", text="Hi Hi Hi ")

@@ -21,7 +21,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from duologue.tools.registry.registrable import KINDS
+from duologue.tools.registry.registrable import NOUNS
 from duologue.tools.registry.registry import Registered, Registry
 
 NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
@@ -164,7 +164,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     sys.path.remove(str(folder))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NOUNS)
 def test_what_is_given_in_python_is_found_by_its_name(kind: str) -> None:
     given: Any = {kind: GIVEN[kind]}
     registry = Registry(given)
@@ -172,7 +172,7 @@ def test_what_is_given_in_python_is_found_by_its_name(kind: str) -> None:
     registry.check(naming(kind, "thing"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NOUNS)
 def test_what_is_installed_is_found_by_its_name(kind: str, site: Site) -> None:
     """So that a file can name it."""
     site.install(INSTALLED, **ENTRIES)
@@ -223,7 +223,7 @@ def test_a_file_names_what_is_installed_and_runs(site: Site, tmp_path: Path) -> 
 
 def test_what_is_given_in_python_wins_over_what_is_installed(site: Site) -> None:
     module = site.install("raise OSError('not to be imported')", **ENTRIES)
-    for kind in KINDS:
+    for kind in NOUNS:
         given: Any = {kind: GIVEN[kind]}
         registry = Registry(given)
         registry.check(naming(kind, "thing"))
@@ -270,7 +270,7 @@ def test_what_is_no_such_thing_is_refused_wherever_it_comes_from(
 ) -> None:
     module = site.install(INSTALLED, **{kind: "number"})
     assert refusal(Registry(), kind) == (
-        f"{FIELDS[kind]}: the {KINDS[kind]} 'thing' of {module}:number must be {wanted}, not int"
+        f"{FIELDS[kind]}: the {NOUNS[kind]} 'thing' of {module}:number must be {wanted}, not int"
     )
     given: Any = {kind: [7] if kind == "tools" else {"thing": 7}}
     named = "tools.0" if kind == "tools" else f"{kind}: 'thing'"
@@ -311,7 +311,7 @@ def test_a_class_in_the_place_of_something_else_is_named(given: Any, words: str)
         Registry(given)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tools"}))
+@pytest.mark.parametrize("kind", sorted(NOUNS.keys() - {"tools"}))
 @pytest.mark.parametrize("given", [[thing], 7, "thing"], ids=["list", "number", "text"])
 def test_what_is_given_must_be_a_dict_by_name(kind: str, given: Any) -> None:  # noqa: ANN401
     registered: Any = {kind: given}
@@ -328,7 +328,7 @@ def test_tools_must_be_a_list(given: Any) -> None:  # noqa: ANN401
         Registry(registered)
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tools"}))
+@pytest.mark.parametrize("kind", sorted(NOUNS.keys() - {"tools"}))
 @pytest.mark.parametrize("name", ["", " ", " thing", "thing\n", "two\nlines", 81 * "x", 7, None])
 def test_a_name_that_no_conversation_can_hold_is_refused(kind: str, name: object) -> None:
     """Else it would be there, and never be found."""
@@ -357,7 +357,7 @@ def test_what_can_not_be_imported_is_one_clear_error(
     module = site.install(code, **{what: "missing"})
     said = refusal(Registry(), what)
     assert said.startswith(
-        f"{FIELDS[what]}: the {KINDS[what]} 'thing' of {module}:missing can't be loaded: {words}"
+        f"{FIELDS[what]}: the {NOUNS[what]} 'thing' of {module}:missing can't be loaded: {words}"
     )
 
 
@@ -369,7 +369,7 @@ def test_an_installed_tool_that_calls_itself_otherwise_is_refused(site: Site) ->
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NOUNS)
 @pytest.mark.parametrize("where", ["python", "installed"])
 def test_a_name_that_there_is_not_comes_with_the_near_ones(
     kind: str, where: str, site: Site
@@ -380,7 +380,7 @@ def test_a_name_that_there_is_not_comes_with_the_near_ones(
     registry = Registry(registered)
     # What was found before is a near name once, not twice.
     registry.check(naming(kind, "thing"))
-    start = f"{FIELDS[kind]}: there is no {KINDS[kind]}"
+    start = f"{FIELDS[kind]}: there is no {NOUNS[kind]}"
     assert refusal(registry, kind, "thin").startswith(f"{start} 'thin'; did you mean 'thing'")
     assert refusal(registry, kind, "thin").count("'thing'") == 1
     assert refusal(registry, kind, "zebra") == (
@@ -388,7 +388,7 @@ def test_a_name_that_there_is_not_comes_with_the_near_ones(
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NOUNS)
 def test_what_is_missing_shows_before_any_call_and_nothing_is_stored(
     kind: str, tmp_path: Path
 ) -> None:
@@ -407,7 +407,7 @@ def test_options_that_there_are_not_are_refused_by_name() -> None:
         build_graph(**unknown)
     with pytest.raises(TypeError, match="there is no option 'hook'; there are "):
         converse(naming("orders", "thing"), **unknown)
-    assert [*Registered.__annotations__] == [*KINDS, "mcp_servers"]
+    assert [*Registered.__annotations__] == [*NOUNS, "mcp_servers"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ...graphs.speakers.schemas import schema_of
 from ...graphs.spec.sandbox import Language
 from .hooks import Hook
 
-KINDS: Final[Mapping[str, str]] = {
+NOUNS: Final[Mapping[str, str]] = {
     "tools": "tool",
     "functions": "function",
     "hooks": "hook",

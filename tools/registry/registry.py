@@ -30,7 +30,7 @@ from ..mcp.servers import McpServer, Server, configured_servers, given_servers, 
 from .arguments import parameters_of
 from .functions import OrderFunction, PredicateFunction, ReplyFunction
 from .hooks import Hook
-from .registrable import KINDS, check_kind
+from .registrable import NOUNS, check_kind
 from .state import languages_of
 
 
@@ -67,8 +67,8 @@ class Registry:
 
     def __init__(self, registered: Registered | None = None) -> None:
         given = cast("dict[str, Any]", registered or {})
-        self._found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-        for kind in KINDS.keys() - {"tools"}:
+        self._found: dict[str, dict[str, Any]] = {kind: {} for kind in NOUNS}
+        for kind in NOUNS.keys() - {"tools"}:
             for name, one in _by_name(kind, given.get(kind)).items():
                 _check_name(name, kind)
                 check_kind(kind, one, f"{kind}: {name!r}")
@@ -152,7 +152,7 @@ class Registry:
                 # What is installed and was found before is in both.
                 known = list({**self._found[kind], **self._installed[kind]})
                 hint = did_you_mean(name, known) or self._elsewhere(kind, name)
-                raise SpecError(f"{path}: there is no {KINDS[kind]} {name!r}{hint}")
+                raise SpecError(f"{path}: there is no {NOUNS[kind]} {name!r}{hint}")
             self._found[kind][name] = _loaded(kind, self._installed[kind][name], path)
         self._check_to_user(conversation)
         for path, name in self._no_objects(conversation):
@@ -197,7 +197,7 @@ class Registry:
                 yield f"speakers.{number}.format.name", held.name
 
     def _elsewhere(self, kind: str, name: str) -> str:
-        for other, what in KINDS.items():
+        for other, what in NOUNS.items():
             if name in self._found[other] or name in self._installed[other]:
                 return f"; it is registered as a {what}"
         about_servers = hint_of(self._servers, name) if kind == "tools" else None
@@ -211,7 +211,7 @@ class Registry:
 
     @cached_property
     def _installed(self) -> dict[str, dict[str, list[EntryPoint]]]:
-        found: dict[str, dict[str, list[EntryPoint]]] = {kind: {} for kind in KINDS}
+        found: dict[str, dict[str, list[EntryPoint]]] = {kind: {} for kind in NOUNS}
         for kind, by_name in found.items():
             for entry in entry_points(group=f"duologue.{kind}"):
                 by_name.setdefault(entry.name, []).append(entry)
@@ -243,10 +243,10 @@ def _loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa
     if any(other.value != entry.value for other in others):
         offered = listing(sorted({one.value for one in entries}))
         raise SpecError(
-            f"{path}: several packages offer a {KINDS[kind]} {entry.name!r}: {offered}; register "
+            f"{path}: several packages offer a {NOUNS[kind]} {entry.name!r}: {offered}; register "
             "the one you mean"
         )
-    what = f"the {KINDS[kind]} {entry.name!r} of {entry.value}"
+    what = f"the {NOUNS[kind]} {entry.name!r} of {entry.value}"
     try:
         found = entry.load()
     except BaseException as error:
