@@ -1,10 +1,8 @@
 """The command line: its commands and their arguments.
 
-What they do is in `graphs.cli.run`, `graphs.cli.show` and
-`graphs.cli.sessions`, how the command ends in `graphs.cli.exit`. Those are
-imported inside the commands: help and a mistyped option need nothing of what runs a conversation.
-The commands that fork a session or are about memory are in `graphs.cli.memory`, those in
-which a person takes part in `graphs.cli.people`.
+The commands in which a person takes part are in `graphs.cli.people`, those that fork a session or
+are about memory in `graphs.cli.memory`. What a command needs is imported inside it: help and a
+mistyped option need nothing of what runs a conversation.
 """
 
 import sys
@@ -215,9 +213,10 @@ for command in (say, fork, dump, load, reset, copy, export):
 @app.command()
 def stop(session: Session, store: Store = None) -> None:
     """Ask a running session to stop after its turn."""
-    from .sessions import stop as ask
+    from ..sessions.listing import stop_session
 
-    ask(session, store)
+    stop_session(session, store=store)
+    typer.echo(f"Asked {session} to stop after its current turn.")
 
 
 @app.command()

@@ -5,7 +5,7 @@ What they need is imported inside them, as in `graphs.cli.app`.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -52,16 +52,39 @@ def fork(
 
     The other one stays as it is. Without options the new one goes on by the same rules.
     """
-    from .sessions import changes_of, fork_session
+    from ..sessions.fork import fork as make
     from .terminal.again import Again
+    from .terminal.events import plain, stderr, stdout
 
-    speakers = {
-        "--prompt": ("role_prompt", prompt or []),
-        "--speaker-task": ("task", speaker_task or []),
-        "--speaker-model": ("model", speaker_model or []),
-    }
-    changes = changes_of(mode=mode, max_iterations=max_iterations, task=task, speakers=speakers)
-    fork_session(session, Again(store), at=at, into=into, changes=changes)
+    end_chat = {"mode": mode, "max_iterations": max_iterations}
+    speakers = _by_speaker(
+        ("--prompt", "role_prompt", prompt),
+        ("--speaker-task", "task", speaker_task),
+        ("--speaker-model", "model", speaker_model),
+    )
+    changes = _given({"end_chat": _given(end_chat), "task": task, "speakers": speakers})
+    new = make(session, at=at, into=into, store=store, **changes)
+    plain(stdout(), new)
+    plain(stderr(), f"Go on with: {Again(store).command('resume', new)}")
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value not in (None, {})}
+
+
+def _by_speaker(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[str, str]]:
+    """Read what options say of speakers: for each option its name, the field and the pairs."""
+    found: dict[str, dict[str, str]] = {}
+    for option, field, pairs in options:
+        for pair in pairs or []:
+            name, sign, text = pair.partition("=")
+            if not sign:
+                raise SpecError(f"{option}: must be a speaker's name, = and the text, not {pair!r}")
+            fields = found.setdefault(name.strip(), {})
+            if field in fields:
+                raise SpecError(f"{option}: is given twice for {name.strip()!r}")
+            fields[field] = text
+    return found
 
 
 def dump(

@@ -113,7 +113,13 @@ def say(
 
     It is that speaker's turn; who stands behind it goes on with `duologue resume`.
     """
-    from .sessions import say_as
+    from ..sessions.say import say as put
     from .terminal.again import Again
+    from .terminal.events import plain, stderr, stdout
 
-    say_as(session, speaker, text, Again(store))
+    outcome = put(session, speaker, text, store=store).outcome
+    plain(stdout(), f"{speaker} has said it.")
+    if outcome is not None:
+        plain(stderr(), outcome.sentence())
+    else:
+        plain(stderr(), f"Go on with: {Again(store).command('resume', session)}")

@@ -59,18 +59,16 @@ def found(variables: Mapping[str, Collection[str]]) -> Found:
         return Found({}, dict.fromkeys(lost, f"{NAME}: can't be read: {error}"))
     url = None if "base_url" in given else filed.get("base_url")
     if url and "api_key" in given and url.value.strip().rstrip("/") == OPENAI:
-        # The key is meant for no other address.
-        with_key = False
-    else:
-        with_key = url is not None
+        # The key of the environment is meant for this address.
+        url = None
     left = {
         setting: one
         for setting, one in filed.items()
-        if setting not in given or (with_key and setting == "api_key")
+        if setting not in given or (url and setting == "api_key")
     }
     values: dict[str, str | None] = {setting: one.value for setting, one in left.items()}
     faults = {setting: wrong for setting, one in left.items() if (wrong := _fault(setting, one))}
-    if url is None or not with_key:
+    if url is None:
         return Found(values, faults)
     has_key = "api_key" in left
     values.setdefault("api_key", None)

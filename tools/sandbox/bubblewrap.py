@@ -1,7 +1,7 @@
 """How an interpreter is started with bubblewrap: full Python and a shell, apart from the machine.
 
 It sees the system's programs, Python with its packages, and two empty folders; no network, no
-other process, nothing of the environment. The limits of a call are kept in `tools/workers.py`.
+other process, nothing of the environment. The limits of a call are kept in `tools.sandbox.workers`.
 """
 
 import os

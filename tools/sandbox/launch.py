@@ -1,7 +1,7 @@
 """Starting a kept interpreter: what its process is, and what it says when it is ready.
 
-What starts it, and what keeps it from the rest of the machine, is in `tools/bubblewrap.py` and
-`tools/host.py`; how it is asked then, in `tools/workers.py`.
+What starts it, and what keeps it from the rest of the machine, is in `tools.sandbox.bubblewrap` and
+`tools.sandbox.host`; how it is asked then, in `tools.sandbox.workers`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """How Monty's process is started: a subset of Python, on any system, without files or network.
 
-The process is `tools/monty_worker.py`; one serves many sessions, since nothing stays in it.
+The process is `tools.sandbox.monty_worker`; one serves many sessions, since nothing stays in it.
 """
 
 import os

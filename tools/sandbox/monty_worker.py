@@ -2,7 +2,7 @@
 
 It is apart from the library because the interpreter's client is native code: in the library's own
 process a large value or an unlucky exit would take that process with it. The untrusted code is
-one process further on. Who starts this one is `tools/launching.py`.
+one process further on. Who starts this one is `tools.sandbox.launch`.
 """
 
 import ast

@@ -1,7 +1,7 @@
-"""Running code that nobody trusts: one function for all levels, and what can be known before.
+"""Running code that nobody trusts: one function for all levels.
 
-How each level is started is in `tools/monty.py`, `tools/bubblewrap.py` and `tools/host.py`, how a
-started interpreter is talked to in `tools/workers.py`.
+A level says how its interpreter is started: `tools.sandbox.monty`, `tools.sandbox.bubblewrap` or
+`tools.sandbox.host`. How a started one is asked is in `tools.sandbox.workers`.
 """
 
 import asyncio

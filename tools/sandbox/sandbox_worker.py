@@ -1,7 +1,7 @@
 """The process inside the sandbox that keeps the interpreter. Its text is run there, by `-c`.
 
 It shares its memory with code that nobody trusts: whatever it says outside is data. It uses the
-standard library alone, and runs on any Python from 3.9 on. Who starts it is `tools/launching.py`.
+standard library alone, and runs on any Python from 3.9 on. Who starts it is `tools.sandbox.launch`.
 """
 
 import ast

@@ -2,7 +2,7 @@
 
 Whatever comes from such a process is data: code that runs in it can write into every channel it
 has, and so forge its own output and exit code, but nothing else. How it is started is in
-`tools/launching.py`.
+`tools.sandbox.launch`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Whose a model or an error is, told without loading the client of OpenAI.
+"""Whether a model or an error is of OpenAI's client, told without importing it for nothing.
 
-Loading it costs as much as the rest of this program. A thing that is the client's shows that it is
-loaded, so nothing here loads it.
+Importing it costs as much as the rest of this program. An object of one of its classes shows that
+it is imported already.
 """
 
 from typing import TYPE_CHECKING, TypeGuard
@@ -22,45 +22,33 @@ def comes_from(thing: object, module: str) -> bool:
     return any(home == module or home.startswith(f"{module}.") for home in homes)
 
 
-def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
-    """Whether OpenAI's client raised an error."""
+def _is_one_of(error: BaseException | None, *names: str) -> bool:
+    """Whether an error is of one of these classes of OpenAI's client."""
     if not comes_from(error, "openai"):
         return False
-    from openai import OpenAIError
+    import openai
 
-    return isinstance(error, OpenAIError)
+    return isinstance(error, tuple(getattr(openai, name) for name in names))
+
+
+def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
+    """Whether OpenAI's client raised an error."""
+    return _is_one_of(error, "OpenAIError")
 
 
 def is_api_error(error: BaseException) -> TypeGuard["openai.APIError"]:
     """Whether OpenAI's client raised an error for what a server said, or for its silence."""
-    if not comes_from(error, "openai"):
-        return False
-    from openai import APIError
-
-    return isinstance(error, APIError)
+    return _is_one_of(error, "APIError")
 
 
 def is_status_error(error: BaseException | None) -> TypeGuard["openai.APIStatusError"]:
     """Whether OpenAI's client raised an error for an HTTP status."""
-    if not comes_from(error, "openai"):
-        return False
-    from openai import APIStatusError
-
-    return isinstance(error, APIStatusError)
-
-
-def is_unreadable(error: BaseException) -> bool:
-    """Whether OpenAI's client raised for an answer that does not fit its schema."""
-    if not comes_from(error, "openai"):
-        return False
-    from openai import ContentFilterFinishReasonError, LengthFinishReasonError
-
-    return isinstance(error, (ContentFilterFinishReasonError, LengthFinishReasonError))
+    return _is_one_of(error, "APIStatusError")
 
 
 def answer_in(error: BaseException) -> AIMessage | None:
     """Give the answer that OpenAI's client has raised for, since it does not fit its schema."""
-    if not is_unreadable(error):
+    if not _is_one_of(error, "ContentFilterFinishReasonError", "LengthFinishReasonError"):
         return None
     # Older clients give none for what was filtered.
     completion = getattr(error, "completion", None)
