@@ -118,10 +118,10 @@ def run(
 
     from ..kinds.role_play import role_play
     from .run import follow
-    from .terminal.again import Again
+    from .terminal.follow_up import FollowUp
 
     source = task if is_file else role_play(task, **options)
-    follow(source, session, Again(store, model), reset=reset, as_json=as_json)
+    follow(source, session, FollowUp(store, model), reset=reset, as_json=as_json)
 
 
 def _check(options: dict[str, Any], *, is_file: bool) -> None:
@@ -152,9 +152,9 @@ def resume(
 ) -> None:
     """Go on with a session where it stopped. No finished model call is made again."""
     from .run import follow
-    from .terminal.again import Again
+    from .terminal.follow_up import FollowUp
 
-    follow(None, session, Again(store, model), reset=False, as_json=as_json)
+    follow(None, session, FollowUp(store, model), reset=False, as_json=as_json)
 
 
 app.command()(chat)
@@ -201,9 +201,9 @@ def show(
 
         raise SpecError("--why is the same for all speakers: leave out --as")
     from .show import show_session
-    from .terminal.again import Again
+    from .terminal.follow_up import FollowUp
 
-    show_session(session, Again(store), speaker=speaker, why=why, as_json=as_json)
+    show_session(session, FollowUp(store), speaker=speaker, why=why, as_json=as_json)
 
 
 for command in (say, fork, dump, load, reset, copy, export):

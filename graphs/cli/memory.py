@@ -53,8 +53,8 @@ def fork(
     The other one stays as it is. Without options the new one goes on by the same rules.
     """
     from ..sessions.fork import fork as make
-    from .terminal.again import Again
     from .terminal.events import plain, stderr, stdout
+    from .terminal.follow_up import FollowUp
 
     end_chat = {"mode": mode, "max_iterations": max_iterations}
     speakers = _by_speaker(
@@ -65,7 +65,7 @@ def fork(
     changes = _given({"end_chat": _given(end_chat), "task": task, "speakers": speakers})
     new = make(session, at=at, into=into, store=store, **changes)
     plain(stdout(), new)
-    plain(stderr(), f"Go on with: {Again(store).command('resume', new)}")
+    plain(stderr(), FollowUp(store).hint(new))
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -188,14 +188,14 @@ def export(
 
 def _say_how_to_go_on(session: str, store: str | None) -> None:
     from ..sessions.listing import get_session
-    from .terminal.again import Again
     from .terminal.events import plain, stderr, stdout
+    from .terminal.follow_up import FollowUp
 
     plain(stdout(), session)
     if get_session(session, store=store).outcome is None:
-        plain(stderr(), f"Go on with: {Again(store).command('resume', session)}")
+        plain(stderr(), FollowUp(store).hint(session))
     else:
-        plain(stderr(), f"It has ended; go on with: {Again(store).command('fork', session)}")
+        plain(stderr(), f"It has ended; go on with: {FollowUp(store).command('fork', session)}")
 
 
 def _put(text: str, output: Path | None) -> None:

@@ -57,7 +57,7 @@ def chat(
     """
     from ..kinds.chat import chat as make
     from .run import follow
-    from .terminal.again import Again
+    from .terminal.follow_up import FollowUp
 
     given = {
         "tools": [*dict.fromkeys([*(tool or []), *(approve or [])])],
@@ -68,7 +68,7 @@ def chat(
         "temperature": temperature,
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    follow(make(message, **options), session, Again(store, model), reset=reset, as_json=as_json)
+    follow(make(message, **options), session, FollowUp(store, model), reset=reset, as_json=as_json)
 
 
 def answer(
@@ -96,11 +96,11 @@ def answer(
     What it asks after that is asked here. With --json nobody is asked: the session waits again.
     """
     from .run import follow
-    from .terminal.again import Again
+    from .terminal.follow_up import FollowUp
     from .waiting import reply_of
 
     reply = reply_of(session, answer, question, store)
-    follow(None, session, Again(store, model), reset=False, as_json=as_json, reply=reply)
+    follow(None, session, FollowUp(store, model), reset=False, as_json=as_json, reply=reply)
 
 
 def say(
@@ -114,12 +114,12 @@ def say(
     It is that speaker's turn; who stands behind it goes on with `duologue resume`.
     """
     from ..sessions.say import say as put
-    from .terminal.again import Again
     from .terminal.events import plain, stderr, stdout
+    from .terminal.follow_up import FollowUp
 
     outcome = put(session, speaker, text, store=store).outcome
     plain(stdout(), f"{speaker} has said it.")
     if outcome is not None:
         plain(stderr(), outcome.sentence())
     else:
-        plain(stderr(), f"Go on with: {Again(store).command('resume', session)}")
+        plain(stderr(), FollowUp(store).hint(session))

@@ -20,13 +20,13 @@ from ..rules.result import Result
 from ..run.engine import ConversationLike, run_session
 from ..run.events import Event, SessionStarted
 from ..run.options import Options
-from ..run.steps import AtHand
+from ..run.steps import GivenAnswer
 from ..spec.questions import Question
 from ..store.address import open_store
 from .ask import Asker
 from .exit import ExitCode
-from .terminal.again import Again
 from .terminal.events import JsonLines, Transcript, View, plain, prose, stderr, stdout
+from .terminal.follow_up import FollowUp
 from .terminal.input import Lines
 from .terminal.progress import Progress
 from .waiting import told, ways_on
@@ -39,18 +39,18 @@ _PATIENCE = 3  # signals: the first asks to stop, and `uv run` and the like may 
 def follow(
     source: ConversationLike | None,
     session: str | None,
-    again: Again,
+    follow_up: FollowUp,
     *,
     reset: bool,
     as_json: bool,
-    reply: AtHand | None = None,
+    reply: GivenAnswer | None = None,
 ) -> None:
     """Run a session to its outcome and show what happens.
 
     A person is asked at the terminal, save with JSON, where the session is left waiting.
     """
-    view = JsonLines() if as_json else Transcript(again, stdout(), stderr())
-    code = asyncio.run(_Run(view, again).play(source, session, reset=reset, reply=reply))
+    view = JsonLines() if as_json else Transcript(follow_up, stdout(), stderr())
+    code = asyncio.run(_Run(view, follow_up).play(source, session, reset=reset, reply=reply))
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         # All is said and stored: the same signal once more changes nothing.
         for number in _SIGNALS:
@@ -62,7 +62,7 @@ def follow(
 @dataclass
 class _Run:
     view: View
-    again: Again
+    follow_up: FollowUp
     session: str | None = None
     signals: list[int] = field(default_factory=list)
     has_left: bool = False
@@ -75,10 +75,10 @@ class _Run:
         session: str | None,
         *,
         reset: bool,
-        reply: AtHand | None,
+        reply: GivenAnswer | None,
     ) -> ExitCode:
         self._listen()
-        options: Options = {"store": self.again.store, "model": self.again.model}
+        options: Options = {"store": self.follow_up.store, "model": self.follow_up.model}
         if isinstance(self.view, Transcript):
             asker = Asker(self.view, Lines(stdout(), stderr(), self._reading))
             self.progress = progress = Progress(stderr(), "Starting")
@@ -186,13 +186,13 @@ class _Run:
         assert self.session is not None  # noqa: S101  # it has begun
         for question in questions:
             prose(stderr(), f"Session {self.session} waits for an answer. {told(question)}")
-        if await _waits(self.session, self.again.store):
-            for way in ways_on(self.session, questions, self.again):
+        if await _waits(self.session, self.follow_up.store):
+            for way in ways_on(self.session, questions, self.follow_up):
                 plain(stderr(), way)
 
     async def _say_how_to_go_on(self) -> None:
-        if self.session is not None and await _waits(self.session, self.again.store):
-            plain(stderr(), f"Go on with: {self.again.command('resume', self.session)}")
+        if self.session is not None and await _waits(self.session, self.follow_up.store):
+            plain(stderr(), self.follow_up.hint(self.session))
 
 
 async def _waits(session: str, store: str | None) -> bool:

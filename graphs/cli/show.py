@@ -17,7 +17,6 @@ from ..rules.why import Cause, CauseKind
 from ..run.events import Ended, QuestionAsked, events_of, replayed
 from ..sessions.listing import check_speaker, get_session, known_store, title_of
 from ..store.rows import SessionRow
-from .terminal.again import Again
 from .terminal.events import (
     JsonLines,
     Transcript,
@@ -28,6 +27,7 @@ from .terminal.events import (
     stderr,
     stdout,
 )
+from .terminal.follow_up import FollowUp
 from .terminal.progress import Progress
 from .terminal.text import one_line
 from .waiting import told, ways_on
@@ -79,17 +79,17 @@ def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
 
 
 def show_session(
-    session: str, again: Again, *, speaker: str | None, why: bool, as_json: bool
+    session: str, follow_up: FollowUp, *, speaker: str | None, why: bool, as_json: bool
 ) -> None:
     """Show what a session holds."""
-    result = get_session(session, store=again.store)
+    result = get_session(session, store=follow_up.store)
     if speaker is not None:
         check_speaker(session, result.conversation, speaker)
     if as_json:
         _show_json(result, speaker, why=why)
         return
     out = stdout()
-    transcript = Transcript(again, out, stderr(), ids=True)
+    transcript = Transcript(follow_up, out, stderr(), ids=True)
     if speaker is None:
         title = title_of(result.conversation)
         plain(out, one_line(title, out.width if on_screen(out) else None), "bold")
@@ -102,27 +102,27 @@ def show_session(
         for message in result.viewpoint(speaker):
             transcript.head(_role(message))
             transcript.body(_text(message))
-    _print_end(out, result, transcript, again)
+    _print_end(out, result, transcript, follow_up)
 
 
-def _print_end(out: Console, result: Result, transcript: Transcript, again: Again) -> None:
+def _print_end(out: Console, result: Result, transcript: Transcript, follow_up: FollowUp) -> None:
     """Say how a session has ended, or what it waits for and how it goes on."""
     if result.outcome is not None:
         transcript.show(Ended.of(result.session, result.outcome))
         return
     transcript.rule()
-    _print_ways_on(out, result, again)
+    _print_ways_on(out, result, follow_up)
 
 
-def _print_ways_on(out: Console, result: Result, again: Again) -> None:
+def _print_ways_on(out: Console, result: Result, follow_up: FollowUp) -> None:
     """Say that a session has not ended, and how it goes on."""
     if not result.pending:
         plain(out, "Not finished. It goes on with:", "bold")
-        plain(out, again.command("resume", result.session))
+        plain(out, follow_up.command("resume", result.session))
         return
     for question in result.pending:
         prose(out, f"Waits for an answer. {told(question)}", "bold")
-    for way in ways_on(result.session, result.pending, again):
+    for way in ways_on(result.session, result.pending, follow_up):
         plain(out, way)
 
 

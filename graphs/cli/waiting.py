@@ -7,10 +7,10 @@ from typing import Any
 
 from ..common.errors import AnswerError
 from ..rules.people import leaves
-from ..run.steps import AtHand
+from ..run.steps import GivenAnswer
 from ..sessions.listing import get_session
 from ..spec.questions import ApprovalQuestion, MessageQuestion, Question, ToolQuestion
-from .terminal.again import Again
+from .terminal.follow_up import FollowUp
 from .terminal.text import one_line
 
 _LONGEST = 300  # characters of what is asked, where it is told in a line
@@ -28,14 +28,16 @@ def told(question: Question) -> str:
     return one_line(asked, _LONGEST)
 
 
-def ways_on(session: str, questions: Sequence[Question], again: Again) -> list[str]:
+def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) -> list[str]:
     """Say how a session that waits is answered, and how it goes on."""
     answers = []
     for question in questions:
         options = ["--question", question.id] if len(questions) > 1 else []
-        command = again.command("answer", session, options=options, arguments=[_sample(question)])
+        command = follow_up.command(
+            "answer", session, options=options, arguments=[_sample(question)]
+        )
         answers.append(f"Answer it with: {command}")
-    return [*answers, f"Or be asked: {again.command('resume', session)}"]
+    return [*answers, f"Or be asked: {follow_up.command('resume', session)}"]
 
 
 def _sample(question: Question) -> str:
@@ -57,14 +59,16 @@ def allowed(question: ApprovalQuestion, call: dict[str, Any]) -> list[str]:
     return []
 
 
-def reply_of(session: str, answer: str, question: str | None, store: str | Path | None) -> AtHand:
+def reply_of(
+    session: str, answer: str, question: str | None, store: str | Path | None
+) -> GivenAnswer:
     """Read an answer that was given to a command."""
     pending = get_session(session, store=store).pending
     meant = [one for one in pending if question in (None, one.id)]
     if len(meant) != 1:
-        return AtHand(answer, question)
+        return GivenAnswer(answer, question)
     # By its id it can't become the answer to another question that is asked meanwhile.
-    return AtHand(value_of(meant[0], answer), meant[0].id)
+    return GivenAnswer(value_of(meant[0], answer), meant[0].id)
 
 
 def value_of(question: Question, text: str) -> Any:  # noqa: ANN401  # whatever the question wants

@@ -14,7 +14,7 @@ from ..rules.result import Result
 from .engine import ConversationLike, run_session
 from .events import Event, MessageSaid, Notice
 from .options import Options
-from .steps import AtHand
+from .steps import GivenAnswer
 
 _log = logging.getLogger("duologue")
 
@@ -128,7 +128,7 @@ async def arespond(
         >>> respond("hi", "exit", store="memory:respond-docs").outcome.reason.value
         'quit'
     """
-    reply = AtHand(value, question)
+    reply = GivenAnswer(value, question)
     return await _last(
         run_session(None, session, reset=False, tokens=False, reply=reply, **options)
     )

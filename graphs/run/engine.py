@@ -34,7 +34,7 @@ from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
 from .events import Ended, Event, Notice, QuestionAsked, SessionStarted, replayed
 from .options import Options, check_run
-from .steps import AtHand, Following, Steps, answer_of
+from .steps import GivenAnswer, Steps, StreamOptions, answer_of
 
 ConversationLike = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that holds one."""
@@ -46,7 +46,7 @@ async def run_session(
     *,
     reset: bool,
     tokens: bool,
-    reply: AtHand | None = None,
+    reply: GivenAnswer | None = None,
     **options: Unpack[Options],
 ) -> AsyncGenerator[Event | Result, None]:
     """Run a session."""
@@ -104,13 +104,13 @@ async def run_session(
                 replace(resources, stop_requested=store.stop_requested, written=held.drain),
                 held.checkpointer,
             )
-            following = Following(
+            streaming = StreamOptions(
                 tokens,
                 list(options.get("callbacks") or ()),
                 options.get("durability") or "sync",
             )
             answer = options.get("answer")
-            steps = Steps(graph, session, conversation, following, answer, reply)
+            steps = Steps(graph, session, conversation, streaming, answer, reply)
             async with aclosing(_noted(held, row, steps)) as events:
                 async for event in events:
                     yield event
@@ -141,7 +141,7 @@ async def _noted(held: Held, row: SessionRow | None, steps: Steps) -> AsyncGener
         raise
 
 
-def _told_again(finished: Result, reply: AtHand | None) -> Iterator[Event | Result]:
+def _told_again(finished: Result, reply: GivenAnswer | None) -> Iterator[Event | Result]:
     """What is told of a session that has ended already."""
     if reply is not None:
         raise SessionError(f"Session {finished.session!r} has ended: it waits for no answer.")
@@ -238,7 +238,7 @@ async def _close_interpreter(graph: Graph, session: str) -> None:
 
 
 async def _stored(
-    store: Store, row: SessionRow | None, conversation: Conversation, reply: AtHand | None
+    store: Store, row: SessionRow | None, conversation: Conversation, reply: GivenAnswer | None
 ) -> Result | None:
     """Read a session before it runs: what is damaged must not be gone on with."""
     if row is None:

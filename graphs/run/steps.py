@@ -23,7 +23,7 @@ from ..spec.conversation import Conversation
 from ..spec.questions import Answer, MessageQuestion, Question, ToolQuestion, check_message
 from ..store.serializer import check_storable
 from .events import Event, Notice, QuestionAsked, events_of
-from .token_stream import Telling
+from .token_stream import TokenStream
 
 _TRIES = 5
 """How often the same question is asked in vain, at most, before the session is left waiting."""
@@ -33,8 +33,8 @@ _LIKE_AN_ID = re.compile(r"[0-9a-f]{32}")
 """What LangGraph takes for the id of a question."""
 
 
-class AtHand(NamedTuple):
-    """An answer that is at hand before the question is asked in this run."""
+class GivenAnswer(NamedTuple):
+    """An answer that a run begins with, to a question that the session waits with."""
 
     value: Any
     """The answer."""
@@ -42,8 +42,8 @@ class AtHand(NamedTuple):
     """The id of the question. None: the one that waits."""
 
 
-class Following(NamedTuple):
-    """How a run is followed."""
+class StreamOptions(NamedTuple):
+    """What of a run is streamed, and how its steps are stored."""
 
     tokens: bool
     """Whether to tell what is said token by token, too."""
@@ -61,14 +61,14 @@ class Steps:
         graph: Graph,
         session: str,
         conversation: Conversation,
-        following: Following,
+        options: StreamOptions,
         answer: Answer | None = None,
-        reply: AtHand | None = None,
+        reply: GivenAnswer | None = None,
     ) -> None:
         self._graph = graph
         self._session = session
         self._conversation = conversation
-        self._following = following
+        self._options = options
         self._answer = answer
         self._reply = reply
         self._interrupted = False
@@ -136,22 +136,22 @@ class Steps:
         config: RunnableConfig = {
             "configurable": {"thread_id": self._session},
             "recursion_limit": max_steps(self._conversation),
-            "callbacks": self._following.callbacks,
+            "callbacks": self._options.callbacks,
         }
-        tokens = self._following.tokens
+        tokens = self._options.tokens
         stream = self._graph.astream(
             given,
             config,
             stream_mode=["updates", "custom", "messages"] if tokens else ["updates", "custom"],
-            durability=self._following.durability,
+            durability=self._options.durability,
         )
         # Closed here: else a reader who leaves early has it run on after the store is closed.
         async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
-            telling = Telling({one.name for one in self._conversation.speakers if one.to_user})
+            streamed = TokenStream({one.name for one in self._conversation.speakers if one.to_user})
             self._interrupted = False
             async for mode, found in parts:
                 self._interrupted |= mode == "updates" and "__interrupt__" in found
-                for event in _events(mode, found, telling):
+                for event in _events(mode, found, streamed):
                     yield event
 
     async def _answered(self, question: Question) -> Any:  # noqa: ANN401
@@ -173,7 +173,7 @@ class Steps:
             raise failed("function", "answer", error) from error
 
 
-def answer_of(session: str, asked: Sequence[Question], reply: AtHand) -> tuple[Question, Any]:
+def answer_of(session: str, asked: Sequence[Question], reply: GivenAnswer) -> tuple[Question, Any]:
     """Give the answer at hand, and the question that it answers."""
     ids = [one.id for one in asked]
     if not asked:
@@ -207,20 +207,20 @@ def _storable(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def _events(mode: str, found: Any, telling: Telling) -> Iterator[Event]:  # noqa: ANN401
+def _events(mode: str, found: Any, streamed: TokenStream) -> Iterator[Event]:  # noqa: ANN401
     """Turn what LangGraph streams into events."""
     if mode == "custom" and "notice" in found:
         yield Notice(text=found["notice"])
     elif mode == "custom" and "speech" in found:
-        yield from telling.beside(**found["speech"])
+        yield from streamed.beside(**found["speech"])
     elif mode == "messages":
         chunk, metadata = found
         # Whole messages that a node writes come without a purpose; a model's tokens have one.
         if metadata.get("purpose") == "speech":
             text = storable(chunk.text)
-            yield from telling.content(metadata["speaker"], text, metadata.get("answer"))
+            yield from streamed.content(metadata["speaker"], text, metadata.get("answer"))
     elif mode == "updates" and "__interrupt__" not in found:
         for update in found.values():
             for message in (update or {}).get("messages", ()):
                 for event in events_of(message):
-                    yield from telling.whole(event)
+                    yield from streamed.whole(event)

@@ -22,7 +22,7 @@ class _Message:
     """Whether something is said beside calls already."""
 
 
-class Telling:
+class TokenStream:
     """Makes events of the pieces of messages as they arrive, one speaker at a time.
 
     The tokens behind the newest `SpeechStarted` in front of a message, joined, are its text. An

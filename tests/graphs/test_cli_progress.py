@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from duologue.graphs.cli.terminal.again import Again
 from duologue.graphs.cli.terminal.events import Transcript
+from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.progress import Progress
 from duologue.graphs.log.messages import Kind
 from duologue.graphs.run.events import (
@@ -151,7 +151,7 @@ def test_nothing_is_written_into_a_message_that_streams_or_beside_a_person() -> 
 
 def test_the_line_stays_while_tokens_stream_that_a_pipe_does_not_get() -> None:
     waiting, out = Waiting(live=True), io.StringIO()
-    transcript = Transcript(Again(), Console(file=out), Console(file=io.StringIO()))
+    transcript = Transcript(FollowUp(), Console(file=out), Console(file=io.StringIO()))
     waiting.progress.on_chat_model_start({}, [], run_id=uuid4(), metadata={"speaker": "Ann"})
     assert waiting.passes(2).endswith("Waiting for Ann… 2 s")
     tokens: list[Event] = [Token(speaker="Ann", text="Hi ") for _ in "123"]

@@ -19,7 +19,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import build_graph
 from duologue.graphs.cli.show import show_session
-from duologue.graphs.cli.terminal.again import Again
+from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.log.messages import Kind, Line, result, said
 from duologue.graphs.spec.ends import DoneToken
 from duologue.graphs.spec.fields import SPEC_VERSION
@@ -210,11 +210,11 @@ async def test_a_session_of_the_release_before_is_listed_and_shown(
     found = get_session("one", store=store)
     assert found.messages == old_log()[: STATES[name][0]]
     for speaker in (None, "Ann", "Ben"):
-        show_session("one", Again(store), speaker=speaker, why=False, as_json=False)
+        show_session("one", FollowUp(store), speaker=speaker, why=False, as_json=False)
         shown = capsys.readouterr().out
         assert ("Not finished." in shown) is not finished
         assert ("Ended after 1 round and 2 messages: Ben said the done token." in shown) is finished
-    show_session("one", Again(store), speaker=None, why=False, as_json=True)
+    show_session("one", FollowUp(store), speaker=None, why=False, as_json=True)
     assert all(json.loads(one) for one in capsys.readouterr().out.splitlines())
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from duologue.graphs.cli.terminal.again import Again
 from duologue.graphs.cli.terminal.events import Transcript
+from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.text import Flow, one_line
 from duologue.graphs.common.sanitize import clean
 from duologue.graphs.rules.reasons import Reason
@@ -88,7 +88,7 @@ def test_a_line_is_one_line_of_harmless_signs(text: str, width: int) -> None:
 
 def test_a_streamed_reply_is_shown_once_and_taken_back_when_rejected() -> None:
     console = screen()
-    transcript = Transcript(Again(), console, screen())
+    transcript = Transcript(FollowUp(), console, screen())
     for event in (
         SessionStarted(session="s", store="x", title="T", resumed=False),
         Token(speaker="A", text="Hello "),
@@ -108,7 +108,7 @@ def test_a_streamed_reply_is_shown_once_and_taken_back_when_rejected() -> None:
 
 def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
     console = screen()
-    transcript = Transcript(Again(store="my file"), console, screen())
+    transcript = Transcript(FollowUp(store="my file"), console, screen())
     for event in (
         ToolCalled(speaker="A", call_id="1", name="look", arguments={"what": "x" * 80}),
         ToolAnswered(speaker="A", call_id="1", text="none\nfound", failed=True),
@@ -139,7 +139,7 @@ def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
 
 def shown(*events: Event, width: int = 40, ids: bool = False, live: bool = True) -> list[str]:
     console = screen(width) if live else Console(file=io.StringIO(), width=width, _environ={})
-    transcript = Transcript(Again(), console, screen(), ids=ids)
+    transcript = Transcript(FollowUp(), console, screen(), ids=ids)
     for event in events:
         transcript.show(event)
     return written(console).splitlines()
@@ -254,7 +254,7 @@ def test_what_it_cost_is_told_where_there_is_a_price(cost: float, text: str) -> 
 
 
 def test_the_command_that_goes_on_is_quoted_and_holds_no_password() -> None:
-    again = Again(store="postgresql://me:secret@host/db?x=1&y=2", model="a b")
-    assert again.command("resume", "-s") == (
+    follow_up = FollowUp(store="postgresql://me:secret@host/db?x=1&y=2", model="a b")
+    assert follow_up.command("resume", "-s") == (
         "duologue resume --store 'postgresql://me:***@host/db?x=1&y=2' --model 'a b' -- -s"
     )

@@ -39,7 +39,7 @@ from duologue.graphs.run.events import (
     ToolAnswered,
     ToolCalled,
 )
-from duologue.graphs.run.token_stream import Telling
+from duologue.graphs.run.token_stream import TokenStream
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.tool_calling.argument_reader import Argument
 from duologue.nodes.models.tool_calling.by_schema import answer_schema
@@ -456,7 +456,7 @@ def test_content_that_comes_behind_the_words_stands_behind_them(late: str) -> No
 @pytest.mark.parametrize("again", ["First. Now it is.", "Other."])
 def test_an_answer_that_is_asked_for_again_is_told_once(again: str) -> None:
     """G2: what is said again is not told twice; what is said otherwise begins anew."""
-    telling = Telling({"Ann"})
+    telling = TokenStream({"Ann"})
     events = [
         *telling.content("Ann", "First. ", "1"),
         *telling.beside("Ann", "Now"),

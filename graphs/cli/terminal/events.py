@@ -29,7 +29,7 @@ from ...run.events import (
 )
 from ...run.remarks import money, remark
 from ...spec.judges import Finding, Verdict
-from .again import Again
+from .follow_up import FollowUp
 from .text import Flow, one_line
 
 # Legible on light and on dark; red is for errors.
@@ -104,8 +104,10 @@ class JsonLines:
 class Transcript:
     """Shows events as a conversation."""
 
-    def __init__(self, again: Again, out: Console, err: Console, *, ids: bool = False) -> None:
-        self._again = again
+    def __init__(
+        self, follow_up: FollowUp, out: Console, err: Console, *, ids: bool = False
+    ) -> None:
+        self._follow_up = follow_up
         self._ids = ids
         self._out = out
         self._err = err
@@ -275,7 +277,7 @@ class Transcript:
         tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
         spent = f", {money(used.cost)} spent" if used.cost else ""
         plain(self._out, f"{calls}, {tokens}{spent}.", "dim")
-        plain(self._out, f"Read it again: {self._again.command('show', event.session)}", "dim")
+        plain(self._out, f"Read it again: {self._follow_up.command('show', event.session)}", "dim")
 
     def colour(self, name: str) -> str:
         """Give the colour of a speaker's name."""

@@ -1,4 +1,4 @@
-"""The command by which a session goes on, as a person can copy it."""
+"""Commands for a session, as a person can copy them."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from ...common.sanitize import clean
 
 
 @dataclass(frozen=True)
-class Again:
-    """The options that a session must be given again, since it does not hold them."""
+class FollowUp:
+    """The options that every further command for a session needs, since no session holds them."""
 
     store: str | None = None
     """Where it is kept, if that was said."""
@@ -36,3 +36,7 @@ class Again:
         words += ["--", session] if session.startswith("-") else [session]
         words += arguments
         return " ".join(shlex.quote(clean(word)) for word in words)
+
+    def hint(self, session: str) -> str:
+        """Say how an unfinished session goes on."""
+        return f"Go on with: {self.command('resume', session)}"
