@@ -45,7 +45,7 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Take the options of all commands; `Commands` uses them."""
+    """Declare the options that all commands share; `Commands` reads them."""
 
 
 @app.command()
@@ -125,7 +125,7 @@ def run(
 
 
 def _check(options: dict[str, Any], *, is_file: bool) -> None:
-    """Refuse what does not go together, before anything else is loaded."""
+    """Refuse options that contradict each other, before anything else is imported."""
     from ..common.errors import SpecError
 
     if is_file:

@@ -1,7 +1,7 @@
-"""Asks a person at the terminal what a conversation waits for.
+"""Asking a person the questions that a conversation waits with.
 
-How lines are read is in `graphs.cli.terminal.input`; what is told where nobody answers is in
-`graphs.cli.waiting`.
+Lines are read by `graphs.cli.terminal.input`; `graphs.cli.waiting` says what to do where nobody
+answers.
 """
 
 import json
@@ -69,7 +69,7 @@ class Asker:
         return text
 
     def _remind(self, question: MessageQuestion) -> None:
-        """Tell what the speaker works on and has heard, where this screen has not shown it."""
+        """Show the speaker's task and what it has heard, unless the screen has shown it."""
         is_new = question.speaker not in self._reminded
         self._reminded.add(question.speaker)
         heard = self._transcript.unseen(question.heard)
@@ -96,7 +96,7 @@ class Asker:
         return {"decisions": decisions}
 
     def _decision(self, question: ApprovalQuestion, call: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask about a call; None where the person leaves."""
+        """Ask for a decision on one call; None if the person leaves."""
         keys = {key: word for key, word in _KEYS.items() if word in allowed(question, call)}
         self._gap()
         cut = self._call(call, _LONGEST)
@@ -120,7 +120,7 @@ class Asker:
                 return decision
 
     def _filled(self, word: str, call: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask for what belongs to a decision; None where it is taken back."""
+        """Ask for a decision's details; None if the person takes it back."""
         if word == "edit":
             arguments = self._arguments(call)
             action = {"name": call["name"], "args": arguments}
@@ -153,7 +153,7 @@ class Asker:
             self._complain('Arguments are a JSON object, such as {"name": "value"}')
 
     def _call(self, call: dict[str, Any], longest: int | None) -> bool:
-        """Show a call that waits; say whether something of it was cut."""
+        """Show a waiting call; return whether any argument was cut."""
         described = str(call.get("description") or "")
         # What is described by its arguments is shown by them below.
         quoting = described.partition(call_shown(call["name"], call["args"]))
@@ -182,7 +182,7 @@ class Asker:
             self._complain('Something must be answered; "" is an empty text.')
 
     def _explain(self, text: str) -> None:
-        """Say what an answer does, once and not each time."""
+        """Show a hint, unless it was the last one shown."""
         if text != self._explained:
             self._tell(text)
             self._explained = text
@@ -192,7 +192,7 @@ class Asker:
             self._lines.console.print()
 
     def _tell(self, text: str) -> None:
-        """Say something to a person who types; lines out of a pipe need no help."""
+        """Show a hint to a person who types; input from a pipe needs none."""
         if self._lines.typed:
             prose(self._lines.console, text, "dim")
 

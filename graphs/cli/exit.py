@@ -1,4 +1,4 @@
-"""How the command line ends: its exit codes, its one-line errors, and what to run to go on."""
+"""The exit codes of the command line, and its one-line errors."""
 
 import os
 import sys

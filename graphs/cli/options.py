@@ -32,7 +32,7 @@ Exit codes:
 
 
 class Commands(TyperGroup):
-    """The commands, whose errors are told in one line."""
+    """The group of all commands; reports an error on one line."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # typer does not export its context's class
         """Run a command."""

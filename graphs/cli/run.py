@@ -1,4 +1,4 @@
-"""Runs a conversation for the command line: shows its events, and stops at a signal.
+"""Running a conversation from the command line: its events are shown, and a signal stops it.
 
 What the events look like is in `graphs.cli.terminal.events`.
 """
@@ -138,7 +138,7 @@ class _Run:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Let a signal end at once what blocks the loop, which can't see it."""
+        """Raise KeyboardInterrupt on a signal while a blocking read holds up the loop."""
 
         def leave(number: int, _: FrameType | None) -> None:
             if not self.has_left:
@@ -196,7 +196,7 @@ class _Run:
 
 
 async def _waits(session: str, store: str | None) -> bool:
-    """Whether another process will find this session unfinished."""
+    """Whether the session is stored unfinished, where another process can resume it."""
     target = store or load_settings().store
     if target is not None and target.startswith("memory:"):
         return False

@@ -1,4 +1,4 @@
-"""What the command line tells about sessions and models, without running anything."""
+"""The commands that only read: sessions, show and models."""
 
 import asyncio
 import json
@@ -213,7 +213,7 @@ def _has_server(settings: Settings) -> bool:
 
 
 def _default(settings: Settings, names: list[str], *, is_local: bool) -> str:
-    """The model that `nodes.models.resolve` takes where none is named."""
+    """The default model, as `nodes.models.resolve` chooses it."""
     if settings.model is not None:
         return settings.model
     if _has_server(settings):

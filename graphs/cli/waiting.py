@@ -1,4 +1,4 @@
-"""What a session waits for, in words, and the commands by which it goes on."""
+"""What a waiting session asks, and the commands that answer it."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _LONGEST = 300  # characters of what is asked, where it is told in a line
 
 
 def told(question: Question) -> str:
-    """Say in a line what a person is asked."""
+    """Summarise a question on one line."""
     match question:
         case MessageQuestion():
             asked = question.prompt
@@ -41,7 +41,7 @@ def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) ->
 
 
 def _sample(question: Question) -> str:
-    """What may stand for an answer in a command."""
+    """A placeholder or sample for the answer, as shown in a command."""
     if isinstance(question, MessageQuestion):
         return "TEXT"
     if isinstance(question, ApprovalQuestion) and all(
@@ -52,7 +52,7 @@ def _sample(question: Question) -> str:
 
 
 def allowed(question: ApprovalQuestion, call: dict[str, Any]) -> list[str]:
-    """Give what may be decided of one of the calls that wait."""
+    """Give the decisions allowed for one of the waiting calls."""
     for review in question.review_configs:
         if review.get("action_name") == call.get("name"):
             return list(review.get("allowed_decisions", ()))
@@ -62,7 +62,7 @@ def allowed(question: ApprovalQuestion, call: dict[str, Any]) -> list[str]:
 def reply_of(
     session: str, answer: str, question: str | None, store: str | Path | None
 ) -> GivenAnswer:
-    """Read an answer that was given to a command."""
+    """Read the ANSWER argument of `duologue answer`."""
     pending = get_session(session, store=store).pending
     meant = [one for one in pending if question in (None, one.id)]
     if len(meant) != 1:
@@ -72,7 +72,7 @@ def reply_of(
 
 
 def value_of(question: Question, text: str) -> Any:  # noqa: ANN401  # whatever the question wants
-    """Read an answer out of a text."""
+    """Parse a typed answer as the question wants it."""
     if isinstance(question, MessageQuestion):
         return text
     if isinstance(question, ApprovalQuestion) and leaves(text):

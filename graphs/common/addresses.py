@@ -1,4 +1,4 @@
-"""Addresses of servers: which texts are one, how they are shown, and which are this machine's."""
+"""Addresses of servers: checking them, showing them without secrets, finding local ones."""
 
 import re
 from ipaddress import ip_address
@@ -40,7 +40,7 @@ def redacted(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is certain to lead to this machine, whoever resolves names."""
+    """Whether an address leads to this machine, whatever a name server says."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if set("@\\%") & set(parts.netloc):

@@ -1,4 +1,4 @@
-"""What everything in a spec is made of: the frozen base, and texts of checked shape."""
+"""The base class of everything in a spec, and the types of its fields."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ Mark = Annotated[
 
 @dataclass(frozen=True)
 class AtLeast:
-    """How many a list must hold; said only where all that it holds is right.
+    """The least length of a list, checked only after its items are valid.
 
     Pydantic's own `min_length` counts without those at fault, so that one wrong speaker of two is
     also one speaker too few.
@@ -70,13 +70,13 @@ class AtLeast:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Count after all is checked."""
+        """Check the length after the items."""
         return no_info_after_validator_function(self._counted, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Say it to forms, too."""
+        """Add it to the JSON schema, for forms."""
         return handler(schema) | {"minItems": self.number}
 
     def _counted(self, found: tuple[T, ...]) -> tuple[T, ...]:
@@ -100,7 +100,7 @@ class Data(BaseModel):
 
 
 class Kinded(Data):
-    """Base of what comes in several kinds: its ``kind`` is written even where it is the default."""
+    """Base of the members of a tagged union: ``kind`` is always serialized, even as the default."""
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Kinded(Data):
 
 
 def by_kind(given: Any) -> Any:  # noqa: ANN401
-    """Read what comes in several kinds: a kind alone, as a word, needs no table."""
+    """Read a kind given as a bare word, such as ``"human"``, as ``{"kind": "human"}``."""
     return {"kind": given} if isinstance(given, str) else given
 
 

@@ -1,4 +1,4 @@
-"""What a ``.env`` file of the working folder may set: the folder may be anybody's.
+"""Reading the ``.env`` file of the working folder, which may be anybody's.
 
 It gives keys, model names, an address and numbers. A key of the environment is never sent to an
 address that stands in the file, and nothing in it names files or commands.
@@ -24,7 +24,7 @@ _SENT = ("OPENAI_CUSTOM_HEADERS", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 
 
 class Found(NamedTuple):
-    """What the file sets where the environment does not."""
+    """The settings of the file that the environment does not set."""
 
     values: dict[str, str | None]
     """The values by setting. None: not set, whatever the environment says."""

@@ -54,6 +54,6 @@ class SessionError(DuologueError):
 
 
 def failed(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
-    """Give the error that tells of something of the user's own which has failed."""
+    """Make the error for a function or model of the user's own that raised."""
     where = "" if at is None else f" in {at}"
     return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")

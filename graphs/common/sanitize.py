@@ -1,4 +1,4 @@
-"""Text of models and users, made harmless to whatever shows it. Pure."""
+"""Escaping and shortening text of models and users before it is shown. Pure functions."""
 
 import re
 import unicodedata

@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         return self._notice
 
     def _refuse(self, faults: Mapping[str, str]) -> None:
-        """Raise an error where one of these settings is read."""
+        """Have reading one of these settings raise its error."""
         self._faults.update(faults)
         for name in faults:
             del self.__dict__[name]
@@ -90,7 +90,7 @@ class Settings(BaseSettings):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Raise the error of a setting that has no value for it."""
+            """Raise the error of a setting that has a fault instead of a value."""
             if name in type(self).model_fields:
                 raise SpecError(self._faults[name])
             return super().__getattr__(name)

@@ -1,4 +1,4 @@
-"""Threads that run event loops, and a thread of its own for each call that may wait."""
+"""Threads: one that runs an event loop, and one for each blocking call."""
 
 import asyncio
 import os

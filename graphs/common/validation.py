@@ -104,23 +104,23 @@ def _short(given: object) -> str:
 
 
 def kind_of(given: object) -> str:
-    """Name what was given in the place of something else, for the end of an error."""
+    """Name the type of a wrong value, for the end of an error."""
     return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 def did_you_mean(unknown: str, known: Sequence[str]) -> str:
-    """Ask whether a near name was meant, for the end of an error."""
+    """Suggest near names, for the end of an error."""
     near = get_close_matches(unknown, known, n=3)
     return f"; did you mean {listing(near)}?" if near else ""
 
 
 def near_or_all(unknown: str, known: Sequence[str]) -> str:
-    """Name what may have been meant, else all that there are."""
+    """Suggest near names, or else list all, for the end of an error."""
     return did_you_mean(unknown, known) or f"; there are {listing(known)}"
 
 
 def first_fault(error: ValidationError) -> ErrorDetails:
-    """Give the fault that is told of what pydantic found."""
+    """Choose which of pydantic's errors to report."""
     found = error.errors(include_url=False)
     # A mistyped field is the reason why another one is missing.
     return next((one for one in found if one["type"] == "extra_forbidden"), found[0])

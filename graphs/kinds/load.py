@@ -68,7 +68,7 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
 
 @cache
 def forms_by_kind() -> Mapping[str, type[Form]]:
-    """Find the short forms: every other module here holds that of the kind it is named after."""
+    """Find the short forms: every other module here is named like a kind and has its form."""
     package = __name__.rpartition(".")[0]
     siblings = iter_modules([str(Path(__file__).parent)], f"{package}.")
     return {

@@ -191,7 +191,7 @@ async def _last(events: AsyncGenerator[Event | Result, None]) -> Result:
 
 
 def _note(event: Event) -> None:
-    """Log what shows that a run goes on; what is said is not for a log."""
+    """Log progress, without what is said."""
     match event:
         case Notice():
             _log.info("%s", event.text)

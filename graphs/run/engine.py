@@ -121,7 +121,7 @@ async def run_session(
 
 
 async def _noted(held: Held, row: SessionRow | None, steps: Steps) -> AsyncGenerator[Event, None]:
-    """Run a session, and note where sessions are listed whether it waits for a person."""
+    """Run a session, and keep its status in the sessions table: waiting for a person or not."""
     waited = row is not None and row.status == "waiting"
 
     async def note(waits: bool) -> None:
@@ -142,7 +142,7 @@ async def _noted(held: Held, row: SessionRow | None, steps: Steps) -> AsyncGener
 
 
 def _told_again(finished: Result, reply: GivenAnswer | None) -> Iterator[Event | Result]:
-    """What is told of a session that has ended already."""
+    """The events and the result of a session that has ended already."""
     if reply is not None:
         raise SessionError(f"Session {finished.session!r} has ended: it waits for no answer.")
     yield from replayed(finished)
@@ -178,7 +178,7 @@ def _new_id(title: str) -> str:
 def _agreed(
     session: str, given: Conversation | None, row: SessionRow | None, where: str
 ) -> Conversation:
-    """The conversation to run: the stored one, which a given one must not contradict."""
+    """The conversation to run: the stored one, or the given one; both must be equal."""
     if row is None:
         if given is None:
             raise unknown_session(session, where)
@@ -194,7 +194,7 @@ def _agreed(
 
 
 async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerator[Event, None]:
-    """Find the models before anything is stored, and tell what takes a moment as it happens."""
+    """Find the models before anything is stored; yield notices of what takes a while."""
     if _judge_is_idle(conversation):
         yield Notice(text=IDLE_JUDGE)
     for warning in conversation.sandbox.warnings:
@@ -221,7 +221,7 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
 
 
 async def _finished(held: Held, conversation: Conversation, graph: Graph) -> Result:
-    """Read a session whose run is over, and note its outcome where sessions are listed."""
+    """Read a session after its run, and note its outcome in the sessions table."""
     session = held.session
     result = await read_session(session, conversation, graph)
     if result.outcome is not None:
@@ -240,7 +240,7 @@ async def _close_interpreter(graph: Graph, session: str) -> None:
 async def _stored(
     store: Store, row: SessionRow | None, conversation: Conversation, reply: GivenAnswer | None
 ) -> Result | None:
-    """Read a session before it runs: what is damaged must not be gone on with."""
+    """Read a stored session, which raises if it is damaged; give its result if finished."""
     if row is None:
         return None
     found = await read_session(

@@ -1,4 +1,4 @@
-"""What a run takes beside the conversation, and whether that is what it must be."""
+"""The options of a run, and their checks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ class Options(Registered, total=False):
 
 
 def check_run(options: Mapping[str, Any]) -> None:
-    """Refuse options that there are not, or that are not what they must be, before anything is run.
+    """Refuse unknown options, and values of a wrong type, before anything is run.
 
     What `Registered` holds is checked where it is registered, models where they are looked for.
     """

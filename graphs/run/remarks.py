@@ -1,4 +1,4 @@
-"""What happens beside what is said, in one line each."""
+"""One-line descriptions of events other than messages."""
 
 from ..rules.why import verdict_in_words
 from .events import (
@@ -21,7 +21,7 @@ def remark(
     | SpeakerChosen
     | HistoryShortened,
 ) -> str:
-    """Put an event into one line; nothing where there is nothing to tell."""
+    """Describe an event on one line; an empty text if there is nothing to say."""
     match event:
         case CodeStarted():
             count = len(event.blocks)

@@ -116,7 +116,7 @@ class Steps:
         return await questions_of(self._graph, self._session)
 
     async def _given(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
-        """What LangGraph is given."""
+        """The graph's input: the conversation, an answer, or None to go on."""
         if reply is None:
             known = await checkpointer_of(self._graph).aget_tuple(config_of(self._session))
             return {"conversation": self._conversation.stored()} if known is None else None
@@ -132,7 +132,7 @@ class Steps:
         return Command(resume={question.id: value} if by_id else value)
 
     async def _leg(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
-        """Run up to the end or the next question."""
+        """Stream the graph up to its end or its next interrupt."""
         config: RunnableConfig = {
             "configurable": {"thread_id": self._session},
             "recursion_limit": max_steps(self._conversation),
@@ -174,7 +174,7 @@ class Steps:
 
 
 def answer_of(session: str, asked: Sequence[Question], reply: GivenAnswer) -> tuple[Question, Any]:
-    """Give the answer at hand, and the question that it answers."""
+    """Pair the answer with the question that it is for."""
     ids = [one.id for one in asked]
     if not asked:
         raise SessionError(f"Session {session!r} waits for no answer: resume it without one.")
@@ -192,7 +192,7 @@ def answer_of(session: str, asked: Sequence[Question], reply: GivenAnswer) -> tu
 
 
 def _storable(value: Any) -> Any:  # noqa: ANN401
-    """An answer as it can be stored."""
+    """Make sure that an answer can be stored."""
     if value is None:
         raise AnswerError("the answer does not fit, and the question stays open: it is None")
     try:

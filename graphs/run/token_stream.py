@@ -1,4 +1,4 @@
-"""The tokens of each message, while LangGraph streams it: where it starts, and nothing twice."""
+"""Turning LangGraph's streamed pieces of messages into token events, none of them twice."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from .events import Event, MessageSaid, ReplyRejected, SpeechStarted, Token
 
 @dataclass
 class _Message:
-    """What was told of the message that is under way."""
+    """The message that is being streamed."""
 
     answer: str | None = None
     """The answer that it is read from."""

@@ -1,4 +1,4 @@
-"""What a text is, whatever it is about: blank, a token, a farewell, the same as another.
+"""Comparing texts: blank, a token, a farewell, the same as another.
 
 Pure rules, without a model. Where they cannot be sure they say no: a conversation that a guard ends
 too late has cost a few calls, one that it ends too early has lost its result.
@@ -117,7 +117,7 @@ def is_short(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def plain(text: str) -> str:
-    """Give a text without what does not change what it says."""
+    """Normalise a text for comparison: no case, punctuation, Markdown or extra white space."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     words = " ".join(_SIGN.sub(lambda found: _plain_sign(found[0]), folded).split())
     return _DENSE_GAP.sub("", words)
@@ -153,7 +153,7 @@ def _is_hollow(sign: str) -> bool:
 
 
 def _is_equal(one: str, other: str) -> bool:
-    """Whether two texts that are the same in words are so in signs that count."""
+    """Whether two texts with the same words also have the same numbers, labels and code."""
     code = _code(one), _code(other)
     return _moves(one) == _moves(other) and (code[0] == code[1] or not all(code))
 
@@ -187,7 +187,7 @@ def _is_near(one: str, other: str) -> bool:
 
 
 def _moved(one: str, other: str) -> bool:
-    """Whether two texts that are nearly the same differ in a sentence of their own.
+    """Whether two texts that are nearly the same differ in a whole sentence.
 
     "Thank you, my next question is this: does it have fur?" is made of a form and a move.
     """

@@ -1,4 +1,4 @@
-"""What a model has answered, in the form that the rest of the program relies on. Pure functions.
+"""Normalising what a model has answered. Pure functions.
 
 Models that users bring may give anything that LangChain lets through.
 """
@@ -16,7 +16,7 @@ from ...graphs.text.tokens import tokens_of_message
 
 
 def as_answer(found: object, label: str) -> AIMessage:
-    """Take an answer as it came."""
+    """Make sure that an answer is a message of plain text."""
     if not isinstance(found, AIMessage):
         raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
     metadata = found.response_metadata
@@ -29,7 +29,7 @@ def as_answer(found: object, label: str) -> AIMessage:
 
 
 def as_text(answer: AIMessage, found: object) -> AIMessage:
-    """Make text of an answer that is held to a schema."""
+    """Turn a structured answer into one of text."""
     is_called = not answer.text and found is not None
     text = json.dumps(found, ensure_ascii=False) if is_called else str(answer.text)
     return answer.model_copy(
@@ -38,7 +38,7 @@ def as_text(answer: AIMessage, found: object) -> AIMessage:
 
 
 def counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
-    """Make sure that an answer tells what it has used: budgets count on it."""
+    """Make sure that an answer has its usage, estimated where the model tells none."""
     told = answer.usage_metadata
     metadata = answer.response_metadata
     read = None if told is None else token_count(told.get("input_tokens"))

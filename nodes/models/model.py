@@ -43,7 +43,7 @@ Notify = Callable[[str], None]
 
 
 def _ignore(text: str) -> None:
-    """Listens to nobody."""
+    """Drop a notice."""
 
 
 S = TypeVar("S", bound=BaseModel)
@@ -233,7 +233,7 @@ class Model:
     def _held(
         self, schema: dict[str, Any], options: Mapping[str, Any], instead: str, **strict: bool
     ) -> Runnable[LanguageModelInput, Any]:
-        """The model held to a schema, with what a call of it gives beside the text."""
+        """The model with structured output, which also gives the raw message."""
         fields = type(self.chat).model_fields
         chat = self.chat.model_copy(
             update={name: value for name, value in options.items() if name in fields}
@@ -258,7 +258,7 @@ class Model:
         options: Mapping[str, Any],
         listener: BaseCallbackHandler | None = None,
     ) -> T:
-        """Ask, and read the answer; whatever fails of that is one error."""
+        """Ask and read the answer, with retries; every failure becomes one error."""
         # What a model of the user's own raises is the user's to read.
         reading = failures(self.label, self.address) if is_ours(self.chat) else refusals(self.label)
         retries = (self.chat.max_retries or 0) if is_ours(self.chat) else 0

@@ -61,7 +61,7 @@ class Models:
     """The first model that the server lists, once it has been asked."""
 
     def __post_init__(self) -> None:
-        """Refuse what would be passed over, so that another model spoke in its place."""
+        """Refuse options that would be ignored, so that another model would speak."""
         default, named = self.default, self.named
         chat = "a LangChain chat model"
         if not isinstance(default, BaseChatModel | str | None):
@@ -118,7 +118,7 @@ class Models:
         return await asyncio.to_thread(_remote, name or str(self._first), loop, settings)
 
     async def prepare(self, conversation: Conversation, notify: Notify) -> None:
-        """Find every model that a conversation needs, so that what is missing shows first.
+        """Find every model that a conversation needs, before it begins.
 
         Raises:
             ModelError: One can't be had.

@@ -1,4 +1,4 @@
-"""Starting a kept interpreter: what its process is, and what it says when it is ready.
+"""Starting an interpreter's process, and waiting until it is ready.
 
 What starts it, and what keeps it from the rest of the machine, is in `tools.sandbox.bubblewrap` and
 `tools.sandbox.host`; how it is asked then, in `tools.sandbox.workers`.

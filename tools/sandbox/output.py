@@ -1,4 +1,4 @@
-"""What code writes, kept within a limit: its beginning and its end."""
+"""Output of code, cut to a limit: the beginning and the end are kept."""
 
 
 class Output:

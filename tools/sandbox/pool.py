@@ -1,4 +1,4 @@
-"""Which interpreters are kept: one for each session, few at once, the longest idle goes first."""
+"""A pool of interpreters: one for each session, up to a limit; the longest idle is ended first."""
 
 import asyncio
 from collections import OrderedDict
@@ -16,8 +16,8 @@ _PATIENCE = 0.2
 """Seconds between two looks at those that are idle."""
 
 
-def _rests(workers: list[Worker]) -> list[bool]:
-    return [worker.rests() for worker in workers]
+def _are_idle(workers: list[Worker]) -> list[bool]:
+    return [worker.is_idle() for worker in workers]
 
 
 class Workers:
@@ -35,7 +35,7 @@ class Workers:
     async def kept(
         self, key: str, runs: int, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[tuple[Worker, bool]]:
-        """Have the interpreter of a key to oneself."""
+        """Check out the interpreter of a key; also tell whether it is new."""
         async with self.lock(key), self._room:
             known = self._idle.get(key)
             if known is not None and (known.runs != runs or known.has_ended):
@@ -49,7 +49,7 @@ class Workers:
     async def any(
         self, kind: str, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[Worker]:
-        """Have any interpreter of a kind that keeps nothing of a session."""
+        """Check out any interpreter of a kind that keeps no state."""
         async with self._room:
             key = next((key for key in self._idle if key.startswith(f"any {kind} ")), None)
             if key is None:
@@ -82,19 +82,19 @@ class Workers:
                     self._guard = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """End what goes on between calls, as long as there is any that could."""
+        """End interpreters that run on between calls, as long as any is idle."""
         while self._idle:
             await asyncio.sleep(_PATIENCE)
             idle = [(key, worker, worker.asked) for key, worker in self._idle.items()]
-            found = await asyncio.to_thread(_rests, [worker for _, worker, _ in idle])
-            for (key, worker, asked), rests in zip(idle, found, strict=True):
+            found = await asyncio.to_thread(_are_idle, [worker for _, worker, _ in idle])
+            for (key, worker, asked), is_idle in zip(idle, found, strict=True):
                 # One that was asked meanwhile has been looked at while it was at work.
-                if not rests and self._idle.get(key) is worker and worker.asked == asked:
+                if not is_idle and self._idle.get(key) is worker and worker.asked == asked:
                     await self._idle.pop(key).close()
 
     @asynccontextmanager
     async def once(self, launch: Launch) -> AsyncIterator[Worker]:
-        """Have an interpreter that is ended afterwards."""
+        """Start an interpreter that is ended afterwards."""
         worker = await Worker.start(launch)
         try:
             yield worker
@@ -110,7 +110,7 @@ class Workers:
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncIterator[None]:
-        """Be alone under a name."""
+        """Hold the lock of a name."""
         lock, users = self._locks.get(name, (asyncio.Lock(), 0))
         self._locks[name] = (lock, users + 1)
         try:

@@ -20,8 +20,8 @@ _INODE = 1300
 """Bytes that a file takes in a file system in memory, whatever its content."""
 
 
-Rest: TypeAlias = tuple[frozenset[int], frozenset[tuple[int, str]]]
-"""Which processes of a family have ended, and each thread with how often it has run."""
+Snapshot: TypeAlias = tuple[frozenset[int], frozenset[tuple[int, str]]]
+"""The ended processes of a family, and how often each stopped thread has run."""
 
 
 def family(pid: int) -> set[int]:
@@ -45,8 +45,8 @@ def _family(pid: int) -> tuple[set[int], set[int]]:
     return living, ended
 
 
-def rest(pid: int, trusted: Iterable[int], stopped: Iterable[int]) -> Rest | None:
-    """Tell how a family stands in which nothing goes on.
+def snapshot(pid: int, trusted: Iterable[int], stopped: Iterable[int]) -> Snapshot | None:
+    """Take a snapshot of a family, or None if anything in it runs.
 
     No single look is enough, since processes come and go while it is taken. Two in a row that are
     equal are: what has moved on meanwhile has left an ended process, and what has run has counted.
@@ -135,8 +135,8 @@ def _add_shared(task: Path, shared: dict[str, int]) -> None:
                 shared[inode] = max(size, shared.get(inode, 0))
 
 
-def beside(pid: int, folders: Iterable[str]) -> int:
-    """Give the bytes the kernel may hold for the namespaces of a process, beside its memory."""
+def namespace_bytes(pid: int, folders: Iterable[str]) -> int:
+    """Estimate the kernel memory of a process's own namespaces, which is no memory of its own."""
     total = 0
     with suppress(OSError, ValueError, IndexError):
         lines = Path(f"/proc/{pid}/net/sockstat").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Kept interpreters, seen from outside: one process each, asked one thing after another.
+"""An interpreter in a process of its own, which runs one order after another.
 
 Whatever comes from such a process is data: code that runs in it can write into every channel it
 has, and so forge its own output and exit code, but nothing else. How it is started is in
@@ -21,7 +21,7 @@ from typing import Any, Final
 from ...graphs.spec.sandbox import Sandbox
 from .launch import Launch, ready, started
 from .output import Output
-from .processes import Rest, beside, family, kill, memory, rest, send
+from .processes import Snapshot, family, kill, memory, namespace_bytes, send, snapshot
 
 MOST_OUTPUT: Final = 128 << 20
 """Bytes of output after which a call is ended: more is only written to be thrown away."""
@@ -68,7 +68,7 @@ class Worker:
         self._process = process
         self._launch = launch
         self._trusted: set[int] = set()
-        self._rest: Rest | None = None
+        self._snapshot: Snapshot | None = None
         self._limit = 0
         self.alive = True
         self.runs = 0
@@ -102,7 +102,7 @@ class Worker:
         """Run code to its end, or to that of its time. Cancelled, it kills the process."""
         work: asyncio.Task[Ended] | None = None
         watch: asyncio.Task[None] | None = None
-        self._rest = None
+        self._snapshot = None
         self.asked += 1
         self._limit = (sandbox.memory_mib + self._launch.own_mib) << 20
         try:
@@ -209,7 +209,7 @@ class Worker:
         held = memory(pids, self._limit)
         if self._launch.in_memory:
             inside = next(iter(self._trusted), self._process.pid)
-            held += beside(inside, self._launch.in_memory)
+            held += namespace_bytes(inside, self._launch.in_memory)
         return held > self._limit
 
     async def _sweep(self) -> bool:
@@ -217,10 +217,10 @@ class Worker:
         if not _HAS_SIGNALS:
             return True
         found = await asyncio.to_thread(self._swept)
-        self._rest = found
+        self._snapshot = found
         return found is not None
 
-    def _swept(self) -> Rest | None:
+    def _swept(self) -> Snapshot | None:
         before = None
         for number in range(_SWEEPS):
             if not self.alive:
@@ -237,21 +237,21 @@ class Worker:
                 time.sleep(0.001 if number < _SWEEPS // 2 else 0.02)
         return None
 
-    def _look(self) -> Rest | None:
+    def _look(self) -> Snapshot | None:
         stopped = () if self._launch.group else self._trusted
-        return rest(self._process.pid, self._trusted, stopped)
+        return snapshot(self._process.pid, self._trusted, stopped)
 
-    def rests(self) -> bool:
-        """Whether nothing has gone on in it since its last call. Blocks.
+    def is_idle(self) -> bool:
+        """Whether nothing has run in it since its last call. Blocks.
 
         Code can have a timer of the kernel wake it, whatever stopped it.
         """
-        if self._rest is None:
+        if self._snapshot is None:
             return True
         if self._launch.group:
             # On the bare host its threads may run on.
             return not family(self._process.pid) - self._trusted and not self._is_too_large()
-        return self._look() == self._rest
+        return self._look() == self._snapshot
 
     async def close(self) -> int:
         """Kill it with all it started."""

@@ -1,1 +1,1 @@
-"""What a terminal shows, and what is typed there."""
+"""Output to a terminal, and input from it."""

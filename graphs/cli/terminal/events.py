@@ -1,4 +1,4 @@
-"""Events as a person reads them: live on a terminal, whole messages where stdout is none.
+"""Printing events: streamed on a terminal, whole messages when stdout is redirected.
 
 The text itself is handled in `graphs.cli.terminal.text`, what happens beside what is said put into
 words in `graphs.run.remarks`; what runs the conversation is in
@@ -45,17 +45,17 @@ class _Console(Console):
 
 
 def stdout() -> Console:
-    """Give the console for what was asked for; it takes no text for markup."""
+    """Give the console for results; rich's markup is off."""
     return _Console(markup=False, highlight=False, emoji=False)
 
 
 def stderr() -> Console:
-    """Give the console for everything else."""
+    """Give the console for notices and errors."""
     return _Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def on_screen(console: Console) -> bool:
-    """Whether a person looks at it, so that the cursor can be moved and lines are cut to fit."""
+    """Whether it is a real terminal, on which the cursor can be moved and lines are cut to fit."""
     # Colours can be forced into a pipe or a log, where moving the cursor makes no sense.
     return console.is_terminal and not console.is_dumb_terminal and console.file.isatty()
 
@@ -72,12 +72,12 @@ def json_line(text: str) -> None:
 
 
 def prose(console: Console, text: str, style: StyleType = "") -> None:
-    """Print a sentence, wrapped between words where a person looks at it."""
+    """Print a sentence, wrapped between words on a terminal."""
     console.print(Text(one_line(text), style), soft_wrap=not on_screen(console))
 
 
 def whole(console: Console, text: str, style: StyleType = "") -> None:
-    """Print a whole text, wrapped between words where a person looks at it."""
+    """Print a whole text, wrapped between words on a terminal."""
     if not on_screen(console):
         plain(console, clean(text).strip("\n"), style)
         return
@@ -153,11 +153,11 @@ class Transcript:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the cursor stands behind half a message."""
+        """Whether a message is being streamed and not complete."""
         return self._flow is not None
 
     def pause(self) -> None:
-        """End a message that is being streamed, since something else comes in between."""
+        """End the line of a message that is being streamed, before something else is printed."""
         if self._flow is not None:
             self._flow.end()
             self._flow = None
@@ -185,11 +185,11 @@ class Transcript:
         whole(self._out, text, style)
 
     def typed(self, text: str) -> None:
-        """Note what a person has just typed, so that it is not shown a second time."""
+        """Remember what a person has typed, so that it is not printed again."""
         self._typed = text
 
     def rule(self) -> None:
-        """End the conversation that was shown; what stands below is about it."""
+        """Draw a line below the conversation."""
         self.pause()
         self._out.print()
         if self._live:
@@ -214,7 +214,7 @@ class Transcript:
         self._flow.write(event.text)
 
     def unseen(self, heard: str) -> str:
-        """Give what of something heard was not shown here since this was asked."""
+        """Remove from a text what was printed here since the last call."""
         for speaker, text in self._shown:
             # Among several it stands behind the name.
             said = f"{speaker}: {text}"
@@ -256,7 +256,7 @@ class Transcript:
         plain(self._out, f"({one_line(text, self._out.width - 2 if self._live else None)})", "dim")
 
     def _found(self, verdict: Verdict) -> None:
-        """Show what a separate judge found, a line for each criterion."""
+        """Print a separate judge's findings, a line for each criterion."""
         self.pause()
         met = sum(finding is Finding.MET for finding in verdict.findings.values())
         plain(self._out, f"(The judge finds {met} of {len(verdict.findings)} criteria met.)", "dim")

@@ -1,4 +1,4 @@
-"""Reads a person's lines: typed at a terminal, or out of a pipe or a file.
+"""Reading a person's lines, from a terminal, a pipe or a file.
 
 What is asked, and what the lines mean, is in `graphs.cli.ask`.
 """
@@ -17,7 +17,7 @@ _ESCAPES = re.compile(r"(?:\x1b\[[0-9;]*m)+")
 
 
 class Lines:
-    """Reads lines, and writes prompts where somebody sees them."""
+    """Reads lines, with a prompt if a person types them."""
 
     def __init__(
         self, out: Console, err: Console, listening: Callable[[], AbstractContextManager[None]]
@@ -34,12 +34,12 @@ class Lines:
 
     @property
     def echoed(self) -> bool:
-        """Whether what is typed stands in the midst of the conversation."""
+        """Whether typed text appears within the conversation: both streams are terminals."""
         return self.typed and sys.stdout is not None and sys.stdout.isatty()
 
     @property
     def console(self) -> Console:
-        """Where a person is told what there is to answer; output into a pipe stays clean."""
+        """The console for questions: stderr when stdout is redirected."""
         return self._out if self.echoed else self._err
 
     def read(self, prompt: Text, prefilled: str = "") -> str:
@@ -82,7 +82,7 @@ class Lines:
 
 @cache
 def _line_editing() -> ModuleType | None:
-    """The editing of lines, and their history, where there is any."""
+    """The readline module, if the platform has it."""
     try:
         import readline
     except ImportError:  # as on Windows, whose console does it

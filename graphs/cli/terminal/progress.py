@@ -1,7 +1,7 @@
-"""Shows at the command line that something is waited for, and for how long.
+"""A progress line: what the run is waiting for, and for how long.
 
-At a terminal that is one line with a spinner, which goes when something else is shown; elsewhere it
-is a plain line now and then.
+On a terminal it is one line with a spinner, erased before anything else is printed; elsewhere a
+plain line now and then.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _PURPOSES: Final[Mapping[str, str]] = {
 
 
 class Progress(BaseCallbackHandler):
-    """Shows what is waited for while its block runs, in a running event loop.
+    """Shows progress within its ``with`` block; needs a running event loop.
 
     As a handler of LangChain's callbacks it is told which models and tools are at work.
     """
@@ -72,7 +72,7 @@ class Progress(BaseCallbackHandler):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End, with nothing of it left on the screen."""
+        """End, and erase the line."""
         if self._timer is not None:
             self._timer.cancel()
         self.hide()
@@ -86,7 +86,7 @@ class Progress(BaseCallbackHandler):
 
     @contextmanager
     def aside(self, *, goes_on: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Leave the screen to something else inside the block."""
+        """Erase the line while the block prints something else."""
         self.hide()
         try:
             yield
@@ -95,14 +95,14 @@ class Progress(BaseCallbackHandler):
             self._is_hidden = goes_on()
 
     def show(self, event: Event, transcript: Transcript) -> None:
-        """Show an event, out of whose way the line goes if anything is written of it."""
+        """Show an event; the line is erased only if the transcript prints something."""
         if transcript.shows(event):
             with self.aside(goes_on=lambda: transcript.is_streaming):
                 transcript.show(event)
         self.saw(event)
 
     def saw(self, event: Event) -> None:
-        """Take note of an event, which says what goes on now where nothing is at work."""
+        """Note an event: it tells what is going on while no model or tool is running."""
         match event:
             case SessionStarted():
                 self._doing = "Getting the model ready"
@@ -149,7 +149,7 @@ class Progress(BaseCallbackHandler):
     on_llm_end = on_llm_error = on_tool_end = on_tool_error = _end
 
     def tick(self) -> None:
-        """Show what is waited for now, where it is time to."""
+        """Draw the line, or print one, if it is time to."""
         if self._is_hidden:
             return
         now = self._clock()

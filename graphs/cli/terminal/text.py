@@ -1,4 +1,4 @@
-"""Text on its way to a terminal: cut to one line, wrapped as it streams in.
+"""Fitting text to a terminal: cutting it to one line, wrapping it as it streams in.
 
 What is shown of a conversation is in `graphs.cli.terminal.events`. Nothing here reads rich's
 markup, so that no text of a model or a user is ever taken for it.
@@ -53,14 +53,14 @@ class Flow:
                 self._word += character
 
     def end(self) -> None:
-        """Write what is held back and end the line."""
+        """Write what is held back, and a line break."""
         self._flush()
         if self._begun:
             self._print("\n")
             self.lines += 1
 
     def erase(self) -> bool:
-        """Take back what was written, once the text has ended."""
+        """Erase the text from the screen once it has ended; return whether that was possible."""
         if self.lines >= self._console.height:
             return False
         up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * self.lines

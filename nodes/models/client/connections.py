@@ -10,7 +10,7 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = Weak
 
 
 def made_in(loop: asyncio.AbstractEventLoop) -> dict[object, Any]:
-    """Give what was made in a loop, to be kept with it: its HTTP clients by whose they are."""
+    """Give the loop's cache of clients."""
     return _clients.setdefault(loop, {})
 
 
@@ -26,7 +26,7 @@ _CLOSING = "closing"
 
 
 async def _open_until_closed(cached: dict[object, Any]) -> AsyncGenerator[None, None]:
-    """Close connections when it is closed itself, as a loop does at its end with what is open."""
+    """Close the connections when the loop, at its end, closes this generator."""
     try:
         yield
     finally:

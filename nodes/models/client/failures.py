@@ -1,4 +1,4 @@
-"""What goes wrong when a model is asked, in one sentence each.
+"""Errors of model calls, in one sentence each.
 
 The client of OpenAI is imported only where it has raised, or reads what it raised.
 """

@@ -27,7 +27,7 @@ _MOST_TIMEOUTS = 10
 
 
 class _Heard(IntEnum):
-    """What a part of a body tells about the server."""
+    """What a part of a response body tells about the server."""
 
     NOTHING = 0
     ALIVE = 1
@@ -84,7 +84,7 @@ async def _time(response: httpx2.Response) -> None:
 
 
 class _TimedStream(httpx2.AsyncByteStream):
-    """A body that must be there in time."""
+    """A response body with a time limit."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Tells of the tries that OpenAI's client makes by itself, each after some seconds of silence."""
+"""Notices of the retries that OpenAI's client makes by itself."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

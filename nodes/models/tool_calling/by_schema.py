@@ -91,7 +91,7 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
 
 
 def _partly(text: str) -> object:
-    """What can be read of an answer that ends too early."""
+    """Parse an answer that was cut off."""
     try:
         return parse_partial_json(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
@@ -172,7 +172,7 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def _merged(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Join neighbours in one role, which servers refuse."""
+    """Join neighbours of one role: servers refuse two in a row."""
     merged: list[BaseMessage] = []
     for message in messages:
         last = merged[-1] if merged else None

@@ -82,7 +82,7 @@ def _is_accepted(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """The name in signs that providers accept, perhaps too long."""
+    """The name in characters that providers accept, possibly too long."""
     if _is_accepted(name):
         return name
     # Letters lose their accents; what has no plain form is left out.

@@ -1,4 +1,4 @@
-"""JSON schemas in the little that servers make grammars of."""
+"""Reducing JSON schemas to the subset that servers make grammars of."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -63,7 +63,7 @@ def _slim(schema: object) -> dict[str, Any]:
 
 
 def _own(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a schema beside the schemas in it."""
+    """The keywords to keep of one schema, without its subschemas."""
     kept = {key: value for key, value in schema.items() if key in _KEPT}
     kinds = schema.get("type", ())
     if kinds and _KNOWN.issuperset([kinds] if isinstance(kinds, str) else kinds):

@@ -37,7 +37,7 @@ def with_to_user(tool: BaseTool) -> BaseTool:
 
 @dataclass(eq=False)
 class _Call:
-    """A call, as far as it has come."""
+    """A call that is being streamed."""
 
     id: str | None
     index: object
@@ -89,7 +89,7 @@ class Speaking(AsyncCallbackHandler):
                 await asyncio.sleep(0)
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Leave what streams as it is; that this is here makes the model stream."""
+        """Pass the stream on; having this method makes LangChain stream."""
         return output
 
     def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
