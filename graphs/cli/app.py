@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
+from .exit_code import EXIT_CODES
 from .memory import copy, dump, export, fork, load, reset
-from .options import EXIT_CODES, HELP, Cap, Commands, Json, Mode, Model, Reset, Seed, Session, Store
+from .options import HELP, Cap, Commands, Json, Mode, Model, Reset, Seed, Session, Store
 from .people import answer, chat, say
 
 app = typer.Typer(

@@ -1,8 +1,7 @@
-"""The exit codes of the command line, and its one-line errors."""
+"""The one-line errors of the command line, each with its exit code."""
 
 import os
 import sys
-from enum import IntEnum
 
 from rich.console import Console
 from rich.text import Text
@@ -15,31 +14,8 @@ from ..common.errors import (
     SpecError,
     StoreError,
 )
+from .exit_code import ExitCode
 from .terminal.text import one_line
-
-
-class ExitCode(IntEnum):
-    """What the command tells the shell."""
-
-    DONE = 0
-    """The conversation ended by its rules, or the command did what it was asked for."""
-    FAILED = 1
-    """Anything unforeseen, such as output that can't be written."""
-    BAD_INPUT = 2
-    """The arguments, the conversation, its file or a setting are not valid."""
-    MODEL = 3
-    """A model can't be had or did not answer."""
-    SESSION = 4
-    """A session, or the place where sessions are kept, can't be used."""
-    WAITING = 5
-    """The session waits for a person's answer."""
-    INTERRUPTED = 130
-    """Ctrl-C."""
-    CLOSED_PIPE = 141
-    """Whoever read the output went away."""
-    TERMINATED = 143
-    """SIGTERM."""
-
 
 _CODES: dict[type[DuologueError], ExitCode] = {
     SpecError: ExitCode.BAD_INPUT,

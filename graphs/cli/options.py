@@ -1,4 +1,4 @@
-"""What the commands of the command line share: their help, their options, their errors."""
+"""What the commands share: their help and their options."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,19 +15,6 @@ HELP = """Two AI agents work on a task by talking, and stop at the right moment.
 Without a key a tiny model on this machine speaks. For a better one set OPENAI_API_KEY, or
 OPENAI_BASE_URL to any server that speaks OpenAI's API. A conversation that was interrupted goes on
 with `duologue resume`.
-"""
-
-EXIT_CODES = """\b
-Exit codes:
-  0    ended by its rules
-  1    something unforeseen
-  2    bad input: arguments, a conversation, its file, a setting
-  3    a model can't be had or did not answer
-  4    a session, or the place where sessions are kept, can't be used
-  5    the session waits for a person's answer
-  130  interrupted (Ctrl-C); the session can be resumed
-  141  whoever read the output went away; the session can be resumed
-  143  terminated (SIGTERM); the session can be resumed
 """
 
 

@@ -24,7 +24,7 @@ from ..run.steps import GivenAnswer
 from ..spec.questions import Question
 from ..store.address import open_store
 from .ask import Asker
-from .exit import ExitCode
+from .exit_code import ExitCode
 from .terminal.events import JsonLines, Transcript, View, plain, prose, stderr, stdout
 from .terminal.follow_up import FollowUp
 from .terminal.input import Lines

@@ -111,11 +111,6 @@ def _print_end(out: Console, result: Result, transcript: Transcript, follow_up: 
         transcript.show(Ended.of(result.session, result.outcome))
         return
     transcript.rule()
-    _print_ways_on(out, result, follow_up)
-
-
-def _print_ways_on(out: Console, result: Result, follow_up: FollowUp) -> None:
-    """Say that a session has not ended, and how it goes on."""
     if not result.pending:
         plain(out, "Not finished. It goes on with:", "bold")
         plain(out, follow_up.command("resume", result.session))

@@ -33,7 +33,7 @@ from duologue.graphs import (
     stop_session,
 )
 from duologue.graphs.cli.app import app
-from duologue.graphs.cli.exit import ExitCode
+from duologue.graphs.cli.exit_code import ExitCode
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 SESSIONS = ("finished", "forked", "waiting", "asking", "unfinished", "new")

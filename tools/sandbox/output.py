@@ -1,5 +1,7 @@
 """Output of code, cut to a limit: the beginning and the end are kept."""
 
+from codecs import getincrementaldecoder
+
 
 class Output:
     """Takes bytes, keeps the first and the last of them, and counts the others."""
@@ -28,20 +30,12 @@ class Output:
         """
         if self.size <= 2 * self._first:
             return (self._head + self._tail).decode(errors="replace")
-        head = _up_to_whole(self._head)
+        decoder = getincrementaldecoder("utf-8")("replace")
+        head = decoder.decode(self._head)
+        cut, _ = decoder.getstate()
         tail = bytes(self._tail[-self._first :])
         while tail and tail[0] & 0xC0 == 0x80 and len(tail) > self._first - 3:
             tail = tail[1:]
-        left_out = self.size - len(head) - len(tail)
+        left_out = self.size - len(self._head) + len(cut) - len(tail)
         said = f"[{left_out} bytes of output were left out here: at most {self._kib} KiB are kept]"
-        return f"{head.decode(errors='replace')}\n{said}\n{tail.decode(errors='replace')}"
-
-
-def _up_to_whole(data: bytearray) -> bytes:
-    """Cut off the beginning of a character whose end is missing."""
-    for length in range(1, min(4, len(data) + 1)):
-        byte = data[-length]
-        if byte & 0xC0 != 0x80:
-            needs = 1 if byte < 0xC0 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return bytes(data[:-length] if needs > length else data)
-    return bytes(data)
+        return f"{head}\n{said}\n{tail.decode(errors='replace')}"
