@@ -40,6 +40,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import Settings
+from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 from duologue.tools.mcp.servers import configured_servers
@@ -269,6 +270,14 @@ def _errors() -> list[str]:
 
 
 GRAPHS = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
+
+
+def test_every_kind_has_a_graph_for_studio_and_public_names() -> None:
+    forms = forms_by_kind()
+    assert {kind: f"{form.__module__}:graph" for kind, form in forms.items()} == GRAPHS
+    for kind, form in forms.items():
+        assert PUBLIC[form.__name__] is form
+        assert PUBLIC[kind].__module__ == form.__module__
 
 
 @pytest.mark.parametrize(
