@@ -1,6 +1,7 @@
 """The background loop: results, errors, interrupts and nesting of the synchronous entry points."""
 
 import asyncio
+import inspect
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import DuologueError, SessionError, converse, load_conversation, resume, stream
-from duologue.graphs.common.background import iterate, run
+from duologue.graphs.common.background import in_background, iterate, run
 from duologue.graphs.run.events import MessageSaid
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -59,6 +60,40 @@ def test_a_coroutine_that_waits_for_another_on_its_own_loop_is_refused_not_stuck
     with pytest.raises(DuologueError, match="await the asynchronous function"):
         run(outer())
     assert run(double(1)) == 2
+
+
+def test_a_synchronous_twin_looks_like_its_async_function_but_for_the_name() -> None:
+    async def adouble(number: int, *, times: int = 1) -> int:
+        """Double a number, again and again."""
+        return number if times == 0 else await adouble(2 * number, times=times - 1)
+
+    twin = in_background(adouble)
+    assert twin(3, times=2) == 12
+    assert twin.__name__ == "double"
+    assert inspect.signature(twin) == inspect.signature(adouble)
+    assert twin.__doc__ == adouble.__doc__
+    # Frameworks look behind wrappers for what is to be awaited.
+    assert not inspect.iscoroutinefunction(inspect.unwrap(twin))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes can't be forked")
+def test_a_forked_child_has_a_loop_of_its_own() -> None:
+    program = """
+        import os
+        from duologue.graphs.common.background import run
+
+        async def double(number):
+            return 2 * number
+
+        run(double(1))
+        child = os.fork()
+        if child == 0:
+            os._exit(run(double(21)))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "42\n"
 
 
 async def counted(end: int, closed: list[bool]) -> AsyncGenerator[int, None]:
