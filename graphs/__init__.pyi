@@ -19,11 +19,10 @@ from .kinds.role_play import RolePlay as RolePlay, role_play as role_play
 from .kinds.user_proxy import UserProxy as UserProxy, user_proxy as user_proxy
 from .log.viewpoint import viewpoint as viewpoint
 from .rules.end_chat import decide as decide
+from .rules.ends.cause import Cause as Cause, CauseKind as CauseKind
 from .rules.outcome import Outcome as Outcome
 from .rules.position import Position as Position
-from .rules.reasons import Reason as Reason
 from .rules.result import Result as Result
-from .rules.why import Cause as Cause, CauseKind as CauseKind
 from .run.converse import (
     aconverse as aconverse,
     arespond as arespond,
@@ -106,6 +105,7 @@ from .spec.ends import (
     MaxTokens as MaxTokens,
     NoCode as NoCode,
     Predicate as Predicate,
+    Reason as Reason,
     StopRequested as StopRequested,
 )
 from .spec.fields import Opening as Opening, TaskSpecification as TaskSpecification

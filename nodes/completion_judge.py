@@ -4,7 +4,8 @@ from typing import Any
 
 from ..graphs.log.state import State
 from ..graphs.rules.end_chat import checked
-from ..graphs.rules.turns import must_check, must_choose, must_judge
+from ..graphs.rules.position import Event
+from ..graphs.rules.turns import due
 from ..graphs.spec.judges import SeparateJudge
 from .judge.moderator import choose
 from .judge.self_judge import judge_yourself
@@ -18,10 +19,11 @@ async def completion_judge(state: State, resources: Resources) -> dict[str, Any]
     if (anew := await moment.anew()) is not None:
         return anew
     conversation, position = moment.conversation, moment.position
-    if must_check(conversation, position):
+    comes = due(conversation, position)
+    if comes is Event.CHECKED:
         # A step of its own: a predicate that fails must not cost what was said.
         return await moment.step(checked(position), [])
-    if must_choose(conversation, position) and not must_judge(conversation, position):
+    if comes is Event.CHOSEN:
         return await choose(moment)
     if isinstance(conversation.judge, SeparateJudge):
         return await judge_criteria(moment, conversation.judge)

@@ -41,7 +41,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     if not is_seen(state, message):
         person = await asked_about_calls(moment)
         if isinstance(person, Leaving):
-            position = left(moment.conversation, moment.position, person)
+            position = left(moment.position, moment.turn, person)
             return await moment.step(position, [])
         if person is not None and person.text:
             return await interrupted(moment, speaker, message, person)
@@ -53,13 +53,13 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         decided_now = ask_about(moment, request, speaker, message)
         if decided_now is None:
             leaving = Leaving(by=person_of(moment.conversation, speaker.name), reason="quit")
-            return await moment.step(left(moment.conversation, moment.position, leaving), [])
+            return await moment.step(left(moment.position, moment.turn, leaving), [])
         return {"decisions": decided_now}
     before = state.get("interpreter") or {}
     interpreter = Interpreter(moment.conversation.sandbox, before)
     answers = await CallsRun(moment, speaker, hooks, interpreter).all_of(message, decisions or {})
     if any(hook.after_tool for _, hook in hooks):
-        ran = paused(moment.conversation, moment.position, Event.RAN)
+        ran = paused(moment.position, moment.turn, Event.RAN)
         update = await moment.step(ran, result_lines(moment, speaker, answers, final=False))
     else:
         update = await returned(moment, speaker, message, answers)

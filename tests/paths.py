@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from duologue.graphs.rules.end_chat import (
+    Decision,
     Node,
     asked,
     checked,
@@ -23,9 +24,9 @@ from duologue.graphs.rules.end_chat import (
     paused,
     spoke,
 )
+from duologue.graphs.rules.moves import MOVES
 from duologue.graphs.rules.people import asking, meaning
 from duologue.graphs.rules.position import Event, Facts, Leaving, Position
-from duologue.graphs.rules.reasons import Reason
 from duologue.graphs.rules.turns import NextTurn
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.spec.conversation import Conversation
@@ -41,6 +42,7 @@ from duologue.graphs.spec.ends import (
     MaxSeconds,
     MaxTokens,
     Predicate,
+    Reason,
     leaves,
 )
 from duologue.graphs.spec.limits import most_messages
@@ -104,14 +106,16 @@ def facts_of(tally: Tally) -> Facts:
         tools_called=tuple((tool, name) for name, tool in sorted(tally.called)),
         code_by=tally.code,
         no_code_by=tally.no_code,
-        call_errors=tally.call_errors,
-        tool_errors=tally.tool_errors,
-        blank_replies=tally.blanks,
-        same_replies=tally.same,
-        farewells=tally.farewells,
-        role_flips=dict(tally.flips),
-        same_tool_calls=tally.equal_calls,
-        unreadable_verdicts=tally.unreadable,
+        counts={
+            Reason.CALL_ERRORS: tally.call_errors,
+            Reason.TOOL_ERRORS: tally.tool_errors,
+            Reason.BLANK_REPLIES: tally.blanks,
+            Reason.SAME_REPLIES: tally.same,
+            Reason.FAREWELLS: tally.farewells,
+            Reason.ROLE_FLIPS: max(dict(tally.flips).values(), default=0),
+            Reason.SAME_TOOL_CALLS: tally.equal_calls,
+            Reason.UNREADABLE_VERDICTS: tally.unreadable,
+        },
         said_by=tally.said_by,
         heard_from=tuple(sorted(tally.begun)),
         terminated=tally.told,
@@ -133,6 +137,10 @@ class Walk:
     seen: dict[Any, Longest] = field(default_factory=dict)
     ends: set[tuple[Reason, ...]] = field(default_factory=set)
     """The reasons of all ends."""
+    moves: set[tuple[Event, Event]] = field(default_factory=set)
+    """Which event has followed which."""
+    _now: list[Event] = field(default_factory=list)
+    """The events on the way to where it is."""
     longest: Longest = field(init=False)
 
     def __post_init__(self) -> None:
@@ -182,13 +190,31 @@ class Walk:
                 yield tuple(sorted((dict(spent) | {name: self.limits[name]}).items()))
 
     def _from(self, position: Position, table: Table) -> Longest:
+        if position.event is Event.CHECKED:
+            # The walk asks predicates together with the turn.
+            self._follow(Event.SPOKEN)
+            self._now.append(Event.SPOKEN)
+        if self._now:
+            self._follow(position.event)
         key = (_place(position), table)
         if key not in self.seen:
             # The facts are the onlooker's, in other words.
             position = position.model_copy(update={"facts": facts_of(table.tally)})
             # A path that came back to a position would go on for ever, and the recursion with it.
+            self._now.append(position.event)
             self.seen[key] = self._compared(position, table)
+            self._now.pop()
+        if position.event is Event.CHECKED:
+            self._now.pop()
         return self.seen[key]
+
+    def _turn(self, position: Position) -> Decision:
+        return decide(self.conversation, position)
+
+    def _follow(self, event: Event) -> None:
+        """Note that an event follows the one that is looked at, as the table of moves says."""
+        assert event in MOVES[self._now[-1]].then
+        self.moves.add((self._now[-1], event))
 
     def _compared(self, position: Position, table: Table) -> Longest:
         decision = decide(self.conversation, position)
@@ -250,11 +276,11 @@ class Walk:
         for answer, reason in ways.items():
             leaving = meaning(question, answer)
             assert leaving == Leaving(by=table.speaking, reason=reason)
-            gone = left(self.conversation, position, leaving)
+            gone = left(position, self._turn(position), leaving)
             found.append(_behind([self._from(gone, table.after_leaving(reason))], steps=1))
         if question.empty == "auto_reply":
             assert meaning(question, " \n") is None
-            passed = paused(self.conversation, position, Event.PASSED)
+            passed = paused(position, self._turn(position), Event.PASSED)
             leaves_it = [
                 self._from(passed, table.after_passing(self.rules, spent)) for spent in spendings
             ]
@@ -294,13 +320,13 @@ class Walk:
         steps = step + (not is_code and not self.choices.hooks)
         found = [_behind(answered(position, table, spendings), steps=steps)]
         if self.choices.hooks and table.within in ("call", "code"):
-            after = paused(self.conversation, position, Event.RAN)
+            after = paused(position, self._turn(position), Event.RAN)
             ran = [self._from(after, table.after_run(spent)) for spent in spendings]
             found.append(_behind(ran, steps=step))
         return _behind(found)
 
     def _code_run(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
-        after = paused(self.conversation, position, Event.GIVEN)
+        after = paused(position, self._turn(position), Event.GIVEN)
         return [self._from(after, table.after_code_run(spent)) for spent in spendings]
 
     def _results(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
@@ -308,20 +334,20 @@ class Walk:
         ended = frozenset(tool for tool in self.tools if tool == table.tally.call)
         found = []
         for came in (ALL_WORKED, *self.choices.fails):
-            after = paused(self.conversation, position, Event.RETURNED, succeeded=came.worked)
+            after = paused(position, self._turn(position), Event.RETURNED, succeeded=came.worked)
             tools = ended if came.worked else frozenset()
             found += [
                 self._from(after, table.after_results(self.rules, tools, spent, came))
                 for spent in spendings
             ]
         if self.choices.direct:
-            after = paused(self.conversation, position, Event.GIVEN, succeeded=True)
+            after = paused(position, self._turn(position), Event.GIVEN, succeeded=True)
             found += [self._from(after, table.after_output(ended, spent)) for spent in spendings]
         return found
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
         """The position after a turn, and how many steps it takes to ask the predicates."""
-        after = spoke(self.conversation, position)
+        after = spoke(position, self._turn(position))
         if not self.conversation.predicates or table.part in ("private", "opening"):
             return after, 0
         # They are asked whatever else holds, so that the outcome can tell all that did.
@@ -342,29 +368,29 @@ class Walk:
         found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
         has_answered = table.within in ("answer", "given")
         if self.choices.summaries and table.within in (None, "passed"):
-            after = paused(self.conversation, position, Event.SUMMARISED)
+            after = paused(position, self._turn(position), Event.SUMMARISED)
             summaries = [
                 self._from(after, table.after_summary(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(summaries, steps=1))
         if self.choices.hooks and table.within != "answer":
-            after = paused(self.conversation, position, Event.ANSWERED)
+            after = paused(position, self._turn(position), Event.ANSWERED)
             answers = [self._from(after, table.after_answer(spent)) for spent in spendings]
             found.append(_behind(answers, steps=1))
         # An answer that hooks see is accepted already.
         if self.choices.drafts and not table.drafted and not has_answered:
-            after = paused(self.conversation, position, Event.REJECTED)
+            after = paused(position, self._turn(position), Event.REJECTED)
             drafts = [
                 self._from(after, table.after_draft(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(drafts, steps=1))
         if self._may_run_code(table):
-            after = paused(self.conversation, position, Event.CALLED)
+            after = paused(position, self._turn(position), Event.CALLED)
             runs = [self._from(after, table.after_code(self.rules, spent)) for spent in spendings]
             found.append(_behind(runs, steps=self._code_step))
         may_call = table.tool_rounds < self.conversation.max_tool_rounds and table.within != "given"
         if self.choices.calls and may_call:
-            after = paused(self.conversation, position, Event.CALLED)
+            after = paused(position, self._turn(position), Event.CALLED)
             called = [
                 self._from(after, table.after_call(self.rules, call, spent))
                 for spent in spendings

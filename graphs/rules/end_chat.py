@@ -1,21 +1,23 @@
-"""When a conversation ends and who speaks next: the pure rules of the end-chat modes.
+"""When a conversation ends and who speaks next.
 
-`decide` says what comes next. It has two callers, the node that has just spoken or judged and the
-edge behind it; both give it the same position, so they can't disagree. The other functions make
-the position after an event out of the one before it. Nothing here does I/O or knows LangGraph.
+`decide` says what comes next, by the table in `graphs.rules.moves`. It has two callers, the node
+that has just acted and the edge behind it; both give it the same position, so they agree. The
+functions below it give the position after an event.
 """
 
 from enum import StrEnum
+from typing import Final
 
 from ..common.data import Data
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.ends import EndChatMode
+from ..spec.ends import EndChatMode, Reason
 from ..spec.judges import SeparateJudge
-from ..spec.limits import most_calls, most_messages, most_tool_rounds
+from ..spec.limits import most_messages
+from .ends.holding import ENDS, Held, holding, reasons_of
+from .moves import MOVES, TURN_ENDS, Actor, Strength
 from .position import Event, Leaving, Position
-from .reasons import Held, Reason, Strength, holding, reasons_of
-from .turns import code_waits, in_turn, must_check, must_choose, must_judge, next_turn
+from .turns import NextTurn, code_waits, due, in_turn, next_turn
 
 
 class Node(StrEnum):
@@ -42,10 +44,6 @@ class Decision(Data):
     """At the end, every reason that holds; the first is the reason."""
 
 
-_BEFORE_CALLS = {Reason.SAME_TOOL_CALLS, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
-"""What ends it before calls of tools are run, beside hard stops."""
-
-
 def decide(conversation: Conversation, position: Position) -> Decision:
     """Say what comes next.
 
@@ -57,76 +55,73 @@ def decide(conversation: Conversation, position: Position) -> Decision:
         The node that comes next and whose turn it is there, or the end and its reasons.
     """
     held = holding(conversation, position)
-    speaker = position.speaker or conversation.order[0]
+    turn = NextTurn(position.speaker or conversation.order[0], position.stage)
     if _is_over(conversation, position, held):
-        return Decision(
-            node=Node.END, speaker=speaker, stage=position.stage, reasons=reasons_of(held)
-        )
-    match position.event:
-        case Event.CALLED | Event.RAN:
-            return Decision(node=Node.TOOL_EXECUTOR, speaker=speaker, stage=position.stage)
-        case (
-            Event.PASSED
-            | Event.SUMMARISED
-            | Event.REJECTED
-            | Event.ANSWERED
-            | Event.RETURNED
-            | Event.GIVEN
-        ):
-            return _speak(conversation, speaker, position.stage)
-        case Event.ASKED:
-            return Decision(node=Node.COMPLETION_JUDGE, speaker=speaker, stage=position.stage)
-    if any(must(conversation, position) for must in (must_check, must_judge, must_choose)):
-        return Decision(node=Node.COMPLETION_JUDGE, speaker=speaker, stage=position.stage)
-    return _next_turn(conversation, position)
+        return _at(Node.END, turn, reasons_of(held))
+    match MOVES[position.event].actor:
+        case Actor.SPEAKER:
+            return _at(_agent(conversation, turn), turn)
+        case Actor.TOOLS:
+            return _at(Node.TOOL_EXECUTOR, turn)
+        case Actor.NEXT if due(conversation, position) is None:
+            turn = next_turn(conversation, position)
+            return _at(_agent(conversation, turn), turn)
+        case _:
+            return _at(Node.COMPLETION_JUDGE, turn)
+
+
+def _at(node: Node, turn: NextTurn, reasons: tuple[Reason, ...] = ()) -> Decision:
+    return Decision(node=node, speaker=turn.speaker, stage=turn.stage, reasons=reasons)
+
+
+def _agent(conversation: Conversation, turn: NextTurn) -> Node:
+    first = turn.speaker == conversation.names[0]
+    return Node.USER_AGENT if first else Node.ASSISTANT_AGENT
+
+
+_STOP_CALLS: Final = {reason for reason, end in ENDS.items() if end.stops_calls}
 
 
 def _is_over(conversation: Conversation, position: Position, held: list[Held]) -> bool:
-    """Whether what holds ends it here; what is weaker has to wait for its moment."""
-    # Predicates are asked first: they cost nothing, and may be one more reason.
-    if not held or must_check(conversation, position):
+    """Whether what holds, the strongest first, ends it here."""
+    if not held:
         return False
-    strongest = held[0].strength
-    match position.event:
-        case Event.ANSWERED | Event.RAN | Event.GIVEN:
-            # What is answered already is said, and heard, before anything ends.
-            return False
-        case Event.STARTED | Event.PASSED | Event.SUMMARISED | Event.REJECTED | Event.ASKED:
-            return strongest is Strength.HARD
-        case Event.RETURNED:
-            return strongest <= Strength.SAID
-        case Event.CALLED:
-            # A call made over and over is not run once more, nor one that nobody may run.
-            stops = any(one.reasons & _BEFORE_CALLS for one in held)
-            return strongest is Strength.HARD or (stops and position.stage is not Stage.LAST_WORDS)
-    if strongest is Strength.HARD or position.event is Event.LEFT:
+    if position.event in TURN_ENDS:
+        return _is_over_between_turns(conversation, position, held)
+    before_calls = position.event is Event.CALLED and position.stage is not Stage.LAST_WORDS
+    if before_calls and any(one.reasons & _STOP_CALLS for one in held):
         return True
-    if strongest is Strength.SAID:
-        if not code_waits(conversation, position):
-            return True
-        # What stands beside the word that ends it is run first, but for what else ends it.
+    weakest = MOVES[position.event].ends
+    return weakest is not None and held[0].strength <= weakest
+
+
+def _is_over_between_turns(
+    conversation: Conversation, position: Position, held: list[Held]
+) -> bool:
+    comes = due(conversation, position)
+    if comes is Event.CHECKED:
+        # Predicates may be one more reason.
+        return False
+    if held[0].strength is Strength.HARD:
+        return True
+    if code_waits(conversation, position):
+        # Code beside a word that ends it is run first.
         held = [one for one in held if one.strength > Strength.SAID]
-        if not held:
-            return False
+    if held and held[0].strength is Strength.SAID:
+        return True
     # Promised last words are spoken whatever else holds, and a verdict may change the reason.
-    return not position.owed and not must_judge(conversation, position)
+    return bool(held) and not position.owed and comes is not Event.JUDGED
 
 
-def _speak(conversation: Conversation, speaker: str, stage: Stage) -> Decision:
-    first = speaker == conversation.names[0]
-    return Decision(
-        node=Node.USER_AGENT if first else Node.ASSISTANT_AGENT, speaker=speaker, stage=stage
-    )
+def max_steps(conversation: Conversation) -> int:
+    """Give the most steps of the graph that a conversation can take: two for the task."""
+    turn = sum(move.times(conversation) for move in MOVES.values())
+    can_leave = any(speaker.human for speaker in conversation.speakers)
+    return 2 + most_messages(conversation) * turn + can_leave
 
 
-def _next_turn(conversation: Conversation, position: Position) -> Decision:
-    following = next_turn(conversation, position)
-    return _speak(conversation, following.speaker, following.stage)
-
-
-def spoke(conversation: Conversation, position: Position) -> Position:
-    """Give the position after the speaker whose turn it is has finished that turn."""
-    turn = decide(conversation, position)
+def spoke(position: Position, turn: Decision) -> Position:
+    """Give the position after the speaker whose turn it is has finished it."""
     return after_turn(position, turn.speaker, turn.stage)
 
 
@@ -149,10 +144,9 @@ def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
 
 
 def paused(
-    conversation: Conversation, position: Position, event: Event, *, succeeded: bool = False
+    position: Position, turn: Decision, event: Event, *, succeeded: bool = False
 ) -> Position:
-    """Give the position after something within the turn of the speaker whose turn it is."""
-    turn = decide(conversation, position)
+    """Give the position after an event within a turn; `succeeded` counts a round of tools."""
     return position.model_copy(
         update={
             "event": event,
@@ -164,13 +158,13 @@ def paused(
     )
 
 
-def left(conversation: Conversation, position: Position, leaving: Leaving) -> Position:
-    """Give the position after a person has ended it instead of speaking."""
-    return paused(conversation, position, Event.LEFT).model_copy(update={"left": leaving})
+def left(position: Position, turn: Decision, leaving: Leaving) -> Position:
+    """Give the position after a person ended it instead of speaking."""
+    return paused(position, turn, Event.LEFT).model_copy(update={"left": leaving})
 
 
 def checked(position: Position) -> Position:
-    """Give the position after the predicates were asked."""
+    """Give the position after the predicates were asked whether they hold."""
     return position.model_copy(update={"event": Event.CHECKED})
 
 
@@ -212,19 +206,3 @@ def chose(conversation: Conversation, position: Position, name: str | None) -> P
     """Give the position after it was chosen who speaks next."""
     chosen = name or in_turn(conversation, position)
     return position.model_copy(update={"event": Event.CHOSEN, "chosen": chosen})
-
-
-def max_steps(conversation: Conversation) -> int:
-    """Bound the number of graph steps that a conversation can take.
-
-    Each model call is a step, and so is each run of tools, of predicates and of hooks.
-    """
-    speakers = conversation.speakers
-    asks = any(speaker.interrupt_on for speaker in speakers)
-    sees = any(speaker.human and speaker.human.sees_calls for speaker in speakers)
-    # What is seen and decided, the run, and the hooks behind the call and behind the results.
-    tools = sees + asks + 1 + 2
-    has_people = any(speaker.human for speaker in speakers)
-    # A person may leave each reply to what stands behind, and then the whole conversation.
-    per_turn = most_tool_rounds(conversation) * tools + 2 + has_people
-    return most_calls(conversation) + most_messages(conversation) * per_turn + has_people

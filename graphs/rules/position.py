@@ -1,69 +1,66 @@
-"""Where a conversation is: what has just happened, and what is true of all that was said."""
+"""Where a conversation is: what has just happened, and what was counted of all that was said.
+
+What may follow each event is in `graphs.rules.moves`.
+"""
 
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from ..common.data import Data
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
+from ..spec.ends import Reason
 
 
 class Event(StrEnum):
-    """What has just happened."""
+    """What has just happened; each is a step of the graph of its own."""
 
     STARTED = "started"
     """The task stands; nobody has spoken."""
+    PASSED = "passed"
+    """A person left the turn to what else gives the speaker's replies."""
+    SUMMARISED = "summarised"
+    """The older part of the speaker's history was summarised."""
+    REJECTED = "rejected"
+    """The speaker's reply broke a rule; it is asked for again."""
+    ANSWERED = "answered"
+    """The speaker's reply is there; its hooks have not seen it yet."""
+    CALLED = "called"
+    """The speaker called tools, or runs code; nothing has run yet."""
+    RAN = "ran"
+    """The tools have run; the speaker's hooks have not seen the results yet."""
+    RETURNED = "returned"
+    """The results are there for the speaker to answer."""
+    GIVEN = "given"
+    """The results are what the speaker says next."""
     SPOKEN = "spoken"
     """The speaker's turn is over."""
-    PASSED = "passed"
-    """The person who speaks for the speaker has nothing to say; what stands behind replies."""
-    LEFT = "left"
-    """A person has ended it instead of speaking."""
-    SUMMARISED = "summarised"
-    """The older part of the speaker's history is summarised; it has not spoken yet."""
-    REJECTED = "rejected"
-    """The speaker's reply broke a rule; it is asked for once more."""
-    ANSWERED = "answered"
-    """What the speaker says is there; its hooks have not seen it yet."""
-    CALLED = "called"
-    """The speaker called tools, which have not run yet."""
-    RAN = "ran"
-    """The tools have run; the speaker's hooks have not seen what they gave yet."""
-    RETURNED = "returned"
-    """The tools it called have answered."""
-    GIVEN = "given"
-    """What the tools or the code gave is what the speaker says; it has not said it yet."""
     CHECKED = "checked"
-    """The predicates have said whether they hold."""
+    """The predicates were asked whether they hold."""
     ASKED = "asked"
-    """The speaker has said what is left to do, not yet whether it is done."""
+    """The speaker said what is left to do; whether it is done is asked next."""
     JUDGED = "judged"
-    """The speaker's task is judged."""
+    """It was judged whether the speaker's task is complete."""
     CHOSEN = "chosen"
-    """It is decided who speaks next."""
-
-
-TURN_ENDS: Final = (Event.SPOKEN, Event.CHECKED, Event.JUDGED, Event.CHOSEN)
-"""After these events a turn is over, or about to be."""
-
-BETWEEN_TURNS: Final = (Event.STARTED, *TURN_ENDS)
-"""After these events, where nothing else comes first, somebody's turn begins."""
+    """It was chosen who speaks next."""
+    LEFT = "left"
+    """A person ended the conversation."""
 
 
 class Leaving(Data):
-    """How a person has ended a conversation instead of speaking."""
+    """How a person ended a conversation instead of speaking."""
 
     by: str | None
-    """The speaker that the person speaks for. None: a person who takes no other part."""
+    """The speaker that the person speaks for. None: a person who speaks for nobody."""
     reason: Literal["quit", "termination", "max_consecutive_auto_reply"]
-    """``quit``: by leaving. The others: by saying nothing to a termination message, or where no
+    """``quit``: by leaving. The others: by an empty answer to a termination message, or where no
     automatic reply may be given."""
 
 
 class Facts(Data):
-    """What is true of all that was said and used so far. `graphs.rules.facts` finds it out."""
+    """What was said, counted and used so far. `graphs.rules.facts` finds it out."""
 
     messages: NonNegativeInt = 0
     """Messages said by the speakers."""
@@ -84,34 +81,24 @@ class Facts(Data):
     tools_called: tuple[tuple[str, str], ...] = ()
     """The tools that answered without an error, each with who called it."""
     code_by: str | None = None
-    """Who said the newest message, where code that can be run stands in it."""
+    """Who said the newest message, where it holds code that can be run."""
     no_code_by: str | None = None
-    """Who said the newest message, where none stands in it."""
+    """Who said the newest message, where it holds none."""
     said_by: str | None = None
-    """Who said the newest message that all hear. This and the next three are looked at only where
+    """Who said the newest message that all hear. This and the next three are found only where
     people take part."""
     heard_from: tuple[str, ...] = ()
     """Who has said something that all hear."""
     terminated: tuple[str, ...] = ()
-    """Whom the newest message tells that it is over, by the word that they look for."""
+    """Those for whom the newest message ends with their termination word."""
     auto_replies: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    """How many replies in a row nobody has given for those whom people speak for."""
-    call_errors: NonNegativeInt = 0
-    """The calls of this turn that no tool could be run for."""
-    tool_errors: NonNegativeInt = 0
-    """The calls of this turn in which a tool failed."""
-    blank_replies: NonNegativeInt = 0
-    """The latest replies that were blank."""
-    same_replies: NonNegativeInt = 0
-    """How often the speaker gave its latest reply."""
-    farewells: NonNegativeInt = 0
-    """The latest messages that were nothing but thanks or farewells."""
-    role_flips: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    """How often each speaker spoke another's part, even when asked again."""
-    same_tool_calls: NonNegativeInt = 0
-    """The latest calls of this turn that were equal."""
-    unreadable_verdicts: NonNegativeInt = 0
-    """The latest verdicts that could not be read."""
+    """Automatic replies in a row, by the speaker that a person speaks for."""
+    counts: dict[Reason, NonNegativeInt] = Field(default_factory=dict)
+    """What the ends count in the log, such as blank replies in a row; without zeros."""
+
+    def count(self, reason: Reason) -> int:
+        """Give what the end of this reason has counted."""
+        return self.counts.get(reason, 0)
 
 
 class Position(Data):
@@ -120,7 +107,7 @@ class Position(Data):
     event: Event = Event.STARTED
     """What has just happened."""
     stage: Stage = Stage.ROUNDS
-    """The part it happened in."""
+    """The part of the conversation it happened in."""
     speaker: str | None = None
     """Whose turn it was, or still is. None before anyone has spoken."""
     turns: NonNegativeInt = 0
@@ -138,11 +125,11 @@ class Position(Data):
     tool_rounds: NonNegativeInt = 0
     """Rounds of tool calls in this turn in which one succeeded."""
     asked_again: bool = False
-    """Whether a reply of this turn was rejected already; it is asked for again once."""
+    """Whether a reply of this turn was rejected already; that happens once a turn."""
     left: Leaving | None = None
-    """How a person has ended it."""
+    """How a person ended it."""
     facts: Facts = Facts()
-    """What is true of all that was said and used."""
+    """What was said, counted and used so far."""
 
     def rounds(self, conversation: Conversation) -> int:
         """How many rounds are complete."""

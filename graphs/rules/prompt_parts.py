@@ -17,7 +17,7 @@ from ..log.viewpoint import SILENCE
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from ..text.tokens import tokens_of_message
-from .facts import Read, read_log
+from .ends.talk import Read, read_log
 
 _SPOKEN = (Kind.SPEECH, Kind.REMEMBERED)
 """What a finished turn of a speaker's own ends with."""

@@ -11,8 +11,9 @@ from ..log.messages import is_said, line, speeches
 from ..log.viewpoint import viewpoint
 from ..spec.conversation import Conversation
 from ..spec.questions import Question
+from .ends.cause import Cause
 from .outcome import Outcome
-from .why import Cause, why
+from .why import why
 
 
 @dataclass(frozen=True)

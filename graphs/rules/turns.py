@@ -1,20 +1,18 @@
-"""Whose turn comes next, and what is to be asked before it. Pure functions of a position.
+"""Whose turn comes next, and what the completion judge is asked before it."""
 
-What holds there is in `graphs.rules.reasons`, what follows from both in
-`graphs.rules.end_chat`.
-"""
-
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from ..log.stage import ALOUD, Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import EndChatMode
 from ..spec.judges import RoundRobin
-from .position import TURN_ENDS, Event, Position
+from .moves import MOVES, TURN_ENDS
+from .position import Event, Position
 
 
 class NextTurn(NamedTuple):
-    """A turn that comes."""
+    """The turn that comes next."""
 
     speaker: str
     """Whose it is."""
@@ -22,45 +20,50 @@ class NextTurn(NamedTuple):
     """The part of the conversation it belongs to."""
 
 
-def must_check(conversation: Conversation, position: Position) -> bool:
-    """Whether predicates are to be asked, after each turn that all hear."""
-    return (
-        position.event is Event.SPOKEN and position.stage in ALOUD and bool(conversation.predicates)
-    )
+def due(conversation: Conversation, position: Position) -> Event | None:
+    """Give what the completion judge does before the next turn, if anything."""
+    return next((event for event in _DUE if is_due(conversation, position, event)), None)
 
 
-def must_judge(conversation: Conversation, position: Position) -> bool:
-    """Whether it is to be asked if the task of who has just finished a turn is complete.
+def is_due(conversation: Conversation, position: Position, event: Event) -> bool:
+    """Whether predicates are still to be checked, a task judged, or the next speaker chosen."""
+    return event in MOVES[position.event].then and _DUE[event](conversation, position)
 
-    Only after turns of stoppers in the rounds, until they have completed their task; on the cap's
-    turn too, since the answer changes the reason and the last words.
+
+def _has_predicates(conversation: Conversation, position: Position) -> bool:
+    """Predicates are asked after each turn that all hear."""
+    return position.stage in ALOUD and bool(conversation.predicates)
+
+
+def _has_stopper(conversation: Conversation, position: Position) -> bool:
+    """In the rounds, those with `stops_chat` are judged until they complete their task.
+
+    At the cap, too: the verdict changes the reason and the last words.
     """
     return (
-        position.event is _turn_is_over(conversation)
-        and position.stage is Stage.ROUNDS
+        position.stage is Stage.ROUNDS
         and conversation.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
         and position.speaker not in position.completed
         and position.speaker in conversation.stoppers
     )
 
 
-def _turn_is_over(conversation: Conversation) -> Event:
-    """The event after which a turn has nothing more to be asked about but its judge."""
-    return Event.CHECKED if conversation.predicates else Event.SPOKEN
+def _has_choice(conversation: Conversation, position: Position) -> bool:
+    """The first turn and last words have a fixed order."""
+    chosen = not isinstance(conversation.turn_order, RoundRobin)
+    return chosen and position.turns > 0 and not position.owed
 
 
-def must_choose(conversation: Conversation, position: Position) -> bool:
-    """Whether it is to be chosen who speaks next. The first turn and last words have an order."""
-    return (
-        not isinstance(conversation.turn_order, RoundRobin)
-        and position.event in (_turn_is_over(conversation), Event.JUDGED)
-        and position.turns > 0
-        and not position.owed
-    )
+_DUE: Final[Mapping[Event, Callable[[Conversation, Position], bool]]] = {
+    Event.CHECKED: _has_predicates,
+    Event.JUDGED: _has_stopper,
+    Event.CHOSEN: _has_choice,
+}
+"""When each of these is to be done between turns; predicates cost nothing, and come first."""
 
 
 def next_turn(conversation: Conversation, position: Position) -> NextTurn:
-    """Give the turn that comes next, where it need not be chosen first."""
+    """Give the turn that comes next; where it is to be chosen, the next in order."""
     if position.owed:
         return NextTurn(position.owed[0], Stage.LAST_WORDS)
     prepared = conversation.secretive
@@ -72,7 +75,7 @@ def next_turn(conversation: Conversation, position: Position) -> NextTurn:
 
 
 def in_turn(conversation: Conversation, position: Position) -> str:
-    """Give who speaks next in the rounds where nobody chooses: who stands behind the last one."""
+    """Give the next speaker in the rounds where nobody chooses."""
     order = conversation.order
     # Who spoke last in the opening does not count.
     if position.turns == 0 or position.speaker is None:
@@ -81,7 +84,7 @@ def in_turn(conversation: Conversation, position: Position) -> str:
 
 
 def code_waits(conversation: Conversation, position: Position) -> bool:
-    """Whether who speaks next runs code that stands in the newest message (AutoGen)."""
+    """Whether the next speaker runs code of the newest message (AutoGen)."""
     if position.event not in TURN_ENDS or position.facts.code_by != position.speaker:
         return False
     following = next_turn(conversation, position).speaker
@@ -91,12 +94,12 @@ def code_waits(conversation: Conversation, position: Position) -> bool:
 
 
 def runs_newest(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether a speaker runs code that stands in the newest message, which another has said."""
+    """Whether a speaker runs code of the newest message, which another said."""
     writer = position.facts.code_by
     return writer is not None and writer != name and conversation.speaker(name).runs_code
 
 
 def begins(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether a speaker's first message is still to come, which is no reply to anything."""
+    """Whether a speaker's fixed first message is still to come, which answers nothing."""
     given = conversation.speaker(name).first_message is not None
     return given and name not in position.facts.heard_from

@@ -9,9 +9,9 @@ from pydantic import Field, JsonValue, computed_field
 from ..common.data import Data
 from ..log.messages import Kind, Line, Source, is_said, line
 from ..rules.outcome import Outcome
-from ..rules.reasons import Reason
 from ..rules.result import Result
 from ..speakers.approval import DecisionType
+from ..spec.ends import Reason
 from ..spec.judges import Verdict
 from ..spec.questions import Question
 

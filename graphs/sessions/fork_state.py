@@ -14,12 +14,13 @@ from ..log.messages import Kind, Line, line, message_id, said
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Decision, Node, decide, last_words
+from ..rules.ends.holding import holding, reasons_of
 from ..rules.facts import observed, with_usage
 from ..rules.outcome import outcome
 from ..rules.position import Event, Facts, Position, restored_position
-from ..rules.reasons import Reason, holding, reasons_of
 from ..rules.removal import standing
 from ..spec.conversation import Conversation
+from ..spec.ends import Reason
 from ..spec.judges import SeparateJudge
 from ..spec.usage import used_so_far
 from ..spec.versions import restored

@@ -19,10 +19,10 @@ from ..log.messages import Flaw, Kind, Line, Source, line
 from ..log.parsing import parse
 from ..rules.approval import needing_approval
 from ..rules.outcome import Outcome
-from ..rules.reasons import Reason
 from ..speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
 from ..speakers.formats import Blocks, Code
 from ..spec.conversation import Conversation
+from ..spec.ends import Reason
 from ..spec.judges import Moderator, SeparateJudge, Verdict
 from ..spec.questions import EXIT, ApprovalQuestion, MessageQuestion
 

@@ -27,9 +27,9 @@ from ..build import Graph, compiled
 from ..common.background import run
 from ..common.errors import AnswerError, SessionError
 from ..rules.end_chat import max_steps
-from ..rules.reasons import Reason
 from ..rules.result import Result
 from ..spec.conversation import Conversation
+from ..spec.ends import Reason
 from ..spec.questions import ApprovalQuestion, MessageQuestion, Question
 from .checkpoints import config_of
 from .dumps.lines import dumped

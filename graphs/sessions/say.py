@@ -17,7 +17,8 @@ from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Node, after_turn, decide
 from ..rules.facts import observed
-from ..rules.position import TURN_ENDS, Event, Position, restored_position
+from ..rules.moves import TURN_ENDS
+from ..rules.position import Event, Position, restored_position
 from ..rules.removal import standing
 from ..rules.result import Result
 from ..rules.turns import next_turn

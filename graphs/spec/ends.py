@@ -1,25 +1,46 @@
-"""How a conversation ends, as data: the end-chat mode, other ends, and guards.
+"""How a conversation ends, as data: the end-chat mode, ends, guards, and the reasons they give.
 
-Whether any of it holds at a moment is in `graphs.rules.reasons`, what follows from that in
-`graphs.rules.end_chat`.
+When each of them holds, and its words, are in `graphs.rules.ends`.
 """
 
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    field_validator,
-)
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, field_validator
 
 from ..common.data import MOST, Cap, Data, Kinded, Mark, Name, by_kind
 
 NO_CAP: Final = "none"
 """How TOML says that there is no cap on rounds."""
+
+
+class Reason(StrEnum):
+    """Why a conversation ended, in order of precedence."""
+
+    STOP_REQUESTED = "stop_requested"  # somebody outside asked it to stop
+    QUIT = "quit"  # a person left it
+    MAX_COST = "max_cost"  # the money is spent
+    MAX_TOKENS = "max_tokens"  # the tokens are used up
+    MAX_SECONDS = "max_seconds"  # the time is over
+    MAX_CALLS = "max_calls"  # the model calls are used up
+    CALL_ERRORS = "call_errors"  # too many calls in one turn could not be run
+    TOOL_ERRORS = "tool_errors"  # too many calls in one turn failed in the tool
+    DONE_TOKEN = "done_token"  # noqa: S105  # a speaker said the done token
+    PREDICATE = "predicate"  # a registered function said so
+    ENDING_TOOL = "ending_tool"  # a tool was called that ends it
+    NO_CODE = "no_code"  # a speaker whose code is run wrote none
+    TERMINATION = "termination"  # a termination message came, and no person wanted to go on
+    COMPLETED = "completed"  # the tasks that the mode asks for are complete
+    UNREADABLE_VERDICTS = "unreadable_verdicts"  # verdicts in a row could not be read
+    ROLE_FLIPS = "role_flips"  # a speaker kept speaking another's part
+    BLANK_REPLIES = "blank_replies"  # replies in a row were blank
+    SAME_REPLIES = "same_replies"  # a speaker kept giving the same reply
+    FAREWELLS = "farewells"  # messages in a row were nothing but thanks or farewells
+    SAME_TOOL_CALLS = "same_tool_calls"  # a speaker kept calling a tool with equal arguments
+    MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"  # automatic replies for a person
+    MAX_MESSAGES = "max_messages"  # the message cap is reached
+    MAX_ITERATIONS = "max_iterations"  # the round cap is reached
 
 
 class EndChatMode(StrEnum):
@@ -54,7 +75,7 @@ class _End(Kinded):
 class DoneToken(_End):
     """A word that ends the conversation when it is said alone (CAMEL's done token).
 
-    Of several speakers' tokens joined by ``&`` each may be said at another time.
+    Tokens joined by ``&`` may be said at different times.
     """
 
     kind: Literal["done_token"] = "done_token"
@@ -82,20 +103,20 @@ class EndingTool(_End):
     tool: Name
     """The tool's name."""
     by: Name | None = None
-    """The speaker who may end it so. None: any that has the tool."""
+    """The speaker whose call counts. None: any speaker that has the tool."""
 
 
 class NoCode(_End):
-    """A speaker has written no code, though what it writes is run (Lagent's coder)."""
+    """A speaker's message holds no code, where its code is run (Lagent's coder)."""
 
     kind: Literal["no_code"] = "no_code"
     """Which end it is."""
     by: Name
-    """The speaker whose message it is. It holds after that message alone."""
+    """The speaker. The end holds only right after such a message."""
 
 
 class MaxMessages(_End):
-    """So many messages were said. Promised last words are spoken all the same."""
+    """This many messages were said. Promised last words are still spoken."""
 
     kind: Literal["max_messages"] = "max_messages"
     """Which end it is."""
@@ -104,7 +125,7 @@ class MaxMessages(_End):
 
 
 class MaxCalls(_End):
-    """So many model calls were answered; a hard stop."""
+    """This many model calls were answered; a hard stop."""
 
     kind: Literal["max_calls"] = "max_calls"
     """Which end it is."""
@@ -113,7 +134,7 @@ class MaxCalls(_End):
 
 
 class MaxTokens(_End):
-    """So many tokens were used; a hard stop, after the call that reaches it."""
+    """This many tokens were used; a hard stop, after the call that reaches it."""
 
     kind: Literal["max_tokens"] = "max_tokens"
     """Which end it is."""
@@ -122,7 +143,7 @@ class MaxTokens(_End):
 
 
 class MaxCost(_End):
-    """So much money was spent, by the price table; a hard stop, after the call that reaches it."""
+    """This much money was spent, by price table; a hard stop, after the call that reaches it."""
 
     kind: Literal["max_cost"] = "max_cost"
     """Which end it is."""
@@ -131,20 +152,19 @@ class MaxCost(_End):
 
 
 class MaxSeconds(_End):
-    """So much time was spent running; a hard stop, after the step that reaches it."""
+    """The conversation ran this long; a hard stop, after the step that reaches it."""
 
     kind: Literal["max_seconds"] = "max_seconds"
     """Which end it is."""
     limit: Annotated[PositiveFloat, Field(allow_inf_nan=False)]
-    """Seconds of wall time in which the conversation ran. What lies between a kill and the resume,
-    and the time that a person takes, do not count."""
+    """Seconds of wall time spent running. The time between a kill and the resume, and the time that
+    a person takes, do not count."""
 
 
 class StopRequested(_End):
     """Somebody outside asked it to stop; a hard stop, after the current turn.
 
-    Every conversation can be stopped so, unless its ends name this one themselves: then they say
-    when it counts.
+    It always works. Where a conversation's ends name it, it counts only as they say.
     """
 
     kind: Literal["stop_requested"] = "stop_requested"
@@ -170,7 +190,7 @@ class AnyOf(_End):
 class AllOf(_End):
     """Several ends at once; in Python ``a & b``.
 
-    What was said or called before counts on; a predicate must hold now.
+    What was said or called earlier still counts; a predicate must hold at that moment.
     """
 
     kind: Literal["all"] = "all"
@@ -210,7 +230,7 @@ def _parts(end: _End, whole: type[AnyOf] | type[AllOf]) -> tuple[End, ...]:
 
 
 def leaves(end: End | None, path: str = "") -> Iterator[tuple[str, Leaf]]:
-    """Give the ends that an end is made of."""
+    """Give the ends that an end is made of, each with its path in the spec."""
     if isinstance(end, AnyOf | AllOf):
         for place, part in enumerate(end.of):
             yield from leaves(part, f"{path}.of.{place}")
@@ -219,7 +239,7 @@ def leaves(end: End | None, path: str = "") -> Iterator[tuple[str, Leaf]]:
 
 
 def lone(end: End | None) -> Iterator[Leaf]:
-    """Give the ends that are enough alone, since none is joined to another by ``&``."""
+    """Give the ends that are enough by themselves: those not joined to another by ``&``."""
     if isinstance(end, AnyOf):
         for part in end.of:
             yield from lone(part)
@@ -232,21 +252,21 @@ Limit = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 
 
 class Guards(Data):
-    """What ends a conversation that goes wrong, each at a number of its own; 0 switches it off.
+    """What ends a conversation that goes wrong, each at its own number; 0 switches it off.
 
-    They count what all hear: opening answers are left out.
+    They count what all hear, so not opening answers.
     """
 
     blank_replies: Limit = 2
-    """Blank replies in a row, by whomever, each after it was asked for again."""
+    """Blank replies in a row, by any speaker, each after it was asked for again."""
     same_replies: Limit = 3
-    """How often one speaker gives the same reply: one that differs in signs only, or in less than a
-    twentieth and in no number. Short lines are excepted, and the same answer to another number or
-    option, which is a move of a game."""
+    """How often one speaker gives the same reply. It is the same where only signs differ, or less
+    than a twentieth and no number. Short lines do not count, nor does the same answer to another
+    number or option, which is a move of a game."""
     farewells: Limit = 4
     """Messages in a row that hold nothing but thanks or farewells."""
     role_flips: Limit = 2
-    """How often one speaker speaks another's part, each after it was asked to mend it."""
+    """How often one speaker speaks another's part, each after it was asked to correct it."""
     same_tool_calls: Limit = 3
     """Calls in a row, within a turn, of one tool with equal arguments."""
     unreadable_verdicts: Limit = 3
@@ -260,8 +280,8 @@ class EndChat(Data):
     """How completed tasks end it."""
     max_iterations: Cap | None = 5
     """The cap, in rounds; in one round every speaker speaks once. None: no cap, which is possible
-    only where every round needs a person, or an automatic reply in a person's place, which has a
-    cap of its own. In TOML, which has no null, it is written ``"none"``."""
+    only where every round needs a person, or an automatic reply in a person's place, which has its
+    own cap. TOML has no null: there it is written ``"none"``."""
     when: End | None = None
     """What else ends it, whatever the mode. A list means any of its ends."""
     guards: Guards = Guards()

@@ -60,7 +60,7 @@ async def returned(
     is_said = is_code or _is_direct(moment, speaker, message, answers)
     told = dict(answers)
     event = Event.GIVEN if is_said else Event.RETURNED
-    position = paused(moment.conversation, moment.position, event, succeeded=succeeded)
+    position = paused(moment.position, moment.turn, event, succeeded=succeeded)
     if not is_said:
         # What is said as it is tells of nothing but the tool.
         for call in message.tool_calls:
@@ -86,7 +86,7 @@ async def interrupted(
     lines = result_lines(moment, speaker, answers, final=True)
     spoken = said(len(moment.log) + len(lines), person.text, about)
     # It counts as a round: else a turn could go on for ever.
-    position = paused(moment.conversation, moment.position, Event.RETURNED, succeeded=True)
+    position = paused(moment.position, moment.turn, Event.RETURNED, succeeded=True)
     return await moment.step(position, [*lines, spoken])
 
 

@@ -10,7 +10,8 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from ...graphs.log.messages import Kind, Line, line, said
 from ...graphs.log.stage import Stage
 from ...graphs.rules.end_chat import Decision, Node
-from ...graphs.rules.position import BETWEEN_TURNS, Event, Position
+from ...graphs.rules.moves import BETWEEN_TURNS
+from ...graphs.rules.position import Event, Position
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.fields import Opening

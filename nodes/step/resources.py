@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
@@ -14,8 +15,9 @@ from ...graphs.log.messages import is_said, line
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import observed, with_usage
+from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
-from ...graphs.rules.position import TURN_ENDS, Event, Facts, Position, restored_position
+from ...graphs.rules.position import Event, Facts, Position, restored_position
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.conversation import Conversation, Form
@@ -105,7 +107,7 @@ class Moment:
             state.get("specified_task") or None,
         )
 
-    @property
+    @cached_property
     def turn(self) -> Decision:
         """Whose turn it is now, by the rules."""
         return decide(self.conversation, self.position)

@@ -26,7 +26,8 @@ from ...graphs.log.parsing import parse
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, left, paused, spoke
-from ...graphs.rules.position import BETWEEN_TURNS, Event, Leaving
+from ...graphs.rules.moves import BETWEEN_TURNS
+from ...graphs.rules.position import Event, Leaving
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ..models.tool_calling.to_user import texts_by_id
@@ -43,8 +44,8 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     moment = await Moment.of(state, resources)
     if (anew := await moment.anew()) is not None:
         return anew
-    conversation, position = moment.conversation, moment.position
-    speaker = _as_in(moment.turn.stage, conversation.speaker(moment.turn.speaker))
+    position, turn = moment.position, moment.turn
+    speaker = _as_in(turn.stage, moment.conversation.speaker(turn.speaker))
     if position.event is Event.ANSWERED:
         return await _past_hooks(moment, speaker)
     person: str | None = None
@@ -52,15 +53,15 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         # The first effect of the node, which runs again once there is an answer.
         found = await asked_for_message(moment)
         if isinstance(found, Leaving):
-            return await moment.step(left(conversation, position, found), [])
+            return await moment.step(left(position, turn, found), [])
         if found == "":
-            return await moment.step(paused(conversation, position, Event.PASSED), [])
+            return await moment.step(paused(position, turn, Event.PASSED), [])
         person = found
     if person is None and position.event in (*BETWEEN_TURNS, Event.PASSED):
         left_out = await summed_up(moment, speaker)
         if left_out is not None:
             summary, usage = left_out
-            waiting = paused(conversation, position, Event.SUMMARISED)
+            waiting = paused(position, turn, Event.SUMMARISED)
             return await moment.step(waiting, [summary], usage)
     return await _reply(moment, speaker, person)
 
@@ -93,7 +94,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
             about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
             number = len(moment.log) + len(given.new)
             draft = said(number, given.message.text, about)
-            rejected = paused(conversation, position, Event.REJECTED)
+            rejected = paused(position, turn, Event.REJECTED)
             return await moment.step(rejected, [*given.new, draft], given.usage)
     plain = given._replace(message=AIMessage(storable(given.message.text)))
     return await _answered(moment, speaker, plain, about)
@@ -155,7 +156,7 @@ async def _answered(moment: Moment, speaker: Speaker, given: Given, about: Line)
     sees = bool(message.text.strip()) or not _calls(message)
     if sees and sees_replies(hooks):
         about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
-        waiting = paused(moment.conversation, moment.position, Event.ANSWERED)
+        waiting = paused(moment.position, moment.turn, Event.ANSWERED)
         return await moment.step(
             waiting, [*given.new, _line_of(number, message, about)], given.usage
         )
@@ -185,17 +186,17 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
 
 async def _said(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
     """Write down what the speaker says."""
-    conversation, position = moment.conversation, moment.position
+    position, turn = moment.position, moment.turn
     number = len(moment.log) + len(given.new)
     if _calls(given.message):
         kind = Kind.CODE if about.source is Source.CODE else Kind.TOOL_CALLS
         called = about.model_copy(update={"kind": kind})
         lines = [*given.new, _line_of(number, given.message, called)]
-        return await moment.step(paused(conversation, position, Event.CALLED), lines, given.usage)
+        return await moment.step(paused(position, turn, Event.CALLED), lines, given.usage)
     schema = moment.resources.registry.schema_of(speaker)
     about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
     spoken = said(number, given.message.text, about)
-    return await moment.step(spoke(conversation, position), [*given.new, spoken], given.usage)
+    return await moment.step(spoke(position, turn), [*given.new, spoken], given.usage)
 
 
 def _read(

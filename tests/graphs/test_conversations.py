@@ -19,9 +19,8 @@ from duologue.graphs.log.state import Input
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.end_chat import max_steps
 from duologue.graphs.rules.outcome import Outcome
-from duologue.graphs.rules.reasons import Reason
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.ends import EndChatMode
+from duologue.graphs.spec.ends import EndChatMode, Reason
 from duologue.graphs.spec.judges import Verdict
 from duologue.nodes.prompts import judging, speaking, tasks
 from duologue.nodes.prompts.template import filled

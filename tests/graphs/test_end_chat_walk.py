@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from duologue.graphs.rules.end_chat import max_steps
-from duologue.graphs.rules.reasons import Reason
 from duologue.graphs.speakers.context import Context, KeepAll, RunningSummary
 from duologue.graphs.speakers.replies import (
     CodeReply,
@@ -37,6 +36,7 @@ from duologue.graphs.spec.ends import (
     MaxTokens,
     NoCode,
     Predicate,
+    Reason,
     StopRequested,
     leaves,
 )

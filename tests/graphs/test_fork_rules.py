@@ -489,11 +489,10 @@ def test_positions_carry_over() -> None:
         turns=2,
         completed=("Ben",),
         owed=("Ann", "Ben"),
-        facts=spent.model_copy(update={"stop_requested": True, "farewells": 3}),
+        facts=spent.model_copy(update={"stop_requested": True, "counts": {Reason.FAREWELLS: 3}}),
     )
-    kept = done.model_copy(
-        update={"facts": spent.model_copy(update={"messages": 1, "same_replies": 1})}
-    )
+    counted = {"messages": 1, "counts": {Reason.SAME_REPLIES: 1}}
+    kept = done.model_copy(update={"facts": spent.model_copy(update=counted)})
     assert carried(old, old, done, log) == kept
     assert carried(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
     later = {"event": Event.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}

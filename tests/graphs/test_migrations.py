@@ -9,7 +9,6 @@ from langchain_core.messages import AnyMessage
 
 from duologue.graphs import (
     Conversation,
-    Outcome,
     Reason,
     Result,
     fork,
@@ -126,6 +125,7 @@ REST = {
 
 ENDED = {
     "reasons": ["done_token"],
+    "because": ["Ben said the done token"],
     "by": "Ben",
     "message": "m0009",
     "rounds": 1,
@@ -267,25 +267,3 @@ def answer(prompt: Prompt) -> str:
     if last == judging.IS_COMPLETE:
         return "No."
     return "Dig on Monday." if "You are Ann" in prompt[0]["content"] else "Solution: dug."
-
-
-OLD_OUTCOMES: list[tuple[dict[str, Any], str]] = [
-    ({"reasons": ["done_token"], "by": "Ben"}, "Ben said the done token"),
-    (
-        {"reasons": ["completed"], "by": "Ben", "completed": ["Ben"]},
-        "Ben completed its task",
-    ),
-    (
-        {"reasons": ["completed"], "by": "Ben", "completed": ["Ann", "Ben"]},
-        "Ann and Ben completed their tasks",
-    ),
-    ({"reasons": ["role_flips"], "by": "Ann"}, "Ann kept speaking another's part"),
-    ({"reasons": ["max_iterations"], "by": None}, "the round cap was reached"),
-]
-
-
-@pytest.mark.parametrize(("stored", "why"), OLD_OUTCOMES, ids=[why for _, why in OLD_OUTCOMES])
-def test_an_outcome_of_the_release_before_says_why(stored: dict[str, Any], why: str) -> None:
-    ended = Outcome.model_validate(ENDED | stored)
-    assert ended.because == ()
-    assert ended.sentence() == f"Ended after 1 round and 2 messages: {why}."

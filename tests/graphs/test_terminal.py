@@ -11,7 +11,6 @@ from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.text import Flow, one_line
 from duologue.graphs.common.sanitize import clean
-from duologue.graphs.rules.reasons import Reason
 from duologue.graphs.run.events import (
     Ended,
     Event,
@@ -24,6 +23,7 @@ from duologue.graphs.run.events import (
     ToolCalled,
     VerdictGiven,
 )
+from duologue.graphs.spec.ends import Reason
 from duologue.graphs.spec.judges import Finding, Verdict
 from duologue.graphs.spec.usage import Usage
 

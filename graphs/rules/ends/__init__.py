@@ -1,0 +1,1 @@
+"""Every way to end a conversation: a class each, in a module for each strength."""

@@ -1,0 +1,54 @@
+"""One step towards the end of a conversation, as `Result.why` gives it."""
+
+from enum import StrEnum
+
+from pydantic import NonNegativeInt
+
+from ...common.data import Data
+from ...spec.ends import Reason
+from ...spec.judges import Verdict
+
+
+class CauseKind(StrEnum):
+    """What kind of step led to the end."""
+
+    VERDICT = "verdict"
+    """A judge's answer."""
+    REJECTED = "rejected"
+    """A reply that broke a rule and was asked for again."""
+    COUNTED = "counted"
+    """A message that a guard counted."""
+    SAID = "said"
+    """A done token."""
+    CALLED = "called"
+    """A tool that ends it."""
+    DECIDED = "decided"
+    """What a person decided about a call of a tool."""
+    CHOICE = "choice"
+    """A choice of the next speaker that could not be read."""
+    REASON = "reason"
+    """A reason that held at the end."""
+
+
+class Cause(Data):
+    """One step towards the end of a conversation."""
+
+    kind: CauseKind
+    """What kind of step it is."""
+    message: str | None = None
+    """The id of the message that it is about. None: the end itself."""
+    speaker: str | None = None
+    """Whose message, call, task or turn it is. None: nobody's."""
+    text: str
+    """What it is, in a few words."""
+    reason: Reason | None = None
+    """The reason that it is, or may become."""
+    count: NonNegativeInt | None = None
+    """How many the guard has counted."""
+    limit: NonNegativeInt | None = None
+    """At how many the guard ends the conversation."""
+    verdict: Verdict | None = None
+    """The judge's answer."""
+
+    def __str__(self) -> str:
+        return self.text if self.message is None else f"{self.message} {self.text}"

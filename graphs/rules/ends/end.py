@@ -1,0 +1,145 @@
+"""The base of every end: when it holds, how strong it is, and its words."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from langchain_core.messages import BaseMessage
+
+from ...log.messages import Line
+from ...spec.conversation import Conversation
+from ...spec.ends import Leaf, Reason
+from ..moves import Strength
+from ..position import Facts, Position
+from .cause import Cause, CauseKind
+from .talk import Talk
+
+L = TypeVar("L", bound=Leaf)
+
+
+class AtEnd(NamedTuple):
+    """A conversation that has just ended."""
+
+    talk: Talk
+    """The spec and the log."""
+    position: Position
+    """Where it ended."""
+    held: Sequence[Leaf]
+    """The ends of the spec that held."""
+
+    @property
+    def facts(self) -> Facts:
+        """What was counted."""
+        return self.position.facts
+
+    def those(self, kind: type[L]) -> list[L]:
+        """Give the ends of one kind that held."""
+        return [end for end in self.held if isinstance(end, kind)]
+
+
+class Step(NamedTuple):
+    """A message on the way to the end."""
+
+    message: BaseMessage
+    """The message."""
+    about: Line
+    """What is known of it."""
+    talk: Talk
+    """The log up to it."""
+    before: Facts
+    """What was counted before it."""
+    facts: Facts
+    """What is counted with it."""
+
+
+class End(ABC):
+    """One way to end a conversation."""
+
+    reason: ClassVar[Reason]
+    """The reason that it gives."""
+    strength: ClassVar[Strength]
+    """What it overrules."""
+    stops_calls: ClassVar[bool] = False
+    """Whether it ends the conversation before calls of tools that wait are run."""
+    because: ClassVar[str]
+    """What held, in a few words, where ``{by}``, ``{count}`` and ``{facts}`` are filled in."""
+
+    @abstractmethod
+    def holds(self, conversation: Conversation, position: Position) -> bool:
+        """Whether it holds by itself, without being named in ``end_chat.when``."""
+
+    def count(self, talk: Talk) -> int:
+        """Count in the log what it looks at; `Facts.counts` keeps the number."""
+        return 0
+
+    def words(self, at: AtEnd) -> str:
+        """Say in a few words what held."""
+        count = at.facts.count(self.reason)
+        return self.because.format(by=self.by(at), count=count, facts=at.facts)
+
+    def by(self, at: AtEnd) -> str | None:
+        """Give the speaker whose words, calls or completed task ended it."""
+        return None
+
+    def causes(self, step: Step) -> Iterator[Cause]:
+        """Tell what a message contributed to it."""
+        yield from ()
+
+    def _cause(self, step: Step, kind: CauseKind, speaker: str | None, text: str) -> Cause:
+        return Cause(
+            kind=kind,
+            message=str(step.message.id),
+            speaker=speaker,
+            text=f"{speaker}: {text}",
+            reason=self.reason,
+        )
+
+
+class Named(End, Generic[L]):
+    """An end that ``end_chat.when`` names by its reason."""
+
+    def holds(self, conversation: Conversation, position: Position) -> bool:
+        return False
+
+    @abstractmethod
+    def is_met(self, end: L, facts: Facts) -> bool:
+        """Whether it holds as the spec has it."""
+
+
+class Guard(End):
+    """Counts what goes wrong and ends the conversation at a limit; a limit of 0 switches it off."""
+
+    strength = Strength.GUARD
+    counted: ClassVar[str]
+    """What it counts, in a few words."""
+    least: ClassVar[int] = 1
+    """From which count on `causes` tells of it."""
+
+    def limit(self, conversation: Conversation) -> int:
+        """Give the count at which it ends the conversation."""
+        limit: int = getattr(conversation.end_chat.guards, self.reason)
+        return limit
+
+    def counts(self, about: Line) -> bool:
+        """Whether it may count a message."""
+        return about.counts
+
+    def counted_at(self, step: Step) -> int:
+        """Give the count at a message."""
+        return step.facts.count(self.reason)
+
+    def holds(self, conversation: Conversation, position: Position) -> bool:
+        return 0 < self.limit(conversation) <= position.facts.count(self.reason)
+
+    def by(self, at: AtEnd) -> str | None:
+        return at.position.speaker
+
+    def causes(self, step: Step) -> Iterator[Cause]:
+        limit = self.limit(step.talk.conversation)
+        count = self.counted_at(step) if limit and self.counts(step.about) else 0
+        if count >= self.least:
+            verdict = step.about.verdict
+            who = step.about.speaker if verdict is None else verdict.speaker
+            text = f"{self.counted} ({count} of {limit})"
+            cause = self._cause(step, CauseKind.COUNTED, who, text)
+            yield cause.model_copy(update={"count": count, "limit": limit})

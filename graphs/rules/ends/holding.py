@@ -1,0 +1,77 @@
+"""Which ends hold at a position, the strongest first."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from ...spec.conversation import Conversation
+from ...spec.ends import AllOf, AnyOf, End as SpecEnd, Leaf, Reason
+from ..moves import Strength
+from ..position import Facts, Position
+from .caps import CAPS
+from .end import End, Named
+from .guards import GUARDS
+from .hard import HARD
+from .said import SAID
+from .verdicts import VERDICTS
+
+ENDS: Final[Mapping[Reason, End]] = {
+    end.reason: end for end in (*HARD, *SAID, *VERDICTS, *GUARDS, *CAPS)
+}
+"""Every end, in order of precedence."""
+
+# The enum is written out for type checkers and editors.
+assert list(ENDS) == list(Reason), "Reason has each end's reason, in the same order"  # noqa: S101
+
+_NAMED: Final[Mapping[str, Named[Any]]] = {
+    reason: end for reason, end in ENDS.items() if isinstance(end, Named)
+}
+_PLACES: Final = {reason: place for place, reason in enumerate(ENDS)}
+
+
+class Held(NamedTuple):
+    """Something that ends a conversation and holds now."""
+
+    strength: Strength
+    """What it overrules; of ends joined by ``&`` the weakest counts."""
+    reasons: frozenset[Reason]
+    """The reasons that it gives."""
+    ends: tuple[Leaf, ...] = ()
+    """The ends of the spec that it consists of."""
+
+
+def holding(conversation: Conversation, position: Position) -> list[Held]:
+    """Give everything that holds at a position, the strongest first."""
+    when = conversation.end_chat.when
+    held = [] if when is None else _terms(when, position.facts)
+    held += [_one(end) for end in ENDS.values() if end.holds(conversation, position)]
+    return sorted(held, key=lambda one: (one.strength, sorted(_PLACES[of] for of in one.reasons)))
+
+
+def reasons_of(held: list[Held]) -> tuple[Reason, ...]:
+    """Give the reasons of all that holds, each once, the strongest first."""
+    ordered = (reason for one in held for reason in sorted(one.reasons, key=_PLACES.__getitem__))
+    return tuple(dict.fromkeys(ordered))
+
+
+def _one(end: End, *ends: Leaf) -> Held:
+    return Held(end.strength, frozenset((end.reason,)), ends)
+
+
+def _terms(end: SpecEnd, facts: Facts) -> list[Held]:
+    """Give those of the ends joined by ``|`` that hold."""
+    if isinstance(end, AnyOf):
+        return [held for part in end.of for held in _terms(part, facts)]
+    if not isinstance(end, AllOf):
+        named = _NAMED[end.kind]
+        return [_one(named, end)] if named.is_met(end, facts) else []
+    parts = [_terms(part, facts) for part in end.of]
+    if not all(parts):
+        return []
+    # Of several ways in which one part holds the strongest counts; of the parts the weakest.
+    return [
+        Held(
+            max(min(held.strength for held in part) for part in parts),
+            frozenset().union(*(held.reasons for part in parts for held in part)),
+            tuple(leaf for part in parts for held in part for leaf in held.ends),
+        )
+    ]

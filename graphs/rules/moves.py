@@ -1,0 +1,132 @@
+"""How a conversation moves: what may follow each event, who acts there, and what may end it there.
+
+`graphs.rules.end_chat` decides by this table; `graphs.rules.picture` draws it.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple
+
+from ..spec.conversation import Conversation
+from ..spec.limits import most_tool_rounds
+from .position import Event
+
+
+class Strength(IntEnum):
+    """What an end overrules, the strongest first."""
+
+    HARD = 0
+    """Ends it at once, even within a turn, and cancels promised last words."""
+    SAID = 1
+    """Ends it before anybody answers, and cancels promised last words."""
+    VERDICT = 2
+    """Ends it once promised last words are spoken, as those that follow do."""
+    GUARD = 3
+    """Yields to a verdict."""
+    CAP = 4
+    """Yields to everything."""
+
+
+class Actor(StrEnum):
+    """Who acts after an event."""
+
+    SPEAKER = "the speaker"
+    """The speaker whose turn it is."""
+    TOOLS = "the tools"
+    """The tool executor."""
+    JUDGE = "the judge"
+    """The judge, with its second question."""
+    NEXT = "the judge or the next speaker"
+    """The completion judge while one of `Move.then` is due there, then the next speaker."""
+    NOBODY = "nobody"
+    """The conversation is over."""
+
+
+class Move(NamedTuple):
+    """What comes after an event."""
+
+    actor: Actor
+    """Who acts."""
+    ends: Strength | None
+    """The weakest end that may end the conversation here. None: none does."""
+    then: tuple[Event, ...]
+    """What may follow; of what is asked between turns, the first that is due."""
+    times: Callable[[Conversation], int]
+    """How many steps it takes in a turn, at most."""
+
+
+def _once(conversation: Conversation) -> int:
+    return 1
+
+
+def _never(conversation: Conversation) -> int:
+    return 0
+
+
+def _with_people(conversation: Conversation) -> int:
+    return int(any(speaker.human for speaker in conversation.speakers))
+
+
+def _with_summaries(conversation: Conversation) -> int:
+    return int(any(map(conversation.sums_up, conversation.speakers)))
+
+
+def _each_answer(conversation: Conversation) -> int:
+    return most_tool_rounds(conversation) + 1
+
+
+def _each_call(conversation: Conversation) -> int:
+    """A person may be shown the calls, and decide on them, in a step each."""
+    speakers = conversation.speakers
+    shown = any(speaker.human and speaker.human.sees_calls for speaker in speakers)
+    decided = any(speaker.interrupt_on for speaker in speakers)
+    return most_tool_rounds(conversation) * (1 + shown + decided)
+
+
+_REPLY = (Event.REJECTED, Event.ANSWERED, Event.CALLED, Event.SPOKEN)
+"""What a speaker's reply may be."""
+
+_TURN = (Event.PASSED, Event.SUMMARISED, *_REPLY, Event.LEFT)
+"""What a turn may begin with."""
+
+MOVES: Final[Mapping[Event, Move]] = {
+    Event.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _never),
+    # Within a turn.
+    Event.PASSED: Move(Actor.SPEAKER, Strength.HARD, (Event.SUMMARISED, *_REPLY), _with_people),
+    Event.SUMMARISED: Move(Actor.SPEAKER, Strength.HARD, _REPLY, _with_summaries),
+    Event.REJECTED: Move(Actor.SPEAKER, Strength.HARD, _REPLY[1:], _once),
+    # What is answered already is said before anything ends.
+    Event.ANSWERED: Move(Actor.SPEAKER, None, (Event.CALLED, Event.SPOKEN), _each_answer),
+    # Ends that stop calls end it here, too, but for last words.
+    Event.CALLED: Move(
+        Actor.TOOLS,
+        Strength.HARD,
+        (Event.RAN, Event.RETURNED, Event.GIVEN, Event.LEFT),
+        _each_call,
+    ),
+    Event.RAN: Move(Actor.TOOLS, None, (Event.RETURNED, Event.GIVEN), most_tool_rounds),
+    Event.RETURNED: Move(Actor.SPEAKER, Strength.SAID, _REPLY, most_tool_rounds),
+    # It takes the place of the last `RETURNED`.
+    Event.GIVEN: Move(Actor.SPEAKER, None, (Event.ANSWERED, Event.SPOKEN), _never),
+    # Between turns.
+    Event.SPOKEN: Move(
+        Actor.NEXT,
+        Strength.CAP,
+        (Event.CHECKED, Event.ASKED, Event.JUDGED, Event.CHOSEN, *_TURN),
+        _once,
+    ),
+    Event.CHECKED: Move(
+        Actor.NEXT, Strength.CAP, (Event.ASKED, Event.JUDGED, Event.CHOSEN, *_TURN), _once
+    ),
+    Event.ASKED: Move(Actor.JUDGE, Strength.HARD, (Event.JUDGED,), _once),
+    Event.JUDGED: Move(Actor.NEXT, Strength.CAP, (Event.CHOSEN, *_TURN), _once),
+    Event.CHOSEN: Move(Actor.NEXT, Strength.CAP, _TURN, _once),
+    # Once in a conversation.
+    Event.LEFT: Move(Actor.NOBODY, Strength.CAP, (), _never),
+}
+
+BETWEEN_TURNS: Final = tuple(event for event, move in MOVES.items() if move.actor is Actor.NEXT)
+"""After these events, where nothing else is due, somebody's turn begins."""
+
+TURN_ENDS: Final = BETWEEN_TURNS[1:]
+"""After these events a turn is over, or about to be."""
