@@ -36,7 +36,7 @@ class Actor(StrEnum):
     """The tool executor."""
     JUDGE = "the judge"
     """The judge, with its second question."""
-    NEXT = "the judge or the next speaker"
+    NEXT = "the judge if due, else the next speaker"
     """The completion judge while one of `Move.then` is due there, then the next speaker."""
     NOBODY = "nobody"
     """The conversation is over."""

@@ -1,0 +1,79 @@
+"""The table of moves: nothing in it is idle, and its picture stands in the documentation."""
+
+import re
+from pathlib import Path
+
+from duologue.graphs.rules.ends.holding import ENDS
+from duologue.graphs.rules.moves import MOVES
+from duologue.graphs.rules.picture import picture
+from duologue.graphs.rules.position import Event
+from duologue.graphs.speakers.context import RunningSummary
+from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
+from duologue.graphs.speakers.speaker import Speaker
+from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.ends import EndChat, EndChatMode, Predicate, Reason
+from duologue.graphs.spec.judges import Moderator, RoundRobin, TurnOrder
+from onlooker import Came
+from paths import Choices, Walk
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-a-conversation-moves.md"
+
+
+def test_the_page_shows_the_table() -> None:
+    shown = re.findall(r"^```mermaid\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    assert shown == [picture()]
+
+
+def test_the_reasons_are_those_of_the_ends_in_order_of_precedence() -> None:
+    assert list(ENDS) == list(Reason)
+    strengths = [end.strength for end in ENDS.values()]
+    assert strengths == sorted(strengths)
+    for end in ENDS.values():
+        assert type(end).__doc__
+
+
+def talk(order: TurnOrder, when: Predicate | None, *, human: bool) -> Conversation:
+    """A conversation in which whatever can happen within a turn may happen."""
+    first = (HumanReply(), CodeReply()) if human else (CodeReply(),)
+    speakers = tuple(
+        Speaker(
+            name=name,
+            stops_chat=name == "Ann",
+            tools=("bell",),
+            context=RunningSummary(limit=9_000),
+            replies=(*first, ModelReply()),
+        )
+        for name in ("Ann", "Bob")
+    )
+    mode = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
+    return Conversation(
+        task="Plan.",
+        speakers=speakers,
+        model="m",
+        turn_order=order,
+        end_chat=EndChat(mode=mode, max_iterations=2, when=when),
+        max_tool_rounds=1,
+        max_tool_errors=2,
+    )
+
+
+def test_conversations_make_every_move_of_the_table() -> None:
+    """That they make no other is asserted by each walk."""
+    choices = Choices(
+        drafts=True,
+        calls=("bell",),
+        fails=(Came(0, 1, worked=False),),
+        direct=True,
+        code=True,
+        halves=True,
+        hooks=True,
+        summaries=True,
+    )
+    found: set[tuple[Event, Event]] = set()
+    for order in (RoundRobin(), Moderator()):
+        for when in (None, Predicate(name="won")):
+            for human in (False, True):
+                found |= Walk(talk(order, when, human=human), choices).moves
+    moves = {(event, then) for event, move in MOVES.items() for then in move.then}
+    # Nobody in the walk sees calls before they run; `test_calls_through_the_proxy` has that.
+    assert moves - found == {(Event.CALLED, Event.LEFT)}
