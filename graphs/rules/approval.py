@@ -1,4 +1,4 @@
-"""Approval before tools run: what a person is asked, and whether an answer fits. Pure functions."""
+"""Approval before tools run: what a person is asked, and whether an answer fits."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from ..speakers.speaker import Speaker
 
 
 def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Give the calls of a message that a person has to decide on."""
+    """Give the calls that a person has to decide on."""
     if speaker.tool_choice == "none":
         return []
     return [call for call in calls if speaker.interrupt_on.get(call["name"], False) is not False]
@@ -32,7 +32,7 @@ def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCa
 def approval(
     speaker: Speaker, calls: Sequence[ToolCall], parameters_of: Callable[[str], dict[str, Any]]
 ) -> Approval | None:
-    """Say what a person is asked before the calls of a message run."""
+    """Give what a person is asked before calls run, if anything."""
     asked = [
         (call, _rule(speaker.interrupt_on[call["name"]]))
         for call in needing_approval(speaker, calls)
@@ -75,7 +75,7 @@ def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:
-    """Say what is wrong with an answer to a question."""
+    """Say in one sentence why an answer does not fit its question; None where it fits."""
     wanted, given = len(request.action_requests), len(answer.decisions)
     if wanted != given:
         calls = "call waits" if wanted == 1 else "calls wait"
@@ -102,7 +102,7 @@ def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | 
 
 
 def misshapen(error: ValidationError) -> str:
-    """Say in one sentence why an answer has not the shape of `Decisions`."""
+    """Say in one sentence why an answer can't be read as `Decisions`."""
     first = first_fault(error)
     # Behind the place pydantic puts the kind of decision, which no answer has there.
     path = [part for place, part in enumerate(first["loc"]) if place != _KIND_AT]

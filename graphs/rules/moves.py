@@ -15,44 +15,32 @@ from .position import Event
 class Strength(IntEnum):
     """What an end overrules, the strongest first."""
 
-    HARD = 0
-    """Ends it at once, even within a turn, and cancels promised last words."""
-    SAID = 1
-    """Ends it before anybody answers, and cancels promised last words."""
-    VERDICT = 2
-    """Ends it once promised last words are spoken, as those that follow do."""
-    GUARD = 3
-    """Yields to a verdict."""
-    CAP = 4
-    """Yields to everything."""
+    HARD = 0  # ends it at once, even within a turn, and cancels promised last words
+    SAID = 1  # ends it before anybody answers, and cancels promised last words
+    VERDICT = 2  # ends it once promised last words are spoken, as those that follow do
+    GUARD = 3  # yields to a verdict
+    CAP = 4  # yields to everything
 
 
 class Actor(StrEnum):
     """Who acts after an event."""
 
-    SPEAKER = "the speaker"
-    """The speaker whose turn it is."""
-    TOOLS = "the tools"
-    """The tool executor."""
-    JUDGE = "the judge"
-    """The judge, with its second question."""
+    SPEAKER = "the speaker"  # the speaker whose turn it is
+    TOOLS = "the tools"  # the tool executor
+    JUDGE = "the judge"  # the judge, with its second question
     NEXT = "the judge if due, else the next speaker"
     """The completion judge while one of `Move.then` is due there, then the next speaker."""
-    NOBODY = "nobody"
-    """The conversation is over."""
+    NOBODY = "nobody"  # the conversation is over
 
 
 class Move(NamedTuple):
     """What comes after an event."""
 
-    actor: Actor
-    """Who acts."""
-    ends: Strength | None
-    """The weakest end that may end the conversation here. None: none does."""
+    actor: Actor  # who acts
+    ends: Strength | None  # the weakest end that may end the conversation here. None: none does.
     then: tuple[Event, ...]
     """What may follow; of what is asked between turns, the first that is due."""
-    times: Callable[[Conversation], int]
-    """How many steps it takes in a turn, at most."""
+    times: Callable[[Conversation], int]  # how many steps it takes in a turn, at most
 
 
 def _once(conversation: Conversation) -> int:

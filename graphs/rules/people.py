@@ -1,8 +1,4 @@
-"""When a person is asked, and what an answer means: AutoGen's user proxy as pure rules.
-
-The person's part of a spec is `graphs.speakers.replies.HumanReply`; the questions themselves are in
-`graphs.spec.questions`.
-"""
+"""When a person is asked, and what an answer means (AutoGen's user proxy)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -18,7 +14,7 @@ from .turns import NextTurn, begins, runs_newest
 
 
 def asking(conversation: Conversation, position: Position, turn: NextTurn) -> Asking | None:
-    """Say whether a person is asked as a turn begins."""
+    """Give what a person is asked as a turn begins, if anything."""
     speaker = conversation.speaker(turn.speaker)
     human = speaker.human
     aloud = turn.stage in ALOUD
@@ -41,7 +37,7 @@ def asking(conversation: Conversation, position: Position, turn: NextTurn) -> As
 
 
 def asking_of_calls(conversation: Conversation, position: Position, caller: str) -> Asking | None:
-    """Say whether a person is asked before the calls of another speaker are run."""
+    """Give what a person is asked before the calls of another speaker are run, if anything."""
     name = watcher(conversation, caller)
     human = conversation.speaker(name).human if name is not None else None
     if name is None or human is None or position.event is not Event.CALLED:
@@ -57,12 +53,12 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
 
 
 def leaves(answer: object) -> bool:
-    """Whether an answer says to leave."""
+    """Whether an answer asks to leave the conversation."""
     return isinstance(answer, str) and answer.strip().casefold() == EXIT
 
 
 def meaning(asked: Asking, answer: str) -> Leaving | str | None:
-    """Say what an answer means."""
+    """Give what an answer means: a message, that the person ends it, or None for no message."""
     if leaves(answer):
         return Leaving(by=asked.speaker, reason="quit")
     if answer.strip():
@@ -77,15 +73,15 @@ def meaning(asked: Asking, answer: str) -> Leaving | str | None:
 
 
 def never_asked(conversation: Conversation, name: str) -> bool:
-    """Whether automatic replies are given in the place of a person, who is never asked."""
+    """Whether a speaker's person is never asked, and always replaced by automatic replies."""
     human = conversation.speaker(name).human
     return human is not None and human.human_input_mode is HumanInputMode.NEVER
 
 
 def is_terminated(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether the newest message tells a speaker that it is over.
+    """Whether the newest message is a termination message to a speaker.
 
-    A message with code that the speaker runs does not: the code comes first.
+    A message with code that the speaker runs is none: the code comes first.
     """
     human, facts = conversation.speaker(name).human, position.facts
     if human is None or facts.said_by in (None, name) or runs_newest(conversation, position, name):
@@ -96,7 +92,7 @@ def is_terminated(conversation: Conversation, position: Position, name: str) -> 
 
 
 def is_capped(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether a received message finds the automatic replies to be given used up."""
+    """Whether a speaker would answer a message, and its automatic replies are used up."""
     given = position.facts.auto_replies.get(name, 0)
     # Who has just spoken may be chosen to speak again.
     received = position.facts.said_by not in (None, name)
@@ -110,7 +106,7 @@ def _has_capped(conversation: Conversation, position: Position, name: str) -> bo
 
 
 def has_capped_calls(conversation: Conversation, position: Position) -> bool:
-    """Whether calls wait that would be an automatic reply too many."""
+    """Whether calls wait, and running them would be one automatic reply too many."""
     if position.event is not Event.CALLED or position.speaker is None:
         return False
     name = watcher(conversation, position.speaker)
@@ -122,7 +118,7 @@ def has_capped_calls(conversation: Conversation, position: Position) -> bool:
 
 
 def watcher(conversation: Conversation, caller: str) -> str | None:
-    """Give the speaker whose turn the calls of another one are, too."""
+    """Give the speaker with ``sees_calls``, whose person is shown the calls of another one."""
     for speaker in conversation.speakers:
         if speaker.name != caller and speaker.human is not None and speaker.human.sees_calls:
             return speaker.name
@@ -130,7 +126,7 @@ def watcher(conversation: Conversation, caller: str) -> str | None:
 
 
 def person_of(conversation: Conversation, caller: str) -> str | None:
-    """Give whom a person speaks for who is asked about calls; None where nobody has one."""
+    """Give the speaker whose person decides on calls: another one than the caller, if possible."""
     people = [one.name for one in conversation.speakers if one.human is not None]
     return next((name for name in people if name != caller), people[0] if people else None)
 
@@ -138,7 +134,7 @@ def person_of(conversation: Conversation, caller: str) -> str | None:
 def with_people(
     speakers: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Let people speak for some of the speakers of a short form."""
+    """Have people speak for some of the speakers of a short form."""
     known = [str(speaker["name"]) for speaker in speakers]
     for name in names:
         if name not in known:

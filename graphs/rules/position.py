@@ -17,36 +17,21 @@ from ..spec.ends import Reason
 class Event(StrEnum):
     """What has just happened; each is a step of the graph of its own."""
 
-    STARTED = "started"
-    """The task stands; nobody has spoken."""
-    PASSED = "passed"
-    """A person left the turn to what else gives the speaker's replies."""
-    SUMMARISED = "summarised"
-    """The older part of the speaker's history was summarised."""
-    REJECTED = "rejected"
-    """The speaker's reply broke a rule; it is asked for again."""
-    ANSWERED = "answered"
-    """The speaker's reply is there; its hooks have not seen it yet."""
-    CALLED = "called"
-    """The speaker called tools, or runs code; nothing has run yet."""
-    RAN = "ran"
-    """The tools have run; the speaker's hooks have not seen the results yet."""
-    RETURNED = "returned"
-    """The results are there for the speaker to answer."""
-    GIVEN = "given"
-    """The results are what the speaker says next."""
-    SPOKEN = "spoken"
-    """The speaker's turn is over."""
-    CHECKED = "checked"
-    """The predicates were asked whether they hold."""
-    ASKED = "asked"
-    """The speaker said what is left to do; whether it is done is asked next."""
-    JUDGED = "judged"
-    """It was judged whether the speaker's task is complete."""
-    CHOSEN = "chosen"
-    """It was chosen who speaks next."""
-    LEFT = "left"
-    """A person ended the conversation."""
+    STARTED = "started"  # the task stands; nobody has spoken
+    PASSED = "passed"  # a person left the turn to what else gives the speaker's replies
+    SUMMARISED = "summarised"  # the older part of the speaker's history was summarised
+    REJECTED = "rejected"  # the speaker's reply broke a rule; it is asked for again
+    ANSWERED = "answered"  # the speaker's reply is there; its hooks have not seen it yet
+    CALLED = "called"  # the speaker called tools, or runs code; nothing has run yet
+    RAN = "ran"  # the tools have run; the speaker's hooks have not seen the results yet
+    RETURNED = "returned"  # the results are there for the speaker to answer
+    GIVEN = "given"  # the results are what the speaker says next
+    SPOKEN = "spoken"  # the speaker's turn is over
+    CHECKED = "checked"  # the predicates were asked whether they hold
+    ASKED = "asked"  # the speaker said what is left to do; whether it is done is asked next
+    JUDGED = "judged"  # it was judged whether the speaker's task is complete
+    CHOSEN = "chosen"  # it was chosen who speaks next
+    LEFT = "left"  # a person ended the conversation
 
 
 class Leaving(Data):

@@ -1,8 +1,6 @@
-"""What of a log one speaker said or heard, and what each message weighs in its prompt.
+"""The messages that one speaker said or heard, and how many tokens each takes in its prompt.
 
-The sides are those of `graphs.log.viewpoint`, and what stands there is what
-`graphs.log.remembered` says. What is left out of a long log is decided in
-`graphs.rules.shortening`.
+`graphs.rules.shortening` decides which of them are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,26 +18,19 @@ from ..text.tokens import tokens_of_message
 from .ends.talk import Read, read_log
 
 _SPOKEN = (Kind.SPEECH, Kind.REMEMBERED)
-"""What a finished turn of a speaker's own ends with."""
+"""Kinds of lines that end a turn."""
 
 
 class Part(NamedTuple):
     """A message that one speaker said or heard."""
 
-    place: int
-    """Its place in the log, from 0."""
-    message: BaseMessage
-    """The message."""
-    about: Line
-    """What stands beside it."""
-    is_own: bool
-    """Whether it is the speaker's own, and not something heard."""
-    tokens: int
-    """What it takes in the speaker's prompt."""
-    is_talk: bool
-    """Whether it is something that the speaker or another said."""
-    is_pinned: bool
-    """Whether it is known from before the rounds, or is the speaker's task."""
+    place: int  # its place in the log, from 0
+    message: BaseMessage  # the message
+    about: Line  # what stands beside it
+    is_own: bool  # whether it is the speaker's own, and not something heard
+    tokens: int  # what it takes in the speaker's prompt
+    is_talk: bool  # whether it is something that the speaker or another said
+    is_pinned: bool  # whether it is known from before the rounds, or is the speaker's task
     begins_turn: bool
     """Whether it is heard right behind a finished turn of the speaker's in the rounds."""
 

@@ -1,7 +1,4 @@
-"""Where a conversation is, by what still stands in its log. Pure functions.
-
-Messages may be removed in mid-turn. Then the step that needs them is repeated.
-"""
+"""Where a conversation is after messages were removed: steps that need them are repeated."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,14 +18,13 @@ _RESTS_ON: Final[Mapping[Event, tuple[Kind, ...]]] = {
     Event.GIVEN: _CALLS,
     Event.ASKED: (Kind.QUESTION,),
 }
-"""What the next node reads after an event: the newest message of these kinds, and behind it what
-came of it."""
+"""Which message the next node reads after an event, by its kind, with the lines behind it."""
 
 _CAME_OF_IT: Final = (Kind.ANSWER, Kind.TOOL_RESULT, Kind.REFLECTION)
 
 
 def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
-    """Give where a conversation is, as far as that does not rest on removed messages."""
+    """Give the position, or an earlier one where the next node would read a removed message."""
     if _stands(position.event, log):
         return position
     again = Event.SPOKEN if position.event is Event.ASKED else Event.PASSED
@@ -38,7 +34,7 @@ def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
 
 
 def _stands(event: Event, log: Sequence[BaseMessage]) -> bool:
-    """Whether what the next node reads was not removed."""
+    """Whether all that the next node reads is still there."""
     kinds = _RESTS_ON.get(event, ())
     for message in reversed(log) if kinds else ():
         is_removed = line_kind(message) == Kind.REMOVED

@@ -21,17 +21,17 @@ class Result:
     """A session as it stands: finished, or waiting to be resumed."""
 
     session: str
-    """Its id."""
+    """The session's id."""
     conversation: Conversation
-    """Its spec."""
+    """The spec."""
     messages: list[AnyMessage]
-    """The log: everything ever said, oldest first, for the record only included."""
+    """The log: everything ever said, oldest first, with what is kept for the record only."""
     specified_task: str | None
     """The task that the speakers were given; None while there is none."""
     outcome: Outcome | None
     """Why, when and by whom it ended; None while it has not."""
     pending: tuple[Question, ...] = ()
-    """What people are asked, for which the session waits; `respond` answers."""
+    """The questions to people that the session waits for; `respond` answers them."""
 
     @classmethod
     def of(
@@ -64,10 +64,7 @@ class Result:
 
     @property
     def speeches(self) -> list[tuple[str, str]]:
-        """Who said what, oldest first: the conversation without what stands around it.
-
-        What a speaker says beside a call of tools is a message of its own.
-        """
+        """Who said what, oldest first. What a speaker says beside a call of tools is included."""
         read = ((message, line(message)) for message in self.messages)
         return [
             (about.speaker or "", message.text)

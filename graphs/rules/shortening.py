@@ -1,10 +1,9 @@
-"""What of a long log is put into one speaker's prompt: pure functions, and the log stays whole.
+"""Which part of a long log is put into one speaker's prompt; the log itself stays whole.
 
-What a speaker has forgotten (`graphs.log.remembered`) is left out first. What it knows from
-before the rounds is pinned: it is never left out. Of the rest the older part is left out when a
-limit is exceeded, at once as much as gets down to about half of it. The cut is found by a walk over
-the log from its beginning, so it is the same whenever it is found again from a longer log, and a
-prompt stays the beginning of the next one until the cut moves.
+What a speaker has forgotten is left out first. What it knows from before the rounds is pinned: it
+is never left out. When the rest exceeds a limit, so much of its older part is left out that about
+half of the limit is free. The cut is found by a walk over the log from its beginning: it is the
+same for a longer log, so a prompt stays the beginning of the next one until the cut moves.
 """
 
 from collections import deque
@@ -26,30 +25,25 @@ from .prompt_parts import Part, is_summary, parts_of
 class Around(NamedTuple):
     """The tokens of what stands in a prompt beside the log."""
 
-    front: int
-    """Those of the system prompt, the examples and the tools."""
-    each: int = 0
-    """Those of what is put behind each message that the speaker has heard."""
-    behind: int = 0
-    """Those of what is asked behind the log, in this prompt alone."""
+    front: int  # those of the system prompt, the examples and the tools
+    each: int = 0  # those of what is put behind each message that the speaker has heard
+    behind: int = 0  # those of what is asked behind the log, in this prompt alone
 
 
 class Shortened(NamedTuple):
     """What of a log is put into a speaker's prompt."""
 
-    lines: list[BaseMessage]
-    """Messages for `graphs.log.viewpoint`, oldest first."""
-    since: str | None
-    """The id of the first message behind the cut. None: nothing is left out."""
+    lines: list[BaseMessage]  # messages for `graphs.log.viewpoint`, oldest first
+    since: str | None  # the id of the first message behind the cut. None: nothing is left out.
 
 
 def shortened(
     conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
 ) -> Shortened:
-    """Leave out of a log what is not put into one speaker's prompt, by its context policy.
+    """Shorten a log for one speaker's prompt, by its context policy.
 
-    The limit is exceeded only where what is pinned, and what was said since the speaker's last
-    turn, exceed it alone. A cut that was made for good, by a summary, counts whatever the policy.
+    What is pinned, and what was said since the speaker's last turn, always stay. A cut made by a
+    summary counts whatever the policy.
     """
     log = remembered(log, name)
     walk = _Walk(conversation, log, name, around)

@@ -14,10 +14,8 @@ from .position import Event, Position
 class NextTurn(NamedTuple):
     """The turn that comes next."""
 
-    speaker: str
-    """Whose it is."""
-    stage: Stage
-    """The part of the conversation it belongs to."""
+    speaker: str  # whose it is
+    stage: Stage  # the part of the conversation it belongs to
 
 
 def due(conversation: Conversation, position: Position) -> Event | None:

@@ -2,16 +2,18 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
+from duologue.graphs.rules.ends.end import Named
 from duologue.graphs.rules.ends.holding import ENDS
-from duologue.graphs.rules.moves import MOVES
+from duologue.graphs.rules.moves import MOVES, Strength
 from duologue.graphs.rules.picture import picture
 from duologue.graphs.rules.position import Event
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.ends import EndChat, EndChatMode, Predicate, Reason
+from duologue.graphs.spec.ends import EndChat, EndChatMode, Guards, Leaf, Predicate, Reason
 from duologue.graphs.spec.judges import Moderator, RoundRobin, TurnOrder
 from onlooker import Came
 from paths import Choices, Walk
@@ -30,6 +32,13 @@ def test_the_reasons_are_those_of_the_ends_in_order_of_precedence() -> None:
     assert strengths == sorted(strengths)
     for end in ENDS.values():
         assert type(end).__doc__
+
+
+def test_each_end_and_guard_of_the_spec_has_its_class() -> None:
+    named = [end.reason.value for end in ENDS.values() if isinstance(end, Named)]
+    assert sorted(named) == sorted(kind.model_fields["kind"].default for kind in get_args(Leaf))
+    guards = [end.reason.value for end in ENDS.values() if end.strength is Strength.GUARD]
+    assert sorted(guards) == sorted(Guards.model_fields)
 
 
 def talk(order: TurnOrder, when: Predicate | None, *, human: bool) -> Conversation:

@@ -12,22 +12,14 @@ from ...spec.judges import Verdict
 class CauseKind(StrEnum):
     """What kind of step led to the end."""
 
-    VERDICT = "verdict"
-    """A judge's answer."""
-    REJECTED = "rejected"
-    """A reply that broke a rule and was asked for again."""
-    COUNTED = "counted"
-    """A message that a guard counted."""
-    SAID = "said"
-    """A done token."""
-    CALLED = "called"
-    """A tool that ends it."""
-    DECIDED = "decided"
-    """What a person decided about a call of a tool."""
-    CHOICE = "choice"
-    """A choice of the next speaker that could not be read."""
-    REASON = "reason"
-    """A reason that held at the end."""
+    VERDICT = "verdict"  # a judge's answer
+    REJECTED = "rejected"  # a reply that broke a rule and was asked for again
+    COUNTED = "counted"  # a message that a guard counted
+    SAID = "said"  # a done token
+    CALLED = "called"  # a tool that ends it
+    DECIDED = "decided"  # what a person decided about a call of a tool
+    CHOICE = "choice"  # a choice of the next speaker that could not be read
+    REASON = "reason"  # a reason that held at the end
 
 
 class Cause(Data):

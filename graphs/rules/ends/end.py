@@ -20,12 +20,9 @@ L = TypeVar("L", bound=Leaf)
 class AtEnd(NamedTuple):
     """A conversation that has just ended."""
 
-    talk: Talk
-    """The spec and the log."""
-    position: Position
-    """Where it ended."""
-    held: Sequence[Leaf]
-    """The ends of the spec that held."""
+    talk: Talk  # the spec and the log
+    position: Position  # where it ended
+    held: Sequence[Leaf]  # the ends of the spec that held
 
     @property
     def facts(self) -> Facts:
@@ -40,16 +37,11 @@ class AtEnd(NamedTuple):
 class Step(NamedTuple):
     """A message on the way to the end."""
 
-    message: BaseMessage
-    """The message."""
-    about: Line
-    """What is known of it."""
-    talk: Talk
-    """The log up to it."""
-    before: Facts
-    """What was counted before it."""
-    facts: Facts
-    """What is counted with it."""
+    message: BaseMessage  # the message
+    about: Line  # what is known of it
+    talk: Talk  # the log up to it
+    before: Facts  # what was counted before it
+    facts: Facts  # what is counted with it
 
 
 class End(ABC):

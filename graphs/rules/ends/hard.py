@@ -1,6 +1,6 @@
 """Hard stops: they take effect at once and cancel promised last words."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 from ...log.messages import Failure, Line
 from ...spec.conversation import Conversation
@@ -99,40 +99,39 @@ class CallsReached(Named[MaxCalls]):
         return facts.calls >= end.limit
 
 
-class CallErrors(Guard):
+class _Errors(Guard):
+    """Calls of one turn that gave no result."""
+
+    strength = Strength.HARD
+    failure: ClassVar[Failure]
+
+    def count(self, talk: Talk) -> int:
+        return sum(map(self.counts, talk.results))
+
+    def limit(self, conversation: Conversation) -> int:
+        limit: int = getattr(conversation, f"max_{self.reason}")
+        return limit
+
+    def counts(self, about: Line) -> bool:
+        return about.failure is self.failure
+
+
+class CallErrors(_Errors):
     """Too many calls in one turn named an unknown tool or had arguments that do not fit."""
 
     reason = Reason.CALL_ERRORS
-    strength = Strength.HARD
+    failure = Failure.CALL
     because = "{count} calls of tools by {by} in one turn could not be run"
     counted = "a call of a tool that can't be run"
 
-    def count(self, talk: Talk) -> int:
-        return sum(map(self.counts, talk.results))
 
-    def limit(self, conversation: Conversation) -> int:
-        return conversation.max_call_errors
-
-    def counts(self, about: Line) -> bool:
-        return about.failure is Failure.CALL
-
-
-class ToolErrors(Guard):
+class ToolErrors(_Errors):
     """Too many calls in one turn failed in the tool."""
 
     reason = Reason.TOOL_ERRORS
-    strength = Strength.HARD
+    failure = Failure.TOOL
     because = "{count} calls of tools by {by} in one turn failed"
     counted = "a tool that failed"
-
-    def count(self, talk: Talk) -> int:
-        return sum(map(self.counts, talk.results))
-
-    def limit(self, conversation: Conversation) -> int:
-        return conversation.max_tool_errors
-
-    def counts(self, about: Line) -> bool:
-        return about.failure is Failure.TOOL
 
 
 HARD: Final = (

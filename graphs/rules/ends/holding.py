@@ -31,12 +31,9 @@ _PLACES: Final = {reason: place for place, reason in enumerate(ENDS)}
 class Held(NamedTuple):
     """Something that ends a conversation and holds now."""
 
-    strength: Strength
-    """What it overrules; of ends joined by ``&`` the weakest counts."""
-    reasons: frozenset[Reason]
-    """The reasons that it gives."""
-    ends: tuple[Leaf, ...] = ()
-    """The ends of the spec that it consists of."""
+    strength: Strength  # what it overrules; of ends joined by ``&`` the weakest counts
+    reasons: frozenset[Reason]  # the reasons that it gives
+    ends: tuple[Leaf, ...] = ()  # the ends of the spec that it consists of
 
 
 def holding(conversation: Conversation, position: Position) -> list[Held]:

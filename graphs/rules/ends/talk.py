@@ -24,12 +24,9 @@ def read_log(log: Sequence[BaseMessage]) -> Read:
 class Talk(NamedTuple):
     """A log that is read, and the conversation it belongs to."""
 
-    conversation: Conversation
-    """The spec."""
-    read: Read
-    """All messages, oldest first."""
-    heard: Read
-    """Those that all hear, in the rounds or as last words. Opening answers end nothing."""
+    conversation: Conversation  # the spec
+    read: Read  # all messages, oldest first
+    heard: Read  # those that all hear, in the rounds or as last words. Opening answers end nothing.
 
     @classmethod
     def of(cls, conversation: Conversation, read: Read) -> "Talk":
