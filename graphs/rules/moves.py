@@ -25,11 +25,10 @@ class Strength(IntEnum):
 class Actor(StrEnum):
     """Who acts after an event."""
 
-    SPEAKER = "the speaker"  # the speaker whose turn it is
-    TOOLS = "the tools"  # the tool executor
-    JUDGE = "the judge"  # the judge, with its second question
-    NEXT = "the judge if due, else the next speaker"
-    """The completion judge while one of `Move.then` is due there, then the next speaker."""
+    SPEAKER = "the speaker"  # the one whose turn it is
+    TOOLS = "the tools"  # in the tool executor
+    JUDGE = "the judge"  # with its second question
+    NEXT = "the judge if due, else the next speaker"  # as `graphs.rules.turns.due` says
     NOBODY = "nobody"  # the conversation is over
 
 
@@ -38,8 +37,7 @@ class Move(NamedTuple):
 
     actor: Actor  # who acts
     ends: Strength | None  # the weakest end that may end the conversation here. None: none does.
-    then: tuple[Event, ...]
-    """What may follow; of what is asked between turns, the first that is due."""
+    then: tuple[Event, ...]  # what may follow; of what is due between turns, the first one does
     times: Callable[[Conversation], int]  # how many steps it takes in a turn, at most
 
 
@@ -116,5 +114,5 @@ MOVES: Final[Mapping[Event, Move]] = {
 BETWEEN_TURNS: Final = tuple(event for event, move in MOVES.items() if move.actor is Actor.NEXT)
 """After these events, where nothing else is due, somebody's turn begins."""
 
-TURN_ENDS: Final = BETWEEN_TURNS[1:]
+TURN_ENDS: Final = tuple(event for event in BETWEEN_TURNS if event is not Event.STARTED)
 """After these events a turn is over, or about to be."""

@@ -31,8 +31,7 @@ class Part(NamedTuple):
     tokens: int  # what it takes in the speaker's prompt
     is_talk: bool  # whether it is something that the speaker or another said
     is_pinned: bool  # whether it is known from before the rounds, or is the speaker's task
-    begins_turn: bool
-    """Whether it is heard right behind a finished turn of the speaker's in the rounds."""
+    begins_turn: bool  # whether it is heard right after a turn of the speaker's in the rounds
 
     def with_more(self, tokens: int) -> "Part":
         """The same, where it takes more tokens."""

@@ -26,7 +26,7 @@ class Talk(NamedTuple):
 
     conversation: Conversation  # the spec
     read: Read  # all messages, oldest first
-    heard: Read  # those that all hear, in the rounds or as last words. Opening answers end nothing.
+    heard: Read  # those that all hear, in the rounds or as last words
 
     @classmethod
     def of(cls, conversation: Conversation, read: Read) -> "Talk":
