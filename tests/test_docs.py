@@ -354,7 +354,7 @@ def test_every_page_is_in_the_index(index: str) -> None:
     assert pages - {ROOT / "docs" / "README.md"} <= linked
 
 
-@pytest.mark.parametrize("page", ["docs/how-it-works.md"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/how-it-works.md"])
 def test_every_module_that_is_named_is_there(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     named = re.findall(r"`((?:graphs|nodes|tools|tests)/[\w/.]*)`", text)
