@@ -68,6 +68,17 @@ def _apart_from_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
+@pytest.fixture(autouse=True)
+def _apart_from_other_loops() -> None:
+    """Forget LangChain's own HTTP clients, each kept for an address.
+
+    A test's server may get the port of an earlier one, whose connections are of a closed loop.
+    """
+    kept = sys.modules.get("langchain_openai.chat_models._client_utils")
+    if kept is not None:
+        kept._cached_async_httpx_client.cache_clear()
+
+
 @pytest.fixture
 def start_child(tmp_path: Path) -> Callable[..., children.Child]:
     """Start a process that runs a conversation; `children.start` says how."""
