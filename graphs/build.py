@@ -22,7 +22,7 @@ from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
 from .log.state import Input, Kept, Output, State
 from .rules.end_chat import Node, decide
-from .rules.position import restored_position
+from .rules.position import Position
 from .spec.conversation import Form
 from .spec.versions import restored
 
@@ -143,7 +143,7 @@ def route(state: State) -> str:
     """Say which node comes next: what the rules say of the position, and nothing else."""
     if "position" not in state:
         return Node.TASK_SPECIFICATION.value
-    position = restored_position(state["position"])
+    position = Position.model_validate(state["position"])
     return decide(restored(state["spec"]), position).node.value
 
 

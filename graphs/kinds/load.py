@@ -1,7 +1,7 @@
 """Reading conversations from dicts and files, with one clear error for what is wrong.
 
 A dict holds either a whole `Conversation`, or the short form of a kind: ``kind = "role_play"``
-and that kind's fields. Specs of older versions are migrated first.
+and that kind's fields. Specs of older versions are brought up to date first.
 """
 
 import json

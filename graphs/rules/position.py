@@ -4,7 +4,7 @@ What may follow each event is in `graphs.rules.moves`.
 """
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
@@ -119,11 +119,3 @@ class Position(Data):
     def rounds(self, conversation: Conversation) -> int:
         """How many rounds are complete."""
         return self.turns // len(conversation.speakers)
-
-
-def restored_position(data: dict[str, Any]) -> Position:
-    """Make a position out of a stored one, of this or an older version."""
-    retired = ("said_done", "role_flips")
-    return Position.model_validate(
-        {key: value for key, value in data.items() if key not in retired}
-    )

@@ -15,9 +15,9 @@ from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Decision, Node, decide, last_words
 from ..rules.ends.holding import holding, reasons_of
-from ..rules.facts import observed, with_usage
+from ..rules.facts import observed
 from ..rules.outcome import outcome
-from ..rules.position import Event, Facts, Position, restored_position
+from ..rules.position import Event, Facts, Position
 from ..rules.removal import standing
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
@@ -48,7 +48,7 @@ def forked(found: State, new: Conversation) -> State:
     if new.task != old.task:
         state["specified_task"] = new.task or ""
     if "position" in found:
-        before = _position(found, old)
+        before = standing(Position.model_validate(found["position"]), found["messages"])
         position = carried(old, new, before, state["messages"])
         was_next, told_new = decide(old, before), _new_tasks(old, new)
     elif new.task != old.task or new.task_specification is None:
@@ -65,15 +65,6 @@ def forked(found: State, new: Conversation) -> State:
         state["messages"] = _without(told, state["messages"])
     state["messages"] = put_in(told_new, position, state["messages"])
     return going_on(new, position, following, state, is_new=following != was_next)
-
-
-def _position(found: State, old: Conversation) -> Position:
-    """Where a session is; older releases stored no facts."""
-    position = standing(restored_position(found["position"]), found["messages"])
-    if "facts" in found["position"]:
-        return position
-    facts = with_usage(observed(old, found["messages"]), used_so_far(found).values())
-    return position.model_copy(update={"facts": facts})
 
 
 def carried(

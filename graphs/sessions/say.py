@@ -18,7 +18,7 @@ from ..log.state import State
 from ..rules.end_chat import Node, after_turn, decide
 from ..rules.facts import observed
 from ..rules.moves import TURN_ENDS
-from ..rules.position import Event, Position, restored_position
+from ..rules.position import Event, Position
 from ..rules.removal import standing
 from ..rules.result import Result
 from ..rules.turns import next_turn
@@ -79,7 +79,7 @@ async def _say(held: Held, conversation: Conversation, speaker: str, text: str) 
     state = await settle(graph, session, conversation)
     if state.get("outcome"):
         raise SessionError(f"Session {session!r} has ended: fork it, and say it in the fork.")
-    position = restored_position(state["position"]) if "position" in state else None
+    position = Position.model_validate(state["position"]) if "position" in state else None
     if position is None or _is_opening(conversation, position):
         raise SessionError(f"Session {session!r} is still at its opening: resume it first.")
     new = spoken(state, conversation, position, speaker, text)

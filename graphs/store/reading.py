@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from ..common.errors import DuologueError, SessionError, StoreError
-from ..spec.versions import NewerError
+from ..common.versions import VersionError, Versions
 from .errors import damaged_store, store_errors, store_failure
 from .rows import SessionRow
 from .serializer import UnknownTypeError
@@ -38,7 +38,7 @@ def reading_store(url: str, session: str | None = None) -> Iterator[None]:
             yield
     except (StoreError, SessionError):
         raise
-    except NewerError as error:
+    except VersionError as error:
         raise store_failure(url, f"session {session!r} can't be read: {error}") from error
     except Exception as error:
         raise damaged_store(url, _said(error), session) from error
@@ -60,7 +60,7 @@ class _DamageError(ValueError):
     """What is stored does not fit together."""
 
 
-def read_version(found: Sequence[Sequence[Any]], newest: int, url: str) -> int | None:
+def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: str) -> int | None:
     """Read the version of a store's tables."""
     if not found:
         return None
@@ -71,10 +71,15 @@ def read_version(found: Sequence[Sequence[Any]], newest: int, url: str) -> int |
             )
         except ValueError as error:
             raise _DamageError("duologue_schema holds no version") from error
-    if version > newest:
+    if version > versions.newest:
         raise StoreError(
             f"The sessions in {url} have format {version} and this duologue reads up to "
-            f"{newest}: upgrade duologue, or choose another store."
+            f"{versions.newest}: upgrade duologue, or choose another store."
+        )
+    if version < versions.oldest:
+        raise StoreError(
+            f"The sessions in {url} were written by a release before 0.1.0 and can't be read: "
+            "choose another store."
         )
     return version
 

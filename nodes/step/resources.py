@@ -17,7 +17,7 @@ from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import observed, with_usage
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
-from ...graphs.rules.position import Event, Facts, Position, restored_position
+from ...graphs.rules.position import Event, Facts, Position
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.conversation import Conversation, Form
@@ -101,7 +101,7 @@ class Moment:
         return cls(
             resources,
             conversation,
-            restored_position(state["position"]),
+            Position.model_validate(state["position"]),
             state.get("messages", []),
             used_so_far(state),
             state.get("specified_task") or None,

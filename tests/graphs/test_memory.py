@@ -31,8 +31,10 @@ from duologue.graphs import (
     load_session,
     reset_session,
 )
+from duologue.graphs.common.versions import Versions
 from duologue.graphs.log.messages import Kind, line, message_id
 from duologue.graphs.rules.facts import observed
+from duologue.graphs.sessions.dumps import dump as dump_format
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
@@ -52,7 +54,6 @@ from .fork_help import (
     told,
 )
 from .test_fork import TALKS
-from .test_migrations import CALLS, REST, STATES, leave, texts
 
 LIVE = pytest.mark.live
 STORES = ["memory", "sqlite", pytest.param("postgresql", marks=LIVE)]
@@ -220,38 +221,15 @@ async def test_a_session_that_was_never_begun_is_loaded_and_begins(here: str, th
     assert len(ended.speeches) == 4
 
 
-@pytest.mark.parametrize("name", STATES)
-async def test_a_session_of_the_release_before_is_dumped_and_loaded(
-    name: str, tmp_path: Path, there: str
+def test_a_dump_of_an_older_version_is_brought_up_to_date(
+    there: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = f"sqlite:///{tmp_path / 'old.db'}"
-    await leave(here, name)
-    dump = await adump_session("one", store=here)
-    await aload_session(through_json(dump), store=there)
-    assert await adump_session("one", store=there) == dump
-    assert texts(await aget_session("one", store=there)) == texts(
-        await aget_session("one", store=here)
-    )
-    ended = [
-        await asyncio.to_thread(go_on, "one", store, CALLS[REST[name] :]) for store in (here, there)
-    ]
-    assert texts(ended[0]) == texts(ended[1])
-    assert ended[0].outcome is not None
-    assert timeless(ended[0].outcome) == timeless(ended[1].outcome)
+    def step(data: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in data.items() if key != "mood"}
 
-
-def test_a_dump_with_a_spec_of_the_release_before_is_loaded(there: str) -> None:
-    spec = {
-        "version": 1,
-        "task": "Plan a garden",
-        "speakers": [{"name": "Ann"}, {"name": "Ben"}],
-        "end_chat": {"done_token": {"token": "DONE"}},
-    }
-    dump = {"format": "duologue.session", "version": 1, "session": "one", "spec": spec}
-    assert load_session(dump, store=there) == "one"
-    ended = go_on("one", there, ["DONE"])
-    assert ended.outcome is not None
-    assert ended.outcome.reason == "done_token"
+    older = dump_format.VERSIONS.oldest - 1
+    monkeypatch.setattr(dump_format, "VERSIONS", Versions(older, (step,)))
+    assert load_session(SESSION | {"version": older, "mood": "good"}, store=there) == "one"
 
 
 def test_a_dump_holds_nothing_but_plain_values(here: str) -> None:
@@ -627,9 +605,9 @@ def test_a_mistyped_store_is_named_and_not_made(here: str, tmp_path: Path) -> No
     assert not typo.exists()
 
 
-SPEC = {"version": 2, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 1, "session": "one", "spec": SPEC}
-MEMORY = {"format": "duologue.memory", "version": 1, "session": "one", "speaker": "Ann"}
+SPEC = {"version": 6, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
+SESSION = {"format": "duologue.session", "version": 5, "session": "one", "spec": SPEC}
+MEMORY = {"format": "duologue.memory", "version": 5, "session": "one", "speaker": "Ann"}
 MESSAGE = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}
 BAD: list[tuple[object, str]] = [
     ([], "format: is missing: this is no dump of a session or a memory"),
@@ -641,10 +619,19 @@ BAD: list[tuple[object, str]] = [
     ),
     (SESSION | {"format": 3}, "format: 3 is no dump of ours"),
     (
-        SESSION | {"version": 5, "mood": "good"},
-        "version: 5 is newer than this release understands (4); upgrade duologue",
+        SESSION | {"version": 6, "mood": "good"},
+        "version: 6 is newer than this release understands (5); upgrade duologue",
     ),
-    (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (4)"),
+    (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (5)"),
+    (
+        SESSION | {"version": 4},
+        "version: 4 was written by a release before 0.1.0 and can't be read",
+    ),
+    (MEMORY | {"version": 1}, "version: 1 was written by a release before 0.1.0"),
+    (
+        SESSION | {"spec": SPEC | {"version": 5}},
+        "spec: version: 5 was written by a release before 0.1.0",
+    ),
     (MEMORY | {"version": "1"}, "version: must be a whole number from 1 on, not '1'"),
     ({"format": "duologue.memory"}, "version: is missing"),
     (

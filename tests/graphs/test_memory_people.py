@@ -164,9 +164,9 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
 
 
 SPEC = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 3, "session": "one", "spec": SPEC}
-MEMORY = {"format": "duologue.memory", "version": 3, "session": "one", "speaker": "Ann"}
-ENDED = {"reasons": [], "rounds": 0, "messages": 0}
+SESSION = {"format": "duologue.session", "version": 5, "session": "one", "spec": SPEC}
+MEMORY = {"format": "duologue.memory", "version": 5, "session": "one", "speaker": "Ann"}
+ENDED = {"reasons": [], "because": ["x"], "rounds": 0, "messages": 0}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,9 @@ from duologue.graphs import (
     load_conversation,
     role_play,
 )
-from duologue.graphs.spec import versions as migrations
+from duologue.graphs.common.versions import Versions
+from duologue.graphs.sessions.dumps import dump
+from duologue.graphs.spec import versions as stored
 from duologue.graphs.spec.ends import (
     End,
     Guards,
@@ -570,28 +572,34 @@ def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
     def second(data: dict[str, Any]) -> dict[str, Any]:
         return {"task": data["chore"]} | {k: v for k, v in data.items() if k != "chore"}
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[3], 3))
-    monkeypatch.setattr(migrations, "SPEC_VERSION", 3)
-    monkeypatch.setattr(migrations, "Conversation", later)
-    monkeypatch.setattr(migrations, "MIGRATIONS", {2: second, 1: first})
+    later = create_model("Later", __base__=Conversation, version=(Literal[8], 8))
+    monkeypatch.setattr(stored, "VERSIONS", Versions(SPEC_VERSION, (first, second)))
+    monkeypatch.setattr(stored, "Conversation", later)
 
 
 @pytest.mark.usefixtures("two_releases_later")
 def test_an_older_version_is_migrated_step_by_step(load: Load) -> None:
     people = speakers()
     for data in (
-        {"version": 1, "job": "Plan", "speakers": people},
-        {"version": 2, "chore": "Plan", "speakers": people},
-        {"version": 3, "task": "Plan", "speakers": people},
+        {"version": 6, "job": "Plan", "speakers": people},
+        {"version": 7, "chore": "Plan", "speakers": people},
+        {"version": 8, "task": "Plan", "speakers": people},
         {"task": "Plan", "speakers": people},
     ):
         found = load(data)
         assert found.task == "Plan"
-        assert found.model_dump()["version"] == 3
+        assert found.model_dump()["version"] == 8
 
 
-def test_every_older_version_has_its_migration() -> None:
-    assert sorted(migrations.MIGRATIONS) == list(range(1, SPEC_VERSION))
+def test_each_change_of_a_shape_has_its_step() -> None:
+    assert stored.VERSIONS.newest == SPEC_VERSION
+    assert dump.VERSIONS.newest == dump.DUMP_VERSION
+
+
+@pytest.mark.parametrize("version", [1, SPEC_VERSION - 1])
+def test_a_version_of_before_the_first_release_is_refused(version: int, load: Load) -> None:
+    with pytest.raises(SpecError, match=f"version: {version} was written by a release before 0"):
+        load(minimal(version=version))
 
 
 def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -605,46 +613,11 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
         seen.append(data["version"])
         return data
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[6], 6))
-    monkeypatch.setattr(migrations, "SPEC_VERSION", 6)
-    monkeypatch.setattr(migrations, "Conversation", later)
-    monkeypatch.setattr(migrations, "MIGRATIONS", {5: step})
+    later = create_model("Later", __base__=Conversation, version=(Literal[7], 7))
+    monkeypatch.setattr(stored, "VERSIONS", Versions(SPEC_VERSION, (step,)))
+    monkeypatch.setattr(stored, "Conversation", later)
     assert get_session("s", store="memory:versions").conversation.task == "Plan"
-    assert set(seen) == {5}
-
-
-def test_a_conversation_of_version_1_ends_as_it_did() -> None:
-    old = {
-        "version": 1,
-        "end_chat": {
-            "mode": "max_iterations_only",
-            "done_token": {"token": "DONE", "by": "Ann"},
-            "max_role_flips": 1,
-        },
-    }
-    end_chat = load_conversation(minimal(**old)).end_chat
-    assert end_chat.when == DoneToken(token="DONE", by="Ann")  # noqa: S106
-    assert end_chat.guards == Guards(role_flips=1)
-    bare = load_conversation(minimal(version=1, end_chat={"done_token": None}))
-    assert bare == load_conversation(minimal())
-    with pytest.raises(SpecError, match=r"end_chat\.done_token: there is no such field"):
-        load_conversation(minimal(version=SPEC_VERSION, end_chat={"done_token": None}))
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_marks_of_older_versions_are_one_format_of_many(version: int) -> None:
-    form = {"lines": ["Say:"], "end": "Over."}
-    found = load_conversation(minimal(version=version, speakers=speakers(format=form)))
-    assert found.speakers[0].format == Marks(lines=("Say:",), end="Over.")
-    assert found.stored()["speakers"][0]["format"] == {"kind": "lines"} | form
-    step = migrations.MIGRATIONS[2](minimal(speakers=speakers(format=form)))
-    assert step["speakers"][0]["format"]["kind"] == "lines"
-
-
-@pytest.mark.parametrize("broken", [None, 3, ["Ann", "Bob"], [{"name": "Ann", "format": 3}]])
-def test_what_is_no_spec_of_an_older_version_gets_its_own_error(broken: object) -> None:
-    with pytest.raises(SpecError, match="speakers"):
-        load_conversation({"version": 2, "task": "Plan", "speakers": broken})
+    assert set(seen) == {6}
 
 
 # The JSON schema

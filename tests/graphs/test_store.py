@@ -21,9 +21,11 @@ from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
 from duologue.graphs.common.errors import SessionError, StoreError
+from duologue.graphs.common.versions import Versions
 from duologue.graphs.store.address import Held, Store, open_store
 from duologue.graphs.store.errors import store_errors
 from duologue.graphs.store.rows import SessionRow, check_session_id
+from duologue.graphs.store.sql import tables
 from duologue.graphs.store.sql.tables import SqlStore
 
 KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
@@ -461,6 +463,35 @@ async def test_a_newer_format_is_refused(shared: str) -> None:
     with pytest.raises(StoreError, match=r"have format 99 .* upgrade duologue"):
         async with open_store(shared):
             pytest.fail("opened")
+
+
+async def test_a_format_of_before_the_first_release_is_refused(shared: str) -> None:
+    async with open_store(shared) as store:
+        assert isinstance(store, SqlStore)
+        await store.write("UPDATE duologue_schema SET version = 2")
+    with pytest.raises(StoreError, match=r"written by a release before 0\.1\.0 and can't be read"):
+        async with open_store(shared):
+            pytest.fail("opened")
+
+
+async def test_a_later_format_is_made_of_this_one_by_its_steps(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_store(shared) as store:
+        await add(store, "one")
+    steps = (
+        ("ALTER TABLE duologue_sessions ADD COLUMN mood TEXT",),
+        ("UPDATE duologue_sessions SET mood = 'good'",),
+    )
+    oldest = tables.VERSIONS.oldest
+    monkeypatch.setattr(tables, "VERSIONS", Versions(oldest, steps))
+    for _ in range(2):  # the second time there is nothing to do
+        async with open_store(shared) as store:
+            assert isinstance(store, SqlStore)
+            moods = await store._read("SELECT mood FROM duologue_sessions")
+            (found,) = await store._read("SELECT version FROM duologue_schema")
+            assert [*map(tuple, moods)] == [("good",)]
+            assert tuple(found) == (oldest + 2,)
 
 
 @pytest.mark.parametrize("session", ["a", "A.b_c-9", "...", "x" * 128])

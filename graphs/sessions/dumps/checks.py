@@ -68,8 +68,7 @@ def _check_position(
     said = sum(line.is_speech for line in were)
     removed = said - sum(one.line.is_speech for one in log)
     counted = position.facts.messages
-    # Older releases counted nothing here.
-    if counted and not said - removed <= counted <= said:
+    if not said - removed <= counted <= said:
         raise ValueError(f"{where}: {counted} messages were said, and {said} stand")
     newest = _NEWEST.get(position.event)
     if newest is not None and not (were and were[-1].kind is newest):

@@ -14,22 +14,23 @@ from ...common.data import Data, Name, listing
 from ...common.errors import SpecError
 from ...common.files import read_file
 from ...common.validation import DEEPEST, check_depth, validated
+from ...common.versions import Migration, Versions, upgraded
 from ...log.state import State
 from ...rules.outcome import Outcome
-from ...rules.position import Position, restored_position
+from ...rules.position import Position
 from ...speakers.approval import AnyDecision
 from ...spec.conversation import Conversation
 from ...spec.sandbox import Kept, new_key
 from ...spec.usage import Usage, used_so_far
-from ...spec.versions import Migration, migrated, restored, upgraded
+from ...spec.versions import migrated, restored
 from .checks import check_steps
 from .lines import Message, Remembered, dumped, message_of
 
-DUMP_VERSION: Final = 4
+DUMP_VERSION: Final = 5
 """The version of the dumps this release writes. Specs inside have a version of their own."""
 
-MIGRATIONS: dict[int, Migration] = {1: dict, 2: dict, 3: dict}
-"""For each older version the function that makes a dump of the next one out of it."""
+VERSIONS: Final = Versions[Migration](oldest=5)
+"""The versions of a dump; the newest is `DUMP_VERSION`."""
 
 
 def _spec(given: Any) -> Any:  # noqa: ANN401
@@ -76,7 +77,7 @@ class SessionDump(Data):
 
     format: Literal["duologue.session"]
     """What it is."""
-    version: Literal[4]
+    version: Literal[5]
     """The version of its shape."""
     session: str
     """The id of the session that was dumped."""
@@ -96,7 +97,7 @@ class MemoryDump(Data):
 
     format: Literal["duologue.memory"]
     """What it is."""
-    version: Literal[4]
+    version: Literal[5]
     """The version of its shape."""
     session: str
     """The id of the session that it is of."""
@@ -153,7 +154,7 @@ def _read(data: object, where: str) -> SessionDump | MemoryDump:
         raise SpecError(f"{where}format: {kind!r} is no dump of ours; there are {listing(_DUMPS)}")
     if "version" not in data:
         raise SpecError(f"{where}version: is missing")
-    newest = upgraded(dict(data), DUMP_VERSION, MIGRATIONS, where)
+    newest = upgraded(dict(data), VERSIONS, where)
     return validated(_DUMPS[kind], newest, where, _DEEPEST)
 
 
@@ -178,12 +179,13 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step
             stored = state["spec"]
             spec = restored(stored)
         given, ended = state.get("specified_task", ""), state.get("outcome")
+        stands = state.get("position")
         keeps = state.get("interpreter") or kept
         decided = state.get("decisions")
         steps.append(
             Step(
                 messages=tuple(dumped(message) for message in state["messages"]),
-                position=restored_position(state["position"]) if "position" in state else None,
+                position=None if stands is None else Position.model_validate(stands),
                 usage=used_so_far(state),
                 specified_task=None if given == task else given,
                 spec=None if spec == before else spec,

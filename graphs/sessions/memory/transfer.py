@@ -11,7 +11,7 @@ from ...common.errors import SessionError
 from ...common.settings import load_settings
 from ...log.remembered import memory
 from ...log.state import State
-from ...rules.position import restored_position
+from ...rules.position import Position
 from ...spec.conversation import Conversation
 from ...store.address import Held, Store, open_store
 from ...store.rows import check_session_id
@@ -79,7 +79,7 @@ async def replace_memory(
             raise SessionError(
                 f"Session {session!r} has not begun: nobody in it has a memory to replace yet."
             )
-        position = restored_position(state["position"])
+        position = Position.model_validate(state["position"])
         new = forgetting(held.conversation, position, state["messages"], speaker, dump)
         written: State = {"messages": new, "position": state["position"]}
         decided = state.get("decisions")

@@ -7,6 +7,7 @@ from typing import Final, LiteralString
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from ...common.versions import Versions
 from ..base import Held
 from ..errors import taken_session, unknown_session
 from ..reading import read_row, read_version
@@ -14,7 +15,8 @@ from ..rows import SessionRow, Status, new_row
 from ..writer import Lease
 from .leases import LeasedStore
 
-VERSION: Final = 2
+VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3)
+"""The versions of the tables; a step is the statements that make the next version of one."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at FROM duologue_sessions"""
 # In the order of SessionRow's fields. Times are ISO 8601 text of one width, in UTC, so that both
@@ -50,10 +52,12 @@ class SqlStore(LeasedStore):
         # Where they are there nothing is written, so that who only reads waits for no writer.
         known = await self._read(self.known_tables)
         found = await self._read("SELECT version FROM duologue_schema") if known else []
-        if read_version(found, VERSION, self.url) == VERSION:
+        stands = read_version(found, VERSIONS, self.url)
+        if stands == VERSIONS.newest:
             return
-        statements = [self.statement(sql) for sql in _TABLES]
-        version = self.statement("UPDATE duologue_schema SET version = ?", VERSION)
+        steps = [_TABLES] if stands is None else VERSIONS.steps_from(stands)
+        statements = [self.statement(sql) for step in steps for sql in step]
+        version = self.statement("UPDATE duologue_schema SET version = ?", VERSIONS.newest)
         await self.writer.write(*statements, version)
 
     async def get(self, session: str) -> SessionRow | None:
