@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.common.validation import validated
-from ..graphs.log.messages import NOBODY, Kind, Line, line, said
+from ..graphs.log.kinds import Kind
+from ..graphs.log.messages import NOBODY, Line, line, said
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.speakers.formats import Marks

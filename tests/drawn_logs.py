@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log.messages import NOBODY, Kind, Line, result, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import NOBODY, Line, result, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.speakers.speaker import PrivateOpening, Speaker
 from duologue.graphs.spec.conversation import Conversation

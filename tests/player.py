@@ -16,7 +16,8 @@ from langchain_core.tools import tool
 
 from drawn_talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
 from duologue.graphs import DuologueError, Result, aget_session, astream
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import Event
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Moderator, SeparateJudge

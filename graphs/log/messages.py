@@ -23,49 +23,11 @@ from pydantic import Field, JsonValue
 from ..common.data import Data
 from ..speakers.approval import DecisionType
 from ..spec.judges import Verdict
+from .kinds import Kind
 from .stage import ALOUD, Stage
 
 KEY = "duologue"
 """Where a message's `Line` stands in its ``additional_kwargs``."""
-
-
-class Kind(StrEnum):
-    """What kind of line a message is."""
-
-    SPECIFIED_TASK = "specified_task"
-    """The task as rewritten by the task specification."""
-    INSTRUCTION = "instruction"
-    """What a speaker is told by the conversation itself: its own task, or to begin."""
-    SPEECH = "speech"
-    """What a speaker said."""
-    SHIFT = "shift"
-    """An opening answer handed to the one who speaks first in the rounds."""
-    DRAFT = "draft"
-    """A reply that broke a rule and was asked for again."""
-    TOOL_CALLS = "tool_calls"
-    """A speaker's call of tools, with what it said beside it."""
-    TOOL_RESULT = "tool_result"
-    """What a tool answered."""
-    QUESTION = "question"
-    """The judge's question."""
-    REFLECTION = "reflection"
-    """A speaker's answer to the judge, or a separate judge's."""
-    CHOICE = "choice"
-    """Who was chosen to speak next."""
-    ANSWER = "answer"
-    """What was answered for a speaker, or by a tool, before hooks have seen it."""
-    HEARD = "heard"
-    """What a hook made of what a speaker has just heard; it stands in its place from then on."""
-    CODE = "code"
-    """The fenced code that a speaker runs, a call for each block. What it says of that follows."""
-    SUMMARY = "summary"
-    """What stands for the older part of a speaker's history in its prompts. It may be empty."""
-    FORGOTTEN = "forgotten"
-    """A speaker's memory was reset: what was said before is not in its view any more."""
-    REMEMBERED = "remembered"
-    """A line of a memory that was loaded: only its owner hears it, and nothing counts it."""
-    REMOVED = "removed"
-    """A message that was removed: it stays for the record, nobody hears it, nothing counts it."""
 
 
 class Source(StrEnum):
@@ -190,10 +152,10 @@ def line(message: BaseMessage) -> Line:
     return Line(kind=Kind.INSTRUCTION) if found is None else Line.model_validate(found)
 
 
-def line_kind(message: BaseMessage) -> str | None:
+def line_kind(message: BaseMessage) -> Kind | None:
     """Read the kind alone: reading a line validates it, which takes long for a whole log."""
-    kind: str | None = message.additional_kwargs.get(KEY, {}).get("kind")
-    return kind
+    found = message.additional_kwargs.get(KEY)
+    return None if found is None else Kind(found["kind"])
 
 
 def said(
@@ -269,5 +231,6 @@ def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 def is_said(message: BaseMessage, about: Line) -> bool:
     """Whether a speaker says something with a message: in its turn, or beside a call of tools."""
-    called = about.kind is Kind.TOOL_CALLS and bool(message.text.strip())
-    return about.kind is Kind.SPEECH or called
+    row = about.kind.row
+    speaks = row.is_spoken and row.is_reply
+    return speaks and (not row.has_calls or bool(message.text.strip()))

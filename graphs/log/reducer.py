@@ -15,7 +15,8 @@ from langchain_core.messages import (
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import TypeAdapter, ValidationError
 
-from .messages import KEY, NOBODY, Kind
+from .kinds import Kind
+from .messages import KEY, NOBODY
 from .stage import Stage
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
-from .messages import Kind, Line, line, line_kind
+from .kinds import Kind
+from .messages import Line, line, line_kind
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
@@ -36,15 +37,16 @@ def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
 
 
 def _forgets(message: BaseMessage, name: str) -> bool:
-    return line_kind(message) == Kind.FORGOTTEN and line(message).speaker == name
+    return line_kind(message) is Kind.FORGOTTEN and line(message).speaker == name
 
 
 def _is_loaded(message: BaseMessage, name: str) -> bool:
-    return line_kind(message) == Kind.REMEMBERED and line(message).heard_by(name)
+    return line_kind(message) is Kind.REMEMBERED and line(message).heard_by(name)
 
 
 def _is_of_the_past(message: BaseMessage, name: str) -> bool:
-    if line_kind(message) not in (Kind.FORGOTTEN, Kind.REMEMBERED, Kind.SUMMARY):
+    kind = line_kind(message)
+    if kind is None or not kind.row.is_memory:
         return False
     about = line(message)
     return name == about.speaker or name in (about.audience or ())
@@ -54,21 +56,16 @@ def is_in_view(message: BaseMessage, about: Line, name: str) -> bool:
     """Whether a line that a speaker remembers stands in its view, where no hook has changed it."""
     if isinstance(message, SystemMessage):
         return False
-    is_own = about.speaker == name
-    if isinstance(message, ToolMessage):
-        return is_own and about.kind in (Kind.TOOL_RESULT, Kind.REMEMBERED)
-    if is_own:
-        # A shift is its own answer, handed on. It hears itself, save what was rejected or asked
-        # for the record.
-        always = about.kind in (Kind.SPEECH, Kind.TOOL_CALLS)
-        return about.kind is not Kind.SHIFT and (always or about.heard_by(name))
-    # Others hear only the text of a call of tools.
+    row = about.kind.row
+    if about.speaker == name:
+        return row.own == "always" or (row.own == "heard" and about.heard_by(name))
+    # Others hear only the text of a call of tools, and no result.
     says_nothing = about.kind is Kind.TOOL_CALLS and not message.text.strip()
-    return about.heard_by(name) and not says_nothing
+    return about.heard_by(name) and not says_nothing and not isinstance(message, ToolMessage)
 
 
 def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    made = [message for message in found if line(message).kind is Kind.HEARD]
+    made = [message for message in found if line(message).instead_of]
     instead = {one: message for message in made for one in line(message).instead_of}
     known = {message.id for message in found}
     for message in found:

@@ -23,7 +23,8 @@ from langchain_core.messages.tool import ToolCall
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from .call_text import put_back
-from .messages import Kind, Line, is_said, line
+from .kinds import Kind
+from .messages import Line, is_said, line
 from .remembered import is_in_view, remembered
 
 SILENCE = "(says nothing)"
@@ -91,12 +92,7 @@ def _shown(speaker: Speaker, name: str) -> Iterator[BaseMessage]:
 
 def _replaced(read: Iterable[tuple[BaseMessage, Line]], name: str) -> set[str | None]:
     """The ids of what this speaker has heard otherwise, since a hook changed it."""
-    return {
-        replaced
-        for _, about in read
-        if about.kind is Kind.HEARD and about.heard_by(name)
-        for replaced in about.instead_of
-    }
+    return {replaced for _, about in read if about.heard_by(name) for replaced in about.instead_of}
 
 
 def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:

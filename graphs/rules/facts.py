@@ -6,7 +6,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..log.code_blocks import code_blocks
-from ..log.messages import Kind, Source
+from ..log.kinds import Kind
+from ..log.messages import Source
 from ..spec.conversation import Conversation
 from ..spec.ends import DoneToken, EndingTool, leaves
 from ..spec.usage import Usage, total

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from ..log.messages import Kind, Line, is_said
+from ..log.kinds import Kind
+from ..log.messages import Line
 from ..log.remembered import is_in_view
 from ..log.stage import Stage
 from ..log.viewpoint import SILENCE
@@ -16,9 +17,6 @@ from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from ..text.tokens import tokens_of_message
 from .ends.talk import Read, read_log
-
-_SPOKEN = (Kind.SPEECH, Kind.REMEMBERED)
-"""Kinds of lines that end a turn."""
 
 
 class Part(NamedTuple):
@@ -53,7 +51,7 @@ def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) 
     own: Line | None = None  # the line before, where it is the speaker's own
     has_spoken = False
     for place, (message, about) in enumerate(read):
-        is_own = about.speaker == name and about.kind is not Kind.HEARD
+        is_own = about.speaker == name
         if not (is_summary(about, name) or is_in_view(message, about, name)):
             continue
         is_pinned = (
@@ -77,11 +75,12 @@ def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) 
             and has_spoken
             and about.kind is not Kind.QUESTION
             and own is not None
-            and own.kind in (Kind.SPEECH, Kind.REFLECTION, Kind.REMEMBERED),
+            and own.kind.row.ends_turn,
         )
         if not is_summary(about, name):
             own = about if is_own else None
-            has_spoken |= is_own and place >= begin and about.kind in _SPOKEN
+            row = about.kind.row
+            has_spoken |= is_own and place >= begin and row.is_talk and row.ends_turn
 
 
 def _label(conversation: Conversation, name: str, other: str | None) -> str:
@@ -92,21 +91,22 @@ def _label(conversation: Conversation, name: str, other: str | None) -> str:
 
 
 def _is_talk(message: BaseMessage, about: Line) -> bool:
-    loaded = about.kind is Kind.REMEMBERED and about.speaker is not None
-    loaded = loaded and not isinstance(message, ToolMessage)
-    return loaded or about.kind in (Kind.SHIFT, Kind.HEARD) or is_said(message, about)
+    # What the conversation itself told a speaker is remembered, too.
+    is_told = about.kind is Kind.REMEMBERED and about.speaker is None
+    has_text = not about.kind.row.has_calls or bool(message.text.strip())
+    is_talk = about.kind.row.is_talk and not isinstance(message, ToolMessage)
+    return is_talk and has_text and not is_told
 
 
 def _begin_of_rounds(read: Read) -> int:
     """The place of the first line of a speaker's in the rounds; the log's end before that."""
-    spoken = (*(Kind.SPEECH, Kind.TOOL_CALLS, Kind.DRAFT, Kind.ANSWER, Kind.CODE, Kind.REMEMBERED),)
     for place, (message, about) in enumerate(read):
         # A memory that was loaded holds whole conversations, rounds and all.
         loaded = about.kind is Kind.REMEMBERED
         in_rounds = loaded or about.stage not in (Stage.PRIVATE, Stage.OPENING)
         # What tools and code give names no part: that of their call counts.
         says = about.speaker is not None and not isinstance(message, ToolMessage)
-        if says and about.kind in spoken and in_rounds:
+        if says and (loaded or about.kind.row.is_reply) and in_rounds:
             return place
     return len(read)
 
@@ -115,9 +115,8 @@ def _first_line(read: Read, begin: int) -> int | None:
     """The place of what has the first speaker begin, which is out of date once it has begun."""
     if begin == len(read):
         return None
-    told = (Kind.INSTRUCTION, Kind.SHIFT)
     places = range(begin - 1, -1, -1)
-    return next((place for place in places if read[place][1].kind in told), None)
+    return next((place for place in places if read[place][1].kind.row.is_cue), None)
 
 
 def _standing(speaker: Speaker) -> tuple[str, ...]:

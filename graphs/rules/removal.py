@@ -5,10 +5,11 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from ..log.messages import KEY, Kind, line_kind
+from ..log.kinds import Kind
+from ..log.messages import KEY, line_kind
 from .position import Event, Position
 
-_CALLS: Final = (Kind.TOOL_CALLS, Kind.CODE)
+_CALLS: Final = tuple(kind for kind in Kind if kind.row.has_calls)
 
 _RESTS_ON: Final[Mapping[Event, tuple[Kind, ...]]] = {
     Event.REJECTED: (Kind.DRAFT,),
@@ -19,8 +20,6 @@ _RESTS_ON: Final[Mapping[Event, tuple[Kind, ...]]] = {
     Event.ASKED: (Kind.QUESTION,),
 }
 """Which message the next node reads after an event, by its kind, with the lines behind it."""
-
-_CAME_OF_IT: Final = (Kind.ANSWER, Kind.TOOL_RESULT, Kind.REFLECTION)
 
 
 def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
@@ -37,17 +36,17 @@ def _stands(event: Event, log: Sequence[BaseMessage]) -> bool:
     """Whether all that the next node reads is still there."""
     kinds = _RESTS_ON.get(event, ())
     for message in reversed(log) if kinds else ():
-        is_removed = line_kind(message) == Kind.REMOVED
+        is_removed = line_kind(message) is Kind.REMOVED
         kind = _first_kind(message)
         if kind in kinds:
             return not is_removed
-        if is_removed and kind in _CAME_OF_IT:
+        if is_removed and kind is not None and kind.row.is_result:
             return False
     return True
 
 
-def _first_kind(message: BaseMessage) -> str | None:
+def _first_kind(message: BaseMessage) -> Kind | None:
     """What kind of line a message was when it was written."""
     about = message.additional_kwargs.get(KEY, {})
-    found: str | None = about.get("was", about).get("kind")
-    return found
+    found = about.get("was", about).get("kind")
+    return None if found is None else Kind(found)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from ...nodes.prompts import summaries as prompts
-from ..log.messages import KEY, Kind, Line, line
+from ..log.kinds import Kind
+from ..log.messages import KEY, Line, line
 from ..log.remembered import remembered
 from ..speakers.context import LastMessages, RunningSummary, TokenBudget
 from ..spec.context_limits import tokens_of_summary

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ..log.messages import Kind, Line
+from ..log.kinds import Kind
+from ..log.messages import Line
 from ..spec.conversation import Conversation
 from ..spec.judges import Verdict
 from .ends.cause import Cause, CauseKind

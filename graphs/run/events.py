@@ -7,7 +7,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import Field, JsonValue, computed_field
 
 from ..common.data import Data
-from ..log.messages import Kind, Line, Source, is_said, line
+from ..log.kinds import Kind
+from ..log.messages import Line, Source, is_said, line
 from ..rules.outcome import Outcome
 from ..rules.result import Result
 from ..speakers.approval import DecisionType

@@ -19,7 +19,8 @@ from langgraph.types import Interrupt
 
 from ..build import Graph
 from ..common.errors import AnswerError, SessionError
-from ..log.messages import Kind, line_kind
+from ..log.kinds import Kind
+from ..log.messages import line_kind
 from ..log.state import State
 from ..rules.end_chat import Node
 from ..spec.conversation import Conversation
@@ -78,7 +79,7 @@ async def _found(graph: Graph, session: str, message: str | None) -> Step:
             last = middle
         else:
             first, known = middle + 1, len(held)
-    removed = [str(one.id) for one in now["messages"] if line_kind(one) == Kind.REMOVED]
+    removed = [str(one.id) for one in now["messages"] if line_kind(one) is Kind.REMOVED]
     return Step(await _read(graph, places[first]), known, steps[:first], removed)
 
 

@@ -14,7 +14,8 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from markdown_it import MarkdownIt
 
 from ..common.sanitize import clean, escaped
-from ..log.messages import Failure, Kind, Line, Source, line
+from ..log.kinds import Kind
+from ..log.messages import Failure, Line, Source, line
 from ..log.remembered import memory
 from ..rules.outcome import Outcome
 from ..rules.result import Result
@@ -27,12 +28,6 @@ _CONVERSATION = "The conversation"
 
 _TASK = "The task"
 """Whose rewriting was rejected."""
-
-_ASIDE = (
-    *(Kind.SPECIFIED_TASK, Kind.ANSWER, Kind.CODE, Kind.HEARD, Kind.SUMMARY, Kind.REMEMBERED),
-)
-_TOLD = (Kind.INSTRUCTION, Kind.SHIFT, Kind.QUESTION)
-"""What only those read who see a session as one of its speakers."""
 
 
 def as_json_lines(result: Result, speaker: str | None = None) -> str:
@@ -86,13 +81,13 @@ def _end(outcome: Outcome | None) -> Iterator[str]:
 def _message(
     message: BaseMessage, about: Line, called: dict[str, str], *, told: bool
 ) -> Iterator[str]:
-    """Write one message down, in paragraphs; none where only speakers see it."""
+    """Write one message down, in paragraphs; none where only its speaker's page shows it."""
     if (note := _note(about)) is not None:
         yield f"*{_plain(note)}*"
     elif isinstance(message, ToolMessage):
         # What hooks have seen first stands there once more as what they made of it.
         yield from _result(message, called) if about.kind is not Kind.ANSWER else ()
-    elif told or about.kind not in (*_ASIDE, *_TOLD):
+    elif told or about.kind.row.on_page:
         who = about.speaker or (_TASK if about.kind is Kind.DRAFT else _CONVERSATION)
         yield f"## {_plain(who)} ({_plain(str(message.id))})"
         yield from _speech(message, about)
@@ -119,7 +114,7 @@ def _speech(message: BaseMessage, about: Line) -> Iterator[str]:
         yield f"*Rejected and asked again: {_plain(about.problem or '')}*"
     elif about.is_speech and about.audience is not None:
         yield "*Heard by nobody else*"
-    if message.text.strip() or about.kind is not Kind.TOOL_CALLS:
+    if message.text.strip() or not about.kind.row.has_calls:
         yield _quoted(message.text)
     # What code gave stands in the text already.
     if about.parsed is not None and about.source is not Source.CODE:

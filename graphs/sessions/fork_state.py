@@ -10,7 +10,8 @@ from langchain_core.messages import AnyMessage, BaseMessage
 
 from ...nodes.prompts import speaking as prompts
 from ...nodes.step.handover import lines_before
-from ..log.messages import Kind, Line, line, message_id, said
+from ..log.kinds import Kind
+from ..log.messages import Line, line, message_id, said
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Decision, Node, decide, last_words
@@ -153,7 +154,7 @@ def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
 def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMessage]:
     """Take back what was told before a turn that does not come."""
     first = len(log)
-    while first > 0 and line(log[first - 1]).kind in (Kind.INSTRUCTION, Kind.SHIFT):
+    while first > 0 and line(log[first - 1]).kind.row.is_cue:
         first -= 1
     gone = [(message.text, line(message)) for message in told]
     kept = [message for message in log[first:] if (message.text, line(message)) not in gone]
@@ -170,8 +171,7 @@ def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
     """Give the place in a log where `put_in` puts new lines."""
     if position.event in (Event.RAN, Event.GIVEN):
         # The calls, and behind them what each of the tools gave.
-        called = (Kind.TOOL_CALLS, Kind.CODE)
-        return max(place for place, one in enumerate(log) if line(one).kind in called)
+        return max(place for place, one in enumerate(log) if line(one).kind.row.has_calls)
     return len(log) - _PENDING.get(position.event, 0)
 
 

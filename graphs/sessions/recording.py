@@ -15,7 +15,8 @@ from ...nodes.execute.approval import why_refused
 from ...nodes.testing import Reply
 from ...nodes.turn.outputs import calling
 from ..log.call_text import TO_USER
-from ..log.messages import Flaw, Kind, Line, Source, line
+from ..log.kinds import Kind
+from ..log.messages import Flaw, Line, Source, line
 from ..log.parsing import parse
 from ..rules.approval import needing_approval
 from ..rules.outcome import Outcome
@@ -124,15 +125,11 @@ def message_given(
         return spoken.text if spoken is not None and interrupts else ""
     for message in rest:
         about = line(message)
-        if isinstance(message, AIMessage) and about.kind in _REPLIES:
+        if isinstance(message, AIMessage) and about.kind.row.is_reply:
             if about.speaker != question.speaker:
                 return None
             return message.text if about.source is Source.HUMAN else ""
     return None
-
-
-_REPLIES = (Kind.SPEECH, Kind.ANSWER, Kind.TOOL_CALLS, Kind.CODE, Kind.DRAFT)
-"""Kinds of what a speaker's turn begins with, behind what it hears."""
 
 
 def decisions_given(

@@ -12,7 +12,8 @@ from ...nodes.turn.outputs import calling
 from ..build import build_graph
 from ..common.background import run
 from ..common.errors import SessionError, SpecError
-from ..log.messages import Failure, Kind, Line, Source, line, result, said
+from ..log.kinds import Kind
+from ..log.messages import Failure, Line, Source, line, result, said
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Node, after_turn, decide

@@ -8,7 +8,8 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from ...graphs.log.messages import Failure, Kind, line
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import Failure, line
 from ...graphs.log.state import State
 from ...graphs.rules.approval import approval, call_shown, misfit, misshapen, needing_approval
 from ...graphs.rules.people import leaves

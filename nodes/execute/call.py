@@ -15,7 +15,7 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
-from ...graphs.log.messages import Failure, Kind, is_said, line
+from ...graphs.log.messages import Failure, line
 from ...graphs.log.remembered import memory
 from ...graphs.speakers.approval import DecisionType
 from ...graphs.speakers.speaker import Speaker
@@ -103,16 +103,13 @@ def tool_state(moment: Moment, speaker: Speaker, run_code: RunCode) -> ToolState
 
 def _heard(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     """What a speaker has said and heard of others, each with who said it."""
-    kinds = (Kind.HEARD, Kind.SHIFT, Kind.REMEMBERED)
     told = ((message, line(message)) for message in memory(log, name))
     return [
         AIMessage(message.text, name=about.speaker)
         if about.speaker == name
         else HumanMessage(message.text, name=about.speaker)
         for message, about in told
-        if (is_said(message, about) or about.kind in kinds)
-        and not isinstance(message, ToolMessage)
-        and message.text.strip()
+        if about.kind.row.is_talk and not isinstance(message, ToolMessage) and message.text.strip()
     ]
 
 

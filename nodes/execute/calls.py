@@ -16,7 +16,8 @@ from langgraph.errors import GraphInterrupt
 from langgraph.func import task
 
 from ...graphs.common.errors import AnswerError, SpecError
-from ...graphs.log.messages import Failure, Kind, line
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import Failure, line
 from ...graphs.speakers.approval import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.sandbox import Language

@@ -6,7 +6,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ...graphs.log.messages import Failure, Kind, Line, Source, line, result, said
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import Failure, Line, Source, line, result, said
 from ...graphs.rules.end_chat import paused
 from ...graphs.rules.position import Event
 from ...graphs.speakers.speaker import Speaker

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from ...graphs.common.data import listing
 from ...graphs.common.errors import SpecError
-from ...graphs.log.messages import NOBODY, Kind, Line, said
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import NOBODY, Line, said
 from ...graphs.rules.end_chat import chose
 from ...graphs.rules.turns import in_turn
 from ...graphs.speakers.speaker import Generation

@@ -7,7 +7,8 @@ from typing import TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
 from ...graphs.common.errors import ContextTooLongError
-from ...graphs.log.messages import NOBODY, Kind, Line, line, said
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import NOBODY, Line, line, said
 from ...graphs.log.viewpoint import overheard
 from ...graphs.text.tokens import tokens_of
 from ..models.client.too_long import ran_out_of_room

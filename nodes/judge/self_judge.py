@@ -11,7 +11,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...graphs.log.messages import NOBODY, Kind, Line, said
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import NOBODY, Line, said
 from ...graphs.rules.end_chat import asked, judged
 from ...graphs.rules.position import Event
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker

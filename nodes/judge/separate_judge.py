@@ -10,7 +10,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ...graphs.log.messages import NOBODY, Kind, Line, said
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import NOBODY, Line, said
 from ...graphs.rules.end_chat import judged
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import Finding, SeparateJudge, Verdict

@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from ...graphs.common.data import listing
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
-from ...graphs.log.messages import Kind
+from ...graphs.log.kinds import Kind
 from ...graphs.speakers.formats import Marks
 from ...graphs.speakers.schemas import is_strict, read_json, schema_of
 from ...graphs.spec.usage import Price

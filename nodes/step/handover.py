@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ...graphs.log.messages import Kind, Line, line, said
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import Line, line, said
 from ...graphs.log.stage import Stage
 from ...graphs.rules.end_chat import Decision, Node
 from ...graphs.rules.moves import BETWEEN_TURNS

@@ -8,7 +8,8 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
 from ...graphs.log.code_blocks import code_blocks
-from ...graphs.log.messages import Kind, Source, line
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import Source, line
 from ...graphs.log.viewpoint import heard_since
 
 
@@ -18,7 +19,7 @@ def calling(log: Sequence[BaseMessage]) -> AIMessage:
         message
         for message in reversed(log)
         if isinstance(message, AIMessage)
-        and line(message).kind in (Kind.TOOL_CALLS, Kind.CODE)
+        and line(message).kind.row.has_calls
         and (message.tool_calls or message.invalid_tool_calls)
     )
 

@@ -16,7 +16,8 @@ from langchain_core.messages import (
 )
 
 from ...graphs.common.errors import ContextTooLongError
-from ...graphs.log.messages import NOBODY, Kind, Line, line, said
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import NOBODY, Line, line, said
 from ...graphs.log.viewpoint import viewpoint
 from ...graphs.rules.position import Event
 from ...graphs.rules.shortening import Around, halved, last_summary, shortened

@@ -8,7 +8,8 @@ from langgraph.config import get_stream_writer
 from pydantic import BaseModel, JsonValue
 
 from ...graphs.common.errors import SpecError
-from ...graphs.log.messages import Kind, Line, Source, said, storable
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import Line, Source, said, storable
 from ...graphs.log.stage import ALOUD
 from ...graphs.log.viewpoint import heard_since, newly_heard
 from ...graphs.rules.position import Event

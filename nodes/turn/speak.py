@@ -11,17 +11,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel
 
-from ...graphs.log.messages import (
-    NOBODY,
-    Flaw,
-    Kind,
-    Line,
-    Source,
-    line,
-    message_id,
-    said,
-    storable,
-)
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import NOBODY, Flaw, Line, Source, line, message_id, said, storable
 from ...graphs.log.parsing import parse
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State

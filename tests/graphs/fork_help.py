@@ -10,7 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Outcome, Result, converse, resume
-from duologue.graphs.log.messages import Kind, Source, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Source, line
 from duologue.graphs.store.saver import GuardedSaver
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn

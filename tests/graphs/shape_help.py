@@ -7,7 +7,8 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from duologue.graphs import Conversation, Result, converse, load_conversation
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.nodes.testing import Call, Line as Said, Script, ScriptedChatModel
 
 

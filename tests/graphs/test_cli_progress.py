@@ -11,7 +11,7 @@ from rich.console import Console
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.progress import Progress
-from duologue.graphs.log.messages import Kind
+from duologue.graphs.log.kinds import Kind
 from duologue.graphs.run.events import (
     CodeStarted,
     Event,

@@ -14,7 +14,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from drawn_talks import long_talks
 from duologue.graphs import Result
-from duologue.graphs.log.messages import Kind, is_said, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import is_said, line
 from duologue.graphs.run.events import HistoryShortened, Notice
 from duologue.graphs.speakers.context import KeepAll, LastMessages
 from duologue.graphs.spec.conversation import Conversation

@@ -14,7 +14,8 @@ from pydantic import SecretStr
 
 from duologue.graphs.build import build_graph
 from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
-from duologue.graphs.log.messages import Kind, line, speeches
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line, speeches
 from duologue.graphs.log.state import Input
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.end_chat import max_steps

@@ -14,7 +14,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from duologue.graphs import Conversation, Result, SpecError, export_session, get_session
-from duologue.graphs.log.messages import Failure, Kind, Line, result as answered, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Failure, Line, result as answered, said
 from duologue.graphs.sessions.export import as_json_lines, as_markdown
 
 from .fork_help import plain, run

@@ -28,7 +28,8 @@ from duologue.graphs import (
     resume,
 )
 from duologue.graphs.build import build_graph
-from duologue.graphs.log.messages import Kind, line, message_id
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line, message_id
 from duologue.graphs.spec.ends import EndChatMode
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking

@@ -11,7 +11,8 @@ from langchain_core.tools import tool
 
 from drawn_talks import talks
 from duologue.graphs import Conversation, Reason, Result, converse, fork, get_session, resume
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.spec.ends import MaxCalls
 from duologue.nodes.prompts import speaking, summaries
 from duologue.nodes.prompts.template import filled

@@ -22,7 +22,8 @@ from duologue.graphs import (
     list_sessions,
     resume,
 )
-from duologue.graphs.log.messages import Kind, Line as About, line, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Line as About, line, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.rules.position import Event, Facts
 from duologue.graphs.sessions.fork_state import carried

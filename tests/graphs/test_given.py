@@ -5,7 +5,8 @@ from typing import Any
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, converse
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.spec.limits import most_messages
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 

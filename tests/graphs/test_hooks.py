@@ -27,7 +27,8 @@ from duologue.graphs import (
     stop_session,
     stream,
 )
-from duologue.graphs.log.messages import Flaw, Kind, Source, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Flaw, Source, line
 from duologue.graphs.run.events import (
     Event,
     MessageSaid,

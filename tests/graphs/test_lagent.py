@@ -20,7 +20,8 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.run.events import MessageSaid
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall

@@ -2,11 +2,11 @@
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
+from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import (
     KEY,
     NOBODY,
     Failure,
-    Kind,
     Line,
     line,
     message_id,

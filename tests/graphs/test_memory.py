@@ -32,7 +32,8 @@ from duologue.graphs import (
     reset_session,
 )
 from duologue.graphs.common.versions import Versions
-from duologue.graphs.log.messages import Kind, line, message_id
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line, message_id
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.sessions.dumps import dump as dump_format
 from duologue.graphs.store.address import open_store

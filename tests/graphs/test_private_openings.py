@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, PrivateOpening, Result, Speaker, SpecError, group_solve
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.nodes.prompts import judging, speaking
 from group_play import Troupe, entries
 from histories import CASTS, Plan

@@ -18,7 +18,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from duologue.graphs.log.messages import KEY, NOBODY, Kind, Line, line, result, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import KEY, NOBODY, Line, line, result, said
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.state import State

@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from duologue.graphs.log.messages import NOBODY, Kind, Line, message_id, result, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import NOBODY, Line, message_id, result, said
 from duologue.graphs.log.remembered import memory, remembered
 from duologue.graphs.log.viewpoint import newly_heard, viewpoint
 from duologue.graphs.speakers.speaker import Speaker

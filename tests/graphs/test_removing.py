@@ -28,7 +28,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.background import run as run_in_background
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.log.remembered import memory
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import heard_since, overheard, viewpoint

@@ -24,7 +24,8 @@ from duologue.graphs import (
     resume,
     stream,
 )
-from duologue.graphs.log.messages import Flaw, Kind, Source, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Flaw, Source, line
 from duologue.graphs.run.events import MessageSaid
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled

@@ -20,7 +20,8 @@ from cast import Cast, Said
 from drawn_talks import talks
 from duologue.graphs.build import build_graph, route
 from duologue.graphs.common.errors import SpecError
-from duologue.graphs.log.messages import Kind, line, speeches
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line, speeches
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import SILENCE
 from duologue.graphs.rules.end_chat import Node, decide, max_steps

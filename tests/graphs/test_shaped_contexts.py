@@ -32,7 +32,8 @@ from duologue.graphs import (
     aresume,
     load_conversation,
 )
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.log.stage import ALOUD
 from duologue.graphs.text.tokens import tokens_of, tokens_of_message
 from duologue.nodes.prompts import judging, speaking, summaries

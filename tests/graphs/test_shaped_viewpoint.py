@@ -27,7 +27,8 @@ from langchain_core.tools import tool
 from pydantic import PrivateAttr
 
 from duologue.graphs import Conversation, Result, build_graph, load_conversation
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.log.viewpoint import SILENCE, provider_names
 from duologue.graphs.rules.end_chat import max_steps
 from duologue.nodes.prompts import judging, speaking

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_core.messages.tool import tool_call
 
 from drawn_logs import Run, runs
-from duologue.graphs.log.messages import NOBODY, Kind, Line, line, result, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import NOBODY, Line, line, result, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.shortening import (

@@ -23,7 +23,8 @@ from duologue.graphs import (
     resume,
     stop_session,
 )
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.spec.ends import EndChat, EndingTool, MaxMessages, StopRequested
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer

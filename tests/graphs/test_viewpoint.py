@@ -19,7 +19,8 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log.messages import NOBODY, Failure, Kind, Line, line, result, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import NOBODY, Failure, Line, line, result, said
 from duologue.graphs.log.viewpoint import provider_names, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation

@@ -22,7 +22,8 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.nodes.judge.moderator import read_name
 from duologue.nodes.judge.separate_judge import read_lines

@@ -20,7 +20,8 @@ from duologue.graphs import (
     fork,
     get_session,
 )
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.nodes.testing import (
     Line,
     Reply,

@@ -15,7 +15,8 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, SpecError, converse, export_session, get_session, resume
-from duologue.graphs.log.messages import Kind, Source
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Source
 from duologue.nodes.prompts import summaries
 from duologue.tools import Turn
 

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from duologue.graphs.common.errors import ModelError
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.log.messages import Kind
+from duologue.graphs.log.kinds import Kind
 from duologue.nodes.models.embedded import child as embedded
 from duologue.nodes.models.embedded.child import (
     MAX_TOKENS,

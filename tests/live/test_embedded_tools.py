@@ -8,7 +8,8 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from pydantic import BaseModel, Field
 
 from duologue.graphs import aconverse, load_conversation
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.nodes.models.resolve import Models
 
 pytestmark = pytest.mark.live

@@ -7,7 +7,8 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Reason, Result, aconverse, group_solve
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.log.stage import Stage
 
 pytestmark = pytest.mark.live

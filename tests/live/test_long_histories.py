@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Reason, astream, get_session
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
 

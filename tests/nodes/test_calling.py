@@ -19,7 +19,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
 from duologue.graphs import ModelError, SpecError, load_conversation, stream
-from duologue.graphs.log.messages import Kind
+from duologue.graphs.log.kinds import Kind
 from duologue.graphs.run.events import MessageSaid, Token
 from duologue.graphs.speakers.formats import Marks
 from duologue.nodes.models.client.chat_model import ChatModel

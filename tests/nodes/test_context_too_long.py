@@ -16,7 +16,7 @@ from pydantic import BaseModel, SecretStr
 
 from duologue.graphs import ContextTooLongError, ModelError
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.log.messages import Kind
+from duologue.graphs.log.kinds import Kind
 from duologue.graphs.spec.usage import ESTIMATED
 from duologue.nodes.models.client.too_long import as_too_long, ran_out_of_room
 from duologue.nodes.models.model import Model

@@ -37,7 +37,7 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.log.messages import Kind
+from duologue.graphs.log.kinds import Kind
 from duologue.graphs.run.events import (
     Ended,
     MessageSaid,

@@ -7,7 +7,8 @@ import pytest
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
 from duologue.graphs import Conversation
-from duologue.graphs.log.messages import NOBODY, Kind, Line, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import NOBODY, Line, said
 from duologue.graphs.rules.position import Event, Position
 from duologue.graphs.rules.shortening import Around
 from duologue.graphs.text.tokens import tokens_of_message

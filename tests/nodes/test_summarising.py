@@ -7,7 +7,8 @@ from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, Position, RunningSummary, Speaker
-from duologue.graphs.log.messages import NOBODY, Kind, Line, line, result, said
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import NOBODY, Line, line, result, said
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.step.resources import Moment, Resources
 from duologue.nodes.testing import Script, ScriptedChatModel

@@ -30,7 +30,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import build_graph
 from duologue.graphs.log.call_text import TO_USER, apart, together
-from duologue.graphs.log.messages import Kind, line
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import (
     MessageSaid,
     ReplyRejected,

@@ -18,7 +18,7 @@ from rich.segment import ControlType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from ...log.messages import Kind
+from ...log.kinds import Kind
 from ...run.events import CodeStarted, Event, Notice, QuestionAsked, SessionStarted
 from .events import Transcript, on_screen, plain
 from .text import one_line

@@ -5,7 +5,8 @@ from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from ...log.messages import Flaw, Kind, Line, Source
+from ...log.kinds import Kind
+from ...log.messages import Flaw, Line, Source
 from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...text.farewells import is_farewell

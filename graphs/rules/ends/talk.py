@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from ...log.messages import Kind, Line, Source, line
+from ...log.kinds import Kind
+from ...log.messages import Line, Source, line
 from ...spec.conversation import Conversation
 
 Read = Sequence[tuple[BaseMessage, Line]]

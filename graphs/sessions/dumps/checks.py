@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from ...log.messages import Kind, message_id
+from ...log.kinds import Kind
+from ...log.messages import message_id
 from ...rules.end_chat import decide
 from ...rules.position import Event, Position
 from ...spec.conversation import Conversation

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from ....nodes.prompts import speaking as prompts
-from ...log.messages import NOBODY, Kind, Line, line, message_id, said
+from ...log.kinds import Kind
+from ...log.messages import NOBODY, Line, line, message_id, said
 from ...log.remembered import memory
 from ...log.stage import Stage
 from ...rules.position import Position
