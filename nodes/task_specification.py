@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.common.validation import validated
+from ..graphs.log.channels import log_of
 from ..graphs.log.kinds import Kind
 from ..graphs.log.messages import NOBODY, Line, line, said
 from ..graphs.log.state import State
@@ -41,7 +42,7 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         conversation = given
         await resources.check(conversation)
     spec = {} if known else {"spec": conversation.stored()}
-    drafts = state.get("messages", [])
+    drafts = log_of(state)
     moment = Moment(resources, conversation, Position(), drafts, used_so_far(state), None)
     if conversation.task_specification is None:
         return spec | await _begin(moment, conversation.task, [], moment.usage)
@@ -109,10 +110,14 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     if count > limit and not drafts:
         problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
         about = Line(kind=Kind.DRAFT, audience=NOBODY, problem=problem)
-        return {"usage": dumped(usage), "messages": [said(len(moment.log), text, about)]}
+        return {
+            "usage": dumped(usage),
+            "messages": [said(len(moment.log), text, about, id=answer.id)],
+        }
     # A blank rewrite leaves the task as it was given.
     specified = cut(text, limit) or task
-    record = said(len(moment.log), specified, Line(kind=Kind.SPECIFIED_TASK, audience=NOBODY))
+    about = Line(kind=Kind.SPECIFIED_TASK, audience=NOBODY)
+    record = said(len(moment.log), specified, about, id=answer.id)
     return await _begin(moment, specified, [record], usage)
 
 

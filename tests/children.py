@@ -197,7 +197,9 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
     else:
         result = converse(conversation, session=order["session"], **options)
     return {
-        "messages": [message.model_dump(mode="json") for message in result.messages],
+        "messages": [
+            message.model_dump(mode="json", exclude={"id"}) for message in result.messages
+        ],
         "outcome": None
         if result.outcome is None
         else result.outcome.model_dump(mode="json", exclude={"seconds"}),

@@ -8,6 +8,7 @@ sees the log is in `graphs.log.viewpoint`.
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.messages import (
     AIMessage,
@@ -28,6 +29,9 @@ from .stage import ALOUD, Stage
 
 KEY = "duologue"
 """Where a message's `Line` stands in its ``additional_kwargs``."""
+
+PLACE = "duologue_place"
+"""Where its place in the log stands there, counted from 0."""
 
 
 class Source(StrEnum):
@@ -97,10 +101,10 @@ class Line(Data):
     parsed: JsonValue = None
     """What it says by the speaker's output format, as plain values."""
     since: str | None = None
-    """The id of the first message that a summary, or a reset memory, does not stand for. None: it
-    stands for everything before it."""
+    """The place of the first message that a summary, or a reset memory, does not stand for. None:
+    it stands for everything before it."""
     instead_of: tuple[str, ...] = ()
-    """The ids of the messages whose place it takes in the speaker's view."""
+    """The places of the messages that it stands for in the speaker's view."""
     failure: Failure | None = None
     """Whose fault it is, where it is what a failed call gave."""
     arguments: dict[str, JsonValue] | None = None
@@ -163,19 +167,20 @@ def said(
     text: str,
     about: Line,
     *,
+    id: str | None = None,  # noqa: A002  # as LangChain calls it
     tool_calls: Sequence[ToolCall] = (),
     invalid_tool_calls: Sequence[InvalidToolCall] = (),
 ) -> AnyMessage:
-    """Make a message of the log."""
-    text = storable(text)
-    extra: dict[str, Any] = {KEY: about.model_dump(mode="json", exclude_defaults=True)}
-    if about.speaker is None:
-        return HumanMessage(text, id=message_id(number), additional_kwargs=extra)
+    """Make the message at this place of the log; its id is a model's, or a new one."""
+    text, message_id = storable(text), id or str(uuid4())
+    if about.speaker is None or about.source is Source.HUMAN:
+        extra = beside(about, number)
+        return HumanMessage(text, id=message_id, name=about.speaker, additional_kwargs=extra)
     return AIMessage(
         text,
-        id=message_id(number),
+        id=message_id,
         name=about.speaker,
-        additional_kwargs=extra,
+        additional_kwargs=beside(about, number),
         tool_calls=list(tool_calls),
         invalid_tool_calls=list(invalid_tool_calls),
     )
@@ -207,11 +212,16 @@ def result(
     )
     return ToolMessage(
         storable(text),
-        id=message_id(number),
+        id=str(uuid4()),
         tool_call_id=call_id,
         status="error" if failure else "success",
-        additional_kwargs={KEY: about.model_dump(mode="json", exclude_defaults=True)},
+        additional_kwargs=beside(about, number),
     )
+
+
+def beside(about: Line, number: int) -> dict[str, Any]:
+    """Give what stands beside the message at this place of the log."""
+    return {KEY: about.model_dump(mode="json", exclude_defaults=True), PLACE: number}
 
 
 def storable(text: str) -> str:
@@ -219,9 +229,31 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def message_id(number: int) -> str:
-    """Give the id of the message at this place in the log, counted from 0."""
+def place_name(number: int) -> str:
+    """Name a place in the log, as people read and type it: ``m0004``."""
     return f"m{number:04d}"
+
+
+def number_of(place: str) -> int:
+    """Read a place that `place_name` has named."""
+    return int(place.removeprefix("m"))
+
+
+def place_of(message: BaseMessage) -> str:
+    """Name the place of a message; one from elsewhere, which has none, is named by its id."""
+    number = message.additional_kwargs.get(PLACE)
+    return str(message.id) if number is None else place_name(number)
+
+
+def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[AnyMessage]:
+    """Give new messages ids that no other message of the log has: servers may repeat theirs."""
+    known = {message.id for message in log}
+    found: list[AnyMessage] = []
+    for message in new:
+        is_new = message.id not in known
+        known.add(message.id)
+        found.append(message if is_new else message.model_copy(update={"id": str(uuid4())}))
+    return found
 
 
 def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:

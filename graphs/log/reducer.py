@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -16,34 +16,50 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import TypeAdapter, ValidationError
 
 from .kinds import Kind
-from .messages import KEY, NOBODY
+from .messages import KEY, NOBODY, place_of
 from .stage import Stage
+
+TAKEN_BACK = "duologue_taken_back"
+"""Marks a removal of ours that leaves nothing."""
 
 
 def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
-    """Reduce writes to the log: append, replace the message of the same id, or remove.
+    """Reduce writes to messages: append, replace the message of the same id, or remove.
 
-    A removed message stays in its place, marked, since ids are places and an answer must not be
-    taken for another one's. An id that is not in the log removes nothing: an error here would make
-    a thread that holds such a write unreadable.
+    A removed message stays, marked, so that an answer is never taken for another one's. An id that
+    is not known removes nothing: an error here would make a thread that holds such a write
+    unreadable.
 
-    Applying two batches one after the other gives the same log as applying them at once, which
+    Applying two batches one after the other gives the same as applying them at once, which
     LangGraph's delta channel needs.
     """
     new: list[Any] = [one if isinstance(one, BaseMessage) else _message(one) for one in log]
-    places = {message.id: place for place, message in enumerate(new) if message.id is not None}
+    slots = _slots(new)
     for write in writes:
         for given in write if isinstance(write, list) else [write]:
             message = _message(given)
-            if isinstance(message, RemoveMessage):
-                _remove(new, str(message.id), places)
-            elif message.id is not None and message.id in places:
-                new[places[message.id]] = message
+            if isinstance(message, RemoveMessage) and TAKEN_BACK in message.additional_kwargs:
+                new = [one for one in new if one.id != message.id]
+                slots = _slots(new)
+            elif isinstance(message, RemoveMessage):
+                _remove(new, str(message.id), slots)
+            elif message.id is not None and message.id in slots:
+                new[slots[message.id]] = message
             else:
                 if message.id is not None:
-                    places[message.id] = len(new)
+                    slots[message.id] = len(new)
                 new.append(message)
     return new
+
+
+def _slots(messages: Sequence[AnyMessage]) -> dict[str, int]:
+    return {message.id: slot for slot, message in enumerate(messages) if message.id is not None}
+
+
+def take_back(message_id: str) -> AnyMessage:
+    """Give the write that takes a message away, with nothing left of it: its place is free."""
+    write = RemoveMessage(id=message_id, additional_kwargs={TAKEN_BACK: True})
+    return cast("AnyMessage", write)  # LangChain knows it as none
 
 
 @cache
@@ -64,15 +80,12 @@ def _message(given: Any) -> Any:  # noqa: ANN401  # a message; LangChain knows R
     return convert_to_messages([given])[0]
 
 
-def _remove(log: list[AnyMessage], wanted: str, places: dict[str, int]) -> None:
-    """Mark the message of this id, and what was made of it, as removed."""
+def _remove(messages: list[AnyMessage], wanted: str, slots: dict[str, int]) -> None:
+    """Mark the message of this id as removed."""
     if wanted == REMOVE_ALL_MESSAGES:
-        log[:] = map(_marked, log)
-    elif wanted in places:
-        place = places[wanted]
-        message = log[place]
-        for other in [place, *_made_of(message, log)]:
-            log[other] = _marked(log[other])
+        messages[:] = map(_marked, messages)
+    elif wanted in slots:
+        messages[slots[wanted]] = _marked(messages[slots[wanted]])
 
 
 def _marked(message: AnyMessage) -> AnyMessage:
@@ -86,19 +99,29 @@ def _marked(message: AnyMessage) -> AnyMessage:
     return message.model_copy(update={"additional_kwargs": extra})
 
 
-def _made_of(message: AnyMessage, log: Sequence[AnyMessage]) -> Iterator[int]:
+def without_removed(log: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Mark in a log what was made of removed messages as removed, too."""
+    gone = {
+        place
+        for message in log
+        if (about := _beside(message)).get("kind") == Kind.REMOVED
+        for place in _made_of(message, about.get("was") or {}, log)
+    }
+    return [_marked(message) if place in gone else message for place, message in enumerate(log)]
+
+
+def _made_of(message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage]) -> Iterator[int]:
     """The places of what says the same once more, or is heard only together with a message."""
     calls: set[str | None] = set()
     if isinstance(message, AIMessage):
         calls = {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
-    said = _beside(message)
     is_opening = said.get("stage") == Stage.OPENING
     for place, other in enumerate(log):
         about = _beside(other)
         is_result = isinstance(other, ToolMessage) and other.tool_call_id in calls
         # A hook's version of it. Other messages that this version replaced are heard in their
         # own words again.
-        is_remade = about.get("kind") == Kind.HEARD and message.id in about.get("instead_of", ())
+        is_remade = place_of(message) in (about.get("instead_of") or ())
         is_handed_on = (
             is_opening
             and about.get("kind") == Kind.SHIFT

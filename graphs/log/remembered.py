@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from .kinds import Kind
-from .messages import Line, line, line_kind
+from .messages import Line, line, line_kind, place_of
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
@@ -21,7 +21,7 @@ def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     if place is None:
         return list(log)
     since = line(log[place]).since
-    first = next((number for number in range(place) if log[number].id == since), place)
+    first = next((number for number in range(place) if place_of(log[number]) == since), place)
     behind = log[place + 1 :]
     loaded = [message for message in behind if _is_loaded(message, name)]
     # An earlier reset, what was loaded then, and a summary are of what is forgotten now.
@@ -67,12 +67,12 @@ def is_in_view(message: BaseMessage, about: Line, name: str) -> bool:
 def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
     made = [message for message in found if line(message).instead_of]
     instead = {one: message for message in made for one in line(message).instead_of}
-    known = {message.id for message in found}
+    known = {place_of(message) for message in found}
     for message in found:
-        other = instead.get(str(message.id))
+        other = instead.get(place_of(message))
         if other is not None:
             # It stands once, in the place of the first of those that it takes the place of.
-            if line(other).instead_of[0] == message.id:
+            if line(other).instead_of[0] == place_of(message):
                 yield other
         elif message not in made or not known.intersection(line(message).instead_of):
             yield message

@@ -24,7 +24,7 @@ from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from .call_text import put_back
 from .kinds import Kind
-from .messages import Line, is_said, line
+from .messages import Line, is_said, line, place_of
 from .remembered import is_in_view, remembered
 
 SILENCE = "(says nothing)"
@@ -60,7 +60,7 @@ def viewpoint(
     replaced = _replaced(read, name)
     view: list[BaseMessage] = []
     for message, about in read:
-        if message.id in replaced or not is_in_view(message, about, name):
+        if place_of(message) in replaced or not is_in_view(message, about, name):
             continue
         if isinstance(message, ToolMessage):
             # It stands behind its call.
@@ -90,13 +90,13 @@ def _shown(speaker: Speaker, name: str) -> Iterator[BaseMessage]:
             yield AIMessage(example.content, name=name)
 
 
-def _replaced(read: Iterable[tuple[BaseMessage, Line]], name: str) -> set[str | None]:
-    """The ids of what this speaker has heard otherwise, since a hook changed it."""
+def _replaced(read: Iterable[tuple[BaseMessage, Line]], name: str) -> set[str]:
+    """The places of what this speaker has heard otherwise, since a hook changed it."""
     return {replaced for _, about in read if about.heard_by(name) for replaced in about.instead_of}
 
 
 def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
-    """Give the ids of what a speaker has heard, and not forgotten, since its own latest line."""
+    """Give the places of what a speaker has heard, and not forgotten, since its own latest line."""
     found: list[str] = []
     for message in reversed(remembered(log, name)):
         about = line(message)
@@ -104,14 +104,14 @@ def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
             continue
         if about.speaker == name:
             break
-        found.append(str(message.id))
+        found.append(place_of(message))
     return found[::-1]
 
 
 def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> str:
     """Give what a speaker has heard since its own latest line, as it stands in its view."""
     since = {*heard_since(log, name)}
-    view = viewpoint(conversation, [message for message in log if message.id in since], name)
+    view = viewpoint(conversation, [message for message in log if place_of(message) in since], name)
     last = view[-1] if view else None
     return last.text if isinstance(last, HumanMessage) else ""
 

@@ -6,7 +6,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import Field, NonNegativeInt
 
 from ..common.data import Data
-from ..log.messages import line, speeches
+from ..log.messages import line, place_of, speeches
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.judges import Verdict
@@ -27,7 +27,7 @@ class Outcome(Data):
     by: str | None = None
     """The speaker whose words, calls or completed task ended it. None: nobody's did."""
     message: str | None = None
-    """The id of the last message that was said."""
+    """The place of the last message that was said, such as ``m0004``."""
     rounds: NonNegativeInt
     """Complete rounds."""
     messages: NonNegativeInt
@@ -76,7 +76,7 @@ def outcome(
         reasons=reasons,
         because=tuple(ENDS[reason].words(at) for reason in reasons),
         by=ENDS[reasons[0]].by(at),
-        message=said[-1].id if said else None,
+        message=place_of(said[-1]) if said else None,
         rounds=position.rounds(conversation),
         messages=len(said),
         completed=position.completed,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from ..log.kinds import Kind
-from ..log.messages import Line
+from ..log.messages import Line, place_of
 from ..log.remembered import is_in_view
 from ..log.stage import Stage
 from ..log.viewpoint import SILENCE
@@ -47,7 +47,7 @@ def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) 
     begin = _begin_of_rounds(read)
     first_line = _first_line(read, begin)
     standing = _standing(conversation.speaker(name))
-    pinned: set[str | None] = set()
+    pinned: set[str] = set()
     own: Line | None = None  # the line before, where it is the speaker's own
     has_spoken = False
     for place, (message, about) in enumerate(read):
@@ -60,7 +60,7 @@ def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) 
             or _tells(standing, message, about, name)
         ) and not is_summary(about, name)
         if is_pinned:
-            pinned.add(message.id)
+            pinned.add(place_of(message))
         label = "" if is_own else _label(conversation, name, about.speaker)
         silence = "" if message.text.strip() else SILENCE
         yield Part(

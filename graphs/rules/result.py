@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, BaseMessage
 from pydantic import JsonValue
 
+from ..log.channels import log_of
 from ..log.messages import is_said, line, speeches
 from ..log.viewpoint import viewpoint
 from ..spec.conversation import Conversation
@@ -56,7 +57,7 @@ class Result:
         return cls(
             session,
             conversation,
-            list(state.get("messages", [])),
+            log_of(state),
             state.get("specified_task") or None,
             Outcome.model_validate(ended) if ended else None,
             tuple(pending),

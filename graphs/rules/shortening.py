@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from ...nodes.prompts import summaries as prompts
 from ..log.kinds import Kind
-from ..log.messages import KEY, Line, line
+from ..log.messages import KEY, Line, line, place_of
 from ..log.remembered import remembered
 from ..speakers.context import LastMessages, RunningSummary, TokenBudget
 from ..spec.context_limits import tokens_of_summary
@@ -35,7 +35,7 @@ class Shortened(NamedTuple):
     """What of a log is put into a speaker's prompt."""
 
     lines: list[BaseMessage]  # messages for `graphs.log.viewpoint`, oldest first
-    since: str | None  # the id of the first message behind the cut. None: nothing is left out.
+    since: str | None  # the place of the first message behind the cut. None: nothing is left out.
 
 
 def shortened(
@@ -51,7 +51,7 @@ def shortened(
     walk.make_room(around.behind)
     pinned = [log[place] for place in walk.pinned if place < walk.cut]
     told = [] if walk.summary is None else [walk.summary]
-    since = log[walk.cut].id if 0 < walk.cut < len(log) else None
+    since = place_of(log[walk.cut]) if 0 < walk.cut < len(log) else None
     return Shortened([*pinned, *told, *log[walk.cut :]], since)
 
 
@@ -66,7 +66,7 @@ def to_summarise(
     if walk.cut <= walk.for_good:
         return None
     left_out = range(walk.for_good, walk.cut)
-    return [log[place] for place in left_out if place in walk.tokens], str(log[walk.cut].id)
+    return [log[place] for place in left_out if place in walk.tokens], place_of(log[walk.cut])
 
 
 def halved(
@@ -79,7 +79,7 @@ def halved(
     before, most = walk.cut, walk.kept // 2
     while walk.kept > most and walk.cut_at_next_turn():
         pass
-    return None if walk.cut == before else log[walk.cut].id
+    return None if walk.cut == before else place_of(log[walk.cut])
 
 
 def last_summary(log: Sequence[BaseMessage], name: str) -> BaseMessage | None:
@@ -114,7 +114,7 @@ class _Walk:
         self._turns: deque[int] = deque()
         self._context = conversation.speaker(name).context
         # Of the whole log: a summary may name a message that was removed since.
-        places = {message.id: place for place, message in enumerate(log)}
+        places = {place_of(message): place for place, message in enumerate(log)}
         for part in parts_of(conversation, log, name):
             if is_summary(part.about, name):
                 self._sum_up(part, places)
@@ -154,7 +154,7 @@ class _Walk:
             self._kept_talk -= place in self._talk
             self._talk.discard(place)
 
-    def _sum_up(self, part: Part, places: dict[str | None, int]) -> None:
+    def _sum_up(self, part: Part, places: dict[str, int]) -> None:
         """Cut for good where a summary says."""
         since = part.about.since
         # What it names may be gone: the log that is given may begin later.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ..log.kinds import Kind
-from ..log.messages import Line
+from ..log.messages import Line, place_of
 from ..spec.conversation import Conversation
 from ..spec.judges import Verdict
 from .ends.cause import Cause, CauseKind
@@ -67,7 +67,7 @@ def _matters(about: Line) -> bool:
 
 def _told(message: BaseMessage, about: Line) -> Iterator[Cause]:
     """What a message says by itself."""
-    found = {"message": str(message.id), "speaker": about.speaker}
+    found = {"message": place_of(message), "speaker": about.speaker}
     if about.verdict is not None:
         text = verdict_in_words(about.verdict, separate=about.speaker is None)
         found["speaker"] = about.verdict.speaker
@@ -80,7 +80,7 @@ def _told(message: BaseMessage, about: Line) -> Iterator[Cause]:
         yield Cause(kind=CauseKind.DECIDED, text=text, **found)
     elif about.kind is Kind.CHOICE and about.problem is not None:
         text = f"Who speaks next: unreadable, so it is {about.to}, the next in order"
-        yield Cause(kind=CauseKind.CHOICE, text=text, message=str(message.id), speaker=about.to)
+        yield Cause(kind=CauseKind.CHOICE, text=text, message=place_of(message), speaker=about.to)
 
 
 _DECIDED = {"edit": "changed", "reject": "refused", "respond": "answered in the place of"}

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue, computed_field
 
 from ..common.data import Data
 from ..log.kinds import Kind
-from ..log.messages import Line, Source, is_said, line
+from ..log.messages import Line, Source, is_said, line, place_of
 from ..rules.outcome import Outcome
 from ..rules.result import Result
 from ..speakers.approval import DecisionType
@@ -231,7 +231,7 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
             yield _said(message, about)
         case Kind.DRAFT:
             yield ReplyRejected(
-                id=str(message.id),
+                id=place_of(message),
                 speaker=about.speaker,
                 text=message.text,
                 problem=about.problem or "",
@@ -251,18 +251,18 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
                 decision=about.decision,
             )
         case Kind.REFLECTION if about.verdict is not None:
-            yield VerdictGiven(id=str(message.id), by=about.speaker, verdict=about.verdict)
+            yield VerdictGiven(id=place_of(message), by=about.speaker, verdict=about.verdict)
         case Kind.SUMMARY:
-            yield HistoryShortened(id=str(message.id), speaker=speaker, text=message.text)
+            yield HistoryShortened(id=place_of(message), speaker=speaker, text=message.text)
         case Kind.CHOICE:
-            yield SpeakerChosen(id=str(message.id), speaker=about.to or "", problem=about.problem)
+            yield SpeakerChosen(id=place_of(message), speaker=about.to or "", problem=about.problem)
         case _:
             return
 
 
 def _said(message: BaseMessage, about: Line) -> MessageSaid:
     return MessageSaid(
-        id=str(message.id),
+        id=place_of(message),
         speaker=about.speaker or "",
         text=message.text,
         problem=about.problem,
@@ -280,7 +280,7 @@ def _started(message: AIMessage, kind: Kind, speaker: str) -> Iterator[Event]:
             CodeBlock(language=call["name"], code=call["args"]["code"])
             for call in message.tool_calls
         )
-        yield CodeStarted(id=str(message.id), speaker=speaker, blocks=tuple(blocks))
+        yield CodeStarted(id=place_of(message), speaker=speaker, blocks=tuple(blocks))
         return
     for call in message.tool_calls:
         yield ToolCalled(

@@ -16,6 +16,7 @@ from langgraph.types import Command
 from ..build import Graph
 from ..common.background import in_caller
 from ..common.errors import AnswerError, SessionError, failed
+from ..log.channels import log_of
 from ..log.messages import storable
 from ..rules.end_chat import max_steps
 from ..sessions.checkpoints import checkpointer_of, config_of, questions_of
@@ -221,6 +222,6 @@ def _events(mode: str, found: Any, streamed: TokenStream) -> Iterator[Event]:  #
             yield from streamed.content(metadata["speaker"], text, metadata.get("answer"))
     elif mode == "updates" and "__interrupt__" not in found:
         for update in found.values():
-            for message in (update or {}).get("messages", ()):
+            for message in log_of(update or {}):
                 for event in events_of(message):
                     yield from streamed.whole(event)

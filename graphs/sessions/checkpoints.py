@@ -19,8 +19,9 @@ from langgraph.types import Interrupt
 
 from ..build import Graph
 from ..common.errors import AnswerError, SessionError
+from ..log.channels import log_of
 from ..log.kinds import Kind
-from ..log.messages import line_kind
+from ..log.messages import line_kind, place_of
 from ..log.state import State
 from ..rules.end_chat import Node
 from ..spec.conversation import Conversation
@@ -79,7 +80,7 @@ async def _found(graph: Graph, session: str, message: str | None) -> Step:
             last = middle
         else:
             first, known = middle + 1, len(held)
-    removed = [str(one.id) for one in now["messages"] if line_kind(one) is Kind.REMOVED]
+    removed = [str(one.id) for one in log_of(now) if line_kind(one) is Kind.REMOVED]
     return Step(await _read(graph, places[first]), known, steps[:first], removed)
 
 
@@ -142,7 +143,7 @@ def _news(states: Iterable[State]) -> Iterator[State]:
     """Leave out of states the messages that stood before, and states that say nothing new."""
     before: State = {}
     for state in states:
-        log, known = state.get("messages", []), before.get("messages", [])
+        log, known = log_of(state), log_of(before)
         new = [
             message
             for place, message in enumerate(log)
@@ -211,7 +212,8 @@ async def _read(graph: Graph, config: RunnableConfig) -> State:
 
 
 def _ids(state: State) -> list[str]:
-    return [str(message.id) for message in state.get("messages", [])]
+    """The places of the log's messages."""
+    return [place_of(message) for message in log_of(state)]
 
 
 async def questions_of(graph: Graph, session: str) -> list[Question]:

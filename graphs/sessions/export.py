@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from ..common.sanitize import clean, escaped
 from ..log.kinds import Kind
-from ..log.messages import Failure, Line, Source, line
+from ..log.messages import Failure, Line, Source, line, place_of
 from ..log.remembered import memory
 from ..rules.outcome import Outcome
 from ..rules.result import Result
@@ -37,7 +37,7 @@ def as_json_lines(result: Result, speaker: str | None = None) -> str:
 
 
 def _object(message: BaseMessage) -> dict[str, Any]:
-    says = dumped(message).model_dump(mode="json", exclude={"line"})
+    says = dumped(message).model_dump(mode="json", exclude={"line", "message_id"})
     about = line(message).model_dump(mode="json", include=set(_OF_A_LINE))
     first = {"id": says.pop("id"), "kind": about.pop("kind"), "speaker": about.pop("speaker")}
     return first | {"text": says.pop("text")} | about | says
@@ -89,7 +89,7 @@ def _message(
         yield from _result(message, called) if about.kind is not Kind.ANSWER else ()
     elif told or about.kind.row.on_page:
         who = about.speaker or (_TASK if about.kind is Kind.DRAFT else _CONVERSATION)
-        yield f"## {_plain(who)} ({_plain(str(message.id))})"
+        yield f"## {_plain(who)} ({_plain(place_of(message))})"
         yield from _speech(message, about)
         yield from _calls(message, called)
 

@@ -15,6 +15,7 @@ from ..build import build_graph
 from ..common.background import run
 from ..common.errors import SpecError
 from ..common.validation import near_or_all, validated
+from ..log.channels import log_of
 from ..log.reducer import append
 from ..log.state import State
 from ..rules.outcome import Outcome
@@ -48,8 +49,8 @@ def fork(
 
     Args:
         session: The id of the session to go on from.
-        at: The id of the last message to keep, such as ``m0007``; what was written in one step with
-            it is kept, too. None: the newest message.
+        at: The place of the last message to keep, such as ``m0007``; what was written in one step
+            with it is kept, too. None: the newest message.
         into: The new session's id. None: made from the other's.
         store: Where sessions are kept. None: the setting, else the user's data folder.
         **changes: Fields of the conversation that are other from here on; what is nested is given
@@ -173,7 +174,7 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
 
 def _first_new(state: State, step: Step) -> int:
     """The place of the first message that is not in the copied steps as it is now."""
-    both = zip(step.state.get("messages", []), state["messages"], strict=False)
+    both = zip(log_of(step.state), state["messages"], strict=False)
     differ = (place for place, (before, now) in enumerate(both) if before != now)
     # What is told in front of results that wait for hooks moves lines of the steps before.
     return min(step.known, next(differ, step.known))

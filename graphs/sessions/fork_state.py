@@ -10,8 +10,9 @@ from langchain_core.messages import AnyMessage, BaseMessage
 
 from ...nodes.prompts import speaking as prompts
 from ...nodes.step.handover import lines_before
+from ..log.channels import log_of
 from ..log.kinds import Kind
-from ..log.messages import Line, line, message_id, said
+from ..log.messages import PLACE, Line, line, said
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Decision, Node, decide, last_words
@@ -41,7 +42,7 @@ def forked(found: State, new: Conversation) -> State:
         "conversation": new.stored(),
         "spec": new.stored(),
         "specified_task": found.get("specified_task", ""),
-        "messages": list(found["messages"]),
+        "messages": log_of(found),
         "usage": found.get("usage", {}),
     }
     if found.get("interpreter"):
@@ -49,7 +50,7 @@ def forked(found: State, new: Conversation) -> State:
     if new.task != old.task:
         state["specified_task"] = new.task or ""
     if "position" in found:
-        before = standing(Position.model_validate(found["position"]), found["messages"])
+        before = standing(Position.model_validate(found["position"]), state["messages"])
         position = carried(old, new, before, state["messages"])
         was_next, told_new = decide(old, before), _new_tasks(old, new)
     elif new.task != old.task or new.task_specification is None:
@@ -177,7 +178,9 @@ def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
 
 def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
     return [
-        message.model_copy(update={"id": message_id(number)})
+        message.model_copy(
+            update={"additional_kwargs": {**message.additional_kwargs, PLACE: number}}
+        )
         for number, message in enumerate(lines, start=first)
     ]
 

@@ -37,7 +37,7 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
             # What hooks made of the answer before.
             waiting = False
             continue
-        if isinstance(message, AIMessage):
+        if about.speaker is not None and not isinstance(message, ToolMessage):
             waiting = about.kind is Kind.ANSWER
         reply = _answer(conversation, message, about)
         if reply is not None:
@@ -125,7 +125,8 @@ def message_given(
         return spoken.text if spoken is not None and interrupts else ""
     for message in rest:
         about = line(message)
-        if isinstance(message, AIMessage) and about.kind.row.is_reply:
+        is_reply = about.kind.row.is_reply and not isinstance(message, ToolMessage)
+        if is_reply and about.speaker is not None:
             if about.speaker != question.speaker:
                 return None
             return message.text if about.source is Source.HUMAN else ""

@@ -26,6 +26,7 @@ from ...tools.sandbox import sandbox
 from ..build import Graph, compiled
 from ..common.background import run
 from ..common.errors import AnswerError, SessionError
+from ..log.messages import place_of
 from ..rules.end_chat import max_steps
 from ..rules.result import Result
 from ..spec.conversation import Conversation
@@ -157,8 +158,9 @@ def _given(question: Question, recorded: Result, again: Result) -> Any:  # noqa:
     if isinstance(question, ApprovalQuestion):
         log = again.messages
         return decisions_given(question, recorded.conversation, log, rest, recorded.outcome)
+    newest = place_of(again.messages[-1])
     raise SessionError(
-        f"session {recorded.session!r} can't be replayed from message {again.messages[-1].id} on: "
+        f"session {recorded.session!r} can't be replayed from message {newest} on: "
         "a tool asks a person, and no log records the answer; register another tool of that name, "
         "which does not ask"
     )
@@ -201,27 +203,29 @@ def _compare(recorded: Result, again: Result, same: int, misfit: str) -> None:
         different = next((field for field in one if one[field] != other[field]), None)
         if different is not None:
             raise SessionError(
-                f"{where} {before.id} on: "
+                f"{where} {place_of(before)} on: "
                 f"its {different} is {other[different]!r} instead of {one[different]!r}"
             )
     if len(again.messages) > len(recorded.messages):
         raise SessionError(
             f"session {recorded.session!r} goes on now: message "
-            f"{again.messages[len(recorded.messages)].id} is not in the record"
+            f"{place_of(again.messages[len(recorded.messages)])} is not in the record"
         )
     if misfit:
-        raise SessionError(f"{where} {recorded.messages[len(again.messages)].id} on: {misfit}")
+        raise SessionError(
+            f"{where} {place_of(recorded.messages[len(again.messages)])} on: {misfit}"
+        )
 
 
 def _compare_ends(recorded: Result, again: Result) -> None:
     if len(again.messages) < len(recorded.messages):
         raise SessionError(
             f"session {recorded.session!r} ends earlier now: message "
-            f"{recorded.messages[len(again.messages)].id} is not said"
+            f"{place_of(recorded.messages[len(again.messages)])} is not said"
         )
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
-    """What is compared of a message: all that a dump holds of it."""
-    says = dumped(message).model_dump(mode="json")
+    """What is compared of a message: all that a dump holds of it but the id."""
+    says = dumped(message).model_dump(mode="json", exclude={"message_id"})
     return {"id": says.pop("id"), "text": says.pop("text"), **says.pop("line"), **says}

@@ -12,8 +12,10 @@ from ...nodes.turn.outputs import calling
 from ..build import build_graph
 from ..common.background import run
 from ..common.errors import SessionError, SpecError
+from ..log.channels import log_of
 from ..log.kinds import Kind
 from ..log.messages import Failure, Line, Source, line, result, said
+from ..log.reducer import take_back
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Node, after_turn, decide
@@ -103,12 +105,13 @@ def spoken(
     state: State, conversation: Conversation, position: Position, speaker: str, text: str
 ) -> State:
     """Give what is written to a session's state when something is said as a speaker."""
-    log = list(state["messages"])
+    log = log_of(state)
     position = standing(position, log)
     about = line(log[-1]) if log else None
+    taken_back: list[AnyMessage] = []
     if about and about.kind is Kind.INSTRUCTION and position.event in TURN_ENDS:
         # It told somebody that it was their turn; where it was another's, it is taken back.
-        log = log if about.audience == (speaker,) else log[:-1]
+        taken_back = [] if about.audience == (speaker,) else [log.pop()]
     known = len(log)
     log += _dropped(log, position, speaker)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
@@ -120,7 +123,10 @@ def spoken(
     gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
     written: State = {
         "position": after.model_dump(mode="json", exclude_defaults=True),
-        "messages": gone_on["messages"][known:],
+        "messages": [
+            *(take_back(str(one.id)) for one in taken_back),
+            *gone_on["messages"][known:],
+        ],
     }
     return written | {"outcome": gone_on["outcome"]} if following.node is Node.END else written
 

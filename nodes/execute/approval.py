@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Failure, line
+from ...graphs.log.messages import Failure, line, place_of
 from ...graphs.log.state import State
 from ...graphs.rules.approval import approval, call_shown, misfit, misshapen, needing_approval
 from ...graphs.rules.people import leaves
@@ -55,7 +55,7 @@ def ask_about(
     calls = needing_approval(speaker, message.tool_calls)
     dumped = answer.model_dump(mode="json")["decisions"]
     ids = [str(call["id"]) for call in calls]
-    return {"message": message.id, "decisions": dict(zip(ids, dumped, strict=True))}
+    return {"message": place_of(message), "decisions": dict(zip(ids, dumped, strict=True))}
 
 
 def seen(message: AIMessage) -> dict[str, Any]:
@@ -63,18 +63,18 @@ def seen(message: AIMessage) -> dict[str, Any]:
 
     A step of its own: the answer must not become that to another question of the same step.
     """
-    return {"decisions": {"message": message.id}}
+    return {"decisions": {"message": place_of(message)}}
 
 
 def is_seen(state: State, message: AIMessage) -> bool:
     """Whether a person has seen the calls of a message."""
-    return (state.get("decisions") or {}).get("message") == message.id
+    return (state.get("decisions") or {}).get("message") == place_of(message)
 
 
 def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
     """Give what a person has decided of the calls of a message, by their ids."""
     kept = state.get("decisions") or {}
-    if kept.get("message") != message.id or "decisions" not in kept:
+    if kept.get("message") != place_of(message) or "decisions" not in kept:
         return None
     return {key: _DECISION.validate_python(one) for key, one in kept["decisions"].items()}
 

@@ -42,7 +42,8 @@ async def choose(moment: Moment) -> dict[str, Any]:
         return await _chosen(moment, names[0], names[0])
     model = await moment.model(order.model)
     found = await _asked(moment, order, model, names)
-    return await _chosen(moment, found.answer.text, found.found, found.new, found.usage)
+    answer = found.answer
+    return await _chosen(moment, answer.text, found.found, found.new, found.usage, id=answer.id)
 
 
 async def _called(moment: Moment, function: str) -> str:
@@ -108,6 +109,8 @@ async def _chosen(
     name: str | None,
     new: Sequence[AnyMessage] = (),
     usage: dict[str, Usage] | None = None,
+    *,
+    id: str | None = None,  # noqa: A002  # as LangChain calls it
 ) -> dict[str, Any]:
     position = chose(moment.conversation, moment.position, name)
     about = Line(
@@ -116,5 +119,5 @@ async def _chosen(
         to=position.chosen,
         problem=None if name is not None else UNREADABLE,
     )
-    choice = said(len(moment.log) + len(new), text, about)
+    choice = said(len(moment.log) + len(new), text, about, id=id)
     return await moment.step(position, [*new, choice], usage)

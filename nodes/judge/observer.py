@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Line, line, said
+from ...graphs.log.messages import NOBODY, Line, line, place_of, said
 from ...graphs.log.viewpoint import overheard
 from ...graphs.text.tokens import tokens_of
 from ..models.client.too_long import ran_out_of_room
@@ -68,7 +68,7 @@ def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     """What of a log is still told to those who take no part."""
     cuts = (about for message in reversed(log) if _is_cut(about := line(message)))
     since = next((about.since for about in cuts), None)
-    places = (place for place, message in enumerate(log) if message.id == since)
+    places = (place for place, message in enumerate(log) if place_of(message) == since)
     return list(log[next(places, 0) :])
 
 
@@ -77,12 +77,12 @@ def _is_cut(about: Line) -> bool:
 
 
 def _half(log: Sequence[BaseMessage], *, private: bool) -> str | None:
-    """The id of the message with which the newer half begins; None where it is one message."""
+    """The place of the message with which the newer half begins; None where it is one message."""
     spoken = [message for message in log if overheard([message], private=private)]
     left = sum(tokens_of(message.text) for message in spoken)
     most = left // 2
     for message, following in pairwise(spoken):
         left -= tokens_of(message.text)
         if left <= most:
-            return following.id
-    return spoken[-1].id if len(spoken) > 1 else None
+            return place_of(following)
+    return place_of(spoken[-1]) if len(spoken) > 1 else None

@@ -98,7 +98,7 @@ async def _structured(
     audience = _kept(speaker) if verdict.readable else NOBODY
     lines = [
         said(number, prompts.JUDGE_YOURSELF, Line(kind=Kind.QUESTION, audience=audience)),
-        said(number + 1, text, _reflection(speaker, audience, verdict)),
+        said(number + 1, text, _reflection(speaker, audience, verdict), id=answer.id),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
     return await moment.step(position, [*found.new, *lines], found.usage)
@@ -114,10 +114,10 @@ def _in_words(verdict: Verdict) -> str:
 async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
     question = HumanMessage(prompts.WHAT_IS_LEFT)
     found = await _in_text(moment, speaker, model, [question], _own_temperature(speaker))
-    number = len(moment.log) + len(found.new)
+    answer, number = found.answer, len(moment.log) + len(found.new)
     lines = [
         said(number, prompts.WHAT_IS_LEFT, Line(kind=Kind.QUESTION, audience=_kept(speaker))),
-        said(number + 1, found.answer.text, _reflection(speaker, _kept(speaker), None)),
+        said(number + 1, answer.text, _reflection(speaker, _kept(speaker), None), id=answer.id),
     ]
     return await moment.step(asked(moment.position), [*found.new, *lines], found.usage)
 
@@ -130,7 +130,8 @@ async def _is_complete(
     # Kept reflections stand in the view already; the others are shown for this question only.
     before = [] if speaker.keep_reflection else [HumanMessage(first.text), _answered(reflection)]
     found = await _in_text(moment, speaker, model, [*before, question], temperature)
-    complete = yes_or_no(found.answer.text)
+    answer = found.answer
+    complete = yes_or_no(answer.text)
     verdict = Verdict(
         speaker=speaker.name,
         complete=complete is True,
@@ -140,7 +141,7 @@ async def _is_complete(
     number = len(moment.log) + len(found.new)
     lines = [
         said(number, prompts.IS_COMPLETE, Line(kind=Kind.QUESTION, audience=NOBODY)),
-        said(number + 1, found.answer.text, _reflection(speaker, NOBODY, verdict)),
+        said(number + 1, answer.text, _reflection(speaker, NOBODY, verdict), id=answer.id),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
     return await moment.step(position, [*found.new, *lines], found.usage)

@@ -43,9 +43,10 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
     number = len(moment.log) + len(found.new)
     text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
+    about = Line(kind=Kind.REFLECTION, audience=kept, verdict=verdict)
     lines = [
         said(number, prompts.JUDGE_CRITERIA, Line(kind=Kind.QUESTION, audience=NOBODY)),
-        said(number + 1, text, Line(kind=Kind.REFLECTION, audience=kept, verdict=verdict)),
+        said(number + 1, text, about, id=answer.id),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
     return await moment.step(position, [*found.new, *lines], found.usage)

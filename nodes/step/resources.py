@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config, get_stream_writer
 
 from ...graphs.common.errors import SpecError
-from ...graphs.log.messages import is_said, line
+from ...graphs.log.channels import log_of
+from ...graphs.log.messages import is_said, line, with_own_ids
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import observed, with_usage
@@ -102,7 +103,7 @@ class Moment:
             resources,
             conversation,
             Position.model_validate(state["position"]),
-            state.get("messages", []),
+            log_of(state),
             used_so_far(state),
             state.get("specified_task") or None,
         )
@@ -148,6 +149,7 @@ class Moment:
     ) -> dict[str, Any]:
         """Give what a node writes: the new position and messages, and the outcome at the end."""
         usage = self.usage if usage is None else usage
+        messages = with_own_ids(messages, self.log)
         log = [*self.log, *messages]
         facts = await self._facts(position, log, usage)
         position = position.model_copy(update={"facts": facts})
@@ -159,7 +161,7 @@ class Moment:
         if decision.node is Node.END:
             ended = outcome(self.conversation, position, decision.reasons, log, usage)
             update["outcome"] = ended.model_dump(mode="json")
-            return update | {"messages": list(messages)}
+            return update | {"messages": messages}
         told = lines_before(self.conversation, position, decision, log)
         return update | {"messages": [*messages, *told]}
 

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from ...graphs.log.code_blocks import code_blocks
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Source, line
+from ...graphs.log.messages import Source, line, place_of
 from ...graphs.log.viewpoint import heard_since
 
 
@@ -26,8 +26,8 @@ def calling(log: Sequence[BaseMessage]) -> AIMessage:
 
 def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:
     """Give the code that a speaker runs, as calls: one for each block of the newest message."""
-    ids = {*heard_since(log, name)}
-    heard = [message for message in log if message.id in ids]
+    places = {*heard_since(log, name)}
+    heard = [message for message in log if place_of(message) in places]
     # What the conversation itself tells it, such as that it is its turn, is no message.
     said = [message for message in heard if line(message).kind is not Kind.INSTRUCTION]
     # What code prints, and tools give, is data: no code in it is run.

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Flaw, Line, Source, line, message_id, said, storable
+from ...graphs.log.messages import NOBODY, Flaw, Line, Source, line, place_name, said, storable
 from ...graphs.log.parsing import parse
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State
@@ -84,10 +84,10 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
         if problem is not None and not position.asked_again:
             about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
             number = len(moment.log) + len(given.new)
-            draft = said(number, given.message.text, about)
+            draft = said(number, given.message.text, about, id=given.message.id)
             rejected = paused(position, turn, Event.REJECTED)
             return await moment.step(rejected, [*given.new, draft], given.usage)
-    plain = given._replace(message=AIMessage(storable(given.message.text)))
+    plain = given._replace(message=AIMessage(storable(given.message.text), id=given.message.id))
     return await _answered(moment, speaker, plain, about)
 
 
@@ -156,9 +156,10 @@ async def _answered(moment: Moment, speaker: Speaker, given: Given, about: Line)
 
 async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     """Run the hooks behind the answer that stands in the log, and say what they make of it."""
-    answer = moment.log[-1]
-    assert isinstance(answer, AIMessage)  # noqa: S101  # the position says that it waits for hooks
-    about = line(answer).model_copy(
+    waiting = moment.log[-1]
+    # Hooks see what a person has answered as the speaker's own, too.
+    answer = waiting if isinstance(waiting, AIMessage) else AIMessage(waiting.text, id=waiting.id)
+    about = line(waiting).model_copy(
         update={"kind": Kind.SPEECH, "audience": _audience(moment.conversation, moment.turn)}
     )
     hooks = moment.resources.registry.hooks_of(speaker)
@@ -186,7 +187,7 @@ async def _said(moment: Moment, speaker: Speaker, given: Given, about: Line) -> 
         return await moment.step(paused(position, turn, Event.CALLED), lines, given.usage)
     schema = moment.resources.registry.schema_of(speaker)
     about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
-    spoken = said(number, given.message.text, about)
+    spoken = said(number, given.message.text, about, id=given.message.id)
     return await moment.step(spoke(position, turn), [*given.new, spoken], given.usage)
 
 
@@ -210,6 +211,7 @@ def _line_of(number: int, message: AIMessage, about: Line) -> AnyMessage:
         number,
         message.text,
         about,
+        id=message.id,
         tool_calls=message.tool_calls,
         invalid_tool_calls=message.invalid_tool_calls,
     )
@@ -228,6 +230,6 @@ def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
     }
     for place, call in enumerate((*answer.tool_calls, *answer.invalid_tool_calls)):
         given = call["id"]
-        call_id = given if given and given not in seen else f"{message_id(len(log))}-{place}"
+        call_id = given if given and given not in seen else f"{place_name(len(log))}-{place}"
         seen.add(call_id)
         yield call_id

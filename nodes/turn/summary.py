@@ -54,7 +54,7 @@ async def summarise(
     model = await moment.model(context.model or speaker.model)
     old = last_summary(moment.log, speaker.name)
     before = old.text.strip() if old is not None else ""
-    usage, text = moment.usage, ""
+    usage, text, answered = moment.usage, "", None
     read = list(lines)
     while read:
         try:
@@ -70,9 +70,10 @@ async def summarise(
             notify(f"{error}; {left} left out of the summary")
             continue
         usage, text = moment.used(model, answer), cut(answer.text.strip(), context.words)
+        answered = answer.id
         break
     about = Line(kind=Kind.SUMMARY, speaker=speaker.name, audience=NOBODY, since=since)
-    return said(len(moment.log), text or before, about), usage
+    return said(len(moment.log), text or before, about, id=answered), usage
 
 
 def _prompt(

@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Outcome, Result, converse, resume
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Source, line
+from duologue.graphs.log.messages import Source, line, place_of
 from duologue.graphs.store.saver import GuardedSaver
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
@@ -137,7 +137,7 @@ def go_on(session: str, store: str, lines: Sequence[Line]) -> Result:
 
 
 def ids(result: Result) -> list[str]:
-    return [str(message.id) for message in result.messages]
+    return [place_of(message) for message in result.messages]
 
 
 def told(result: Result, name: str) -> list[str]:

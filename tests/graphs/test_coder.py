@@ -27,7 +27,7 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.run.events import CodeStarted
 from duologue.nodes.testing import Line, ScriptedChatModel, ScriptExhaustedError
 from duologue.tools import Hook, Turn
@@ -170,7 +170,7 @@ def test_a_fork_goes_on_with_the_variables_of_that_moment() -> None:
     script = [python("kept = 1"), python("kept = 2"), "Done."]
     result, _ = play(spec, script, store=store, session="s")
     first_output = next(
-        message.id
+        place_of(message)
         for message in result.messages
         if line(message).speaker == "Executor" and line(message).is_speech
     )

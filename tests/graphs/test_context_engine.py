@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from drawn_talks import long_talks
 from duologue.graphs import Result
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import is_said, line
+from duologue.graphs.log.messages import is_said, line, place_of
 from duologue.graphs.run.events import HistoryShortened, Notice
 from duologue.graphs.speakers.context import KeepAll, LastMessages
 from duologue.graphs.spec.conversation import Conversation
@@ -194,9 +194,9 @@ def test_a_model_that_takes_little_never_makes_a_conversation_fail(
     told = [event.text for event in events if isinstance(event, Notice)]
     assert not Counter(line(cut).problem for cut in cuts) - Counter(told)
     shortened = [event.id for event in events if isinstance(event, HistoryShortened)]
-    made = [one.id for one in result.messages if line(one).kind is Kind.SUMMARY]
+    made = [place_of(one) for one in result.messages if line(one).kind is Kind.SUMMARY]
     assert shortened == made
-    assert {*made} >= {cut.id for cut in cuts}
+    assert {*made} >= {place_of(cut) for cut in cuts}
     # What was refused once is not asked again.
     assert all(one not in player.refused[:place] for place, one in enumerate(player.refused))
     for call in model.calls:

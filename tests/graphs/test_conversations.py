@@ -14,8 +14,9 @@ from pydantic import SecretStr
 
 from duologue.graphs.build import build_graph
 from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
+from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, speeches
+from duologue.graphs.log.messages import line, place_of, speeches
 from duologue.graphs.log.state import Input
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.end_chat import max_steps
@@ -38,7 +39,7 @@ class Ran:
 
     def __init__(self, conversation: Conversation, state: Mapping[str, Any]) -> None:
         self.conversation = conversation
-        self.log: list[BaseMessage] = state["messages"]
+        self.log: list[BaseMessage] = [*log_of(state)]
         self.outcome = Outcome.model_validate(state["outcome"])
         self.task: str = state["specified_task"]
 
@@ -180,7 +181,7 @@ async def test_in_one_round_every_speaker_speaks_once(cap: int) -> None:
     assert ran.said == [f"{name}: {text}" for name, text in zip(names, script, strict=True)]
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
     assert (ran.outcome.rounds, ran.outcome.by) == (cap, None)
-    assert ran.outcome.message == ran.log[-1].id
+    assert ran.outcome.message == place_of(ran.log[-1])
     assert ran.verdicts == []
 
 
@@ -265,7 +266,7 @@ async def test_completed_tasks_end_it_as_the_mode_says(
         text[0].upper() for text in said.split()
     ]
     assert ran.outcome.reasons == tuple(Reason(reason) for reason in reasons)
-    assert ran.outcome.message == speeches(ran.log)[-1].id
+    assert ran.outcome.message == place_of(speeches(ran.log)[-1])
     assert ran.outcome.messages == len(said.split())
     completed = [verdict.speaker for verdict in ran.verdicts if verdict.complete]
     assert list(ran.outcome.completed) == completed
@@ -432,7 +433,7 @@ async def test_a_role_play_goes_to_the_done_token_and_the_assistant_never_answer
     assert [message.text for message in ran.log[1:]] == script
     assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
     assert (ran.outcome.by, ran.outcome.rounds, ran.outcome.messages) == (USER, 2, 5)
-    assert ran.outcome.message == ran.log[-1].id
+    assert ran.outcome.message == place_of(ran.log[-1])
     assert ran.seen(USER)[:2] == [f"u:{BEGIN_INSTRUCTING}", f"a:{STEP.format(1)}"]
     assert ran.seen(HELPER)[0] == f"u:{STEP.format(1)}"
 

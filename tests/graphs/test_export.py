@@ -15,7 +15,7 @@ from markdown_it.token import Token
 
 from duologue.graphs import Conversation, Result, SpecError, export_session, get_session
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Failure, Line, result as answered, said
+from duologue.graphs.log.messages import Failure, Line, place_of, result as answered, said
 from duologue.graphs.sessions.export import as_json_lines, as_markdown
 
 from .fork_help import plain, run
@@ -173,7 +173,7 @@ def test_json_lines_hold_every_message_with_all_that_stands_beside_it(
     text = export_session("one", format="jsonl", store=store)
     assert text == as_json_lines(whole)
     found = list(objects(text))
-    assert [one["id"] for one in found] == [message.id for message in whole.messages]
+    assert [one["id"] for one in found] == [place_of(message) for message in whole.messages]
     assert [one["text"] for one in found] == [message.text for message in whole.messages]
     said = [one for one in found if one["kind"] in ("speech", "tool_calls") and one["text"].strip()]
     assert [(one["speaker"], one["text"]) for one in said] == whole.speeches

@@ -6,10 +6,11 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import (
     KEY,
     NOBODY,
+    PLACE,
     Failure,
     Line,
     line,
-    message_id,
+    place_of,
     result,
     said,
     speeches,
@@ -23,7 +24,7 @@ def test_what_stands_beside_a_message_survives_the_way_through_plain_values() ->
     stored = append([], [message.model_dump()])
     assert line(message) == about
     assert line(stored[0]) == about
-    assert stored[0].id == message_id(7)
+    assert place_of(stored[0]) == place_of(message) == "m0007"
 
 
 def test_a_message_from_elsewhere_is_an_instruction_to_all() -> None:
@@ -48,5 +49,5 @@ def test_a_tools_answer_is_heard_by_its_caller_only() -> None:
         kind=Kind.TOOL_RESULT, speaker="Ann", audience=("Ann",), failure=Failure.TOOL
     )
     assert isinstance(message, ToolMessage)
-    assert (message.tool_call_id, message.status, message.id) == ("c9", "error", "m0003")
-    assert set(message.additional_kwargs) == {KEY}
+    assert (message.tool_call_id, message.status, place_of(message)) == ("c9", "error", "m0003")
+    assert set(message.additional_kwargs) == {KEY, PLACE}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import tool
+from logs import without_ids
 
 from duologue.graphs import (
     Conversation,
@@ -91,7 +92,7 @@ def ended(session: str, store: str, rest: list[Line]) -> Any:  # noqa: ANN401
     model = ScriptedChatModel(script=rest)
     result = resume(session, store=store, model=model, **with_hook(_lets))
     assert len(model.calls) == len(rest)
-    return result.messages, [one.kind for one in result.pending]
+    return without_ids(result.messages), [one.kind for one in result.pending]
 
 
 @pytest.mark.parametrize("name", DECIDED)

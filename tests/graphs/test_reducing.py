@@ -1,5 +1,6 @@
 """The log's reducer: append, replace by id, remove, and the same log however writes are batched."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -18,8 +19,9 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import KEY, NOBODY, Line, line, result, said
+from duologue.graphs.log.messages import KEY, NOBODY, Line, line, place_of, result, said
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.state import State
@@ -137,8 +139,11 @@ def kinds(log: list[AnyMessage]) -> list[Kind]:
     return [line(message).kind for message in log]
 
 
-def removed(log: list[AnyMessage]) -> list[str | None]:
-    return [message.id for message in log if line(message).kind is Kind.REMOVED]
+def removed(wanted: int, log: Sequence[AnyMessage] = LOG) -> list[str]:
+    """The places that are marked in a log from which this one is removed."""
+    messages = append(log, [RemoveMessage(id=str(log[wanted].id))])
+    found = log_of({"messages": messages})
+    return [place_of(message) for message in found if line(message).kind is Kind.REMOVED]
 
 
 @settings(max_examples=200, deadline=None)
@@ -163,7 +168,7 @@ def test_a_snapshot_of_dicts_is_read_as_messages_where_nothing_was_written_since
 
 
 def test_a_removed_message_keeps_its_place_its_text_and_what_it_was() -> None:
-    log = append(LOG, [RemoveMessage(id="m0000")])
+    log = append(LOG, [RemoveMessage(id=str(LOG[0].id))])
     assert [message.id for message in log] == [message.id for message in LOG]
     assert log[0].text == "Begin."
     was = Line(kind=Kind.INSTRUCTION, audience=("Ann",))
@@ -172,14 +177,14 @@ def test_a_removed_message_keeps_its_place_its_text_and_what_it_was() -> None:
 
 
 def test_results_go_with_the_calls_that_they_belong_to() -> None:
-    assert removed(append(LOG, [RemoveMessage(id="m0001")])) == ["m0001", "m0002", "m0003"]
-    assert removed(append(LOG, [RemoveMessage(id="m0002")])) == ["m0002"]
+    assert removed(1) == ["m0001", "m0002", "m0003"]
+    assert removed(2) == ["m0002"]
 
 
 def test_what_a_hook_made_of_a_message_goes_with_it() -> None:
-    assert removed(append(LOG, [RemoveMessage(id="m0004")])) == ["m0004", "m0005"]
+    assert removed(4) == ["m0004", "m0005"]
     # What the speaker hears then is what was said.
-    assert removed(append(LOG, [RemoveMessage(id="m0005")])) == ["m0005"]
+    assert removed(5) == ["m0005"]
 
 
 def test_an_opening_answer_that_was_handed_on_goes_with_it() -> None:
@@ -189,8 +194,8 @@ def test_an_opening_answer_that_was_handed_on_goes_with_it() -> None:
         said(1, "Roses.", Line(kind=Kind.SHIFT, speaker="Ann", audience=("Ben",))),
         said(2, "Roses.", Line(kind=Kind.SPEECH, speaker="Ann")),
     ]
-    assert removed(append(log, [RemoveMessage(id="m0000")])) == ["m0000", "m0001"]
-    assert removed(append(log, [RemoveMessage(id="m0002")])) == ["m0002"]
+    assert removed(0, log) == ["m0000", "m0001"]
+    assert removed(2, log) == ["m0002"]
 
 
 def test_all_can_be_removed_at_once_but_what_is_written_behind_that() -> None:
@@ -201,8 +206,9 @@ def test_all_can_be_removed_at_once_but_what_is_written_behind_that() -> None:
 
 def test_removing_what_is_not_there_or_twice_changes_nothing() -> None:
     assert append(LOG, [RemoveMessage(id="m9999")]) == LOG
-    once = append(LOG, [RemoveMessage(id="m0004")])
-    assert append(once, [RemoveMessage(id="m0004")]) == once
+    twice = RemoveMessage(id=str(LOG[4].id))
+    once = append(LOG, [twice])
+    assert append(once, [twice]) == once
 
 
 def test_a_message_from_elsewhere_can_be_removed() -> None:
@@ -212,3 +218,22 @@ def test_a_message_from_elsewhere_can_be_removed() -> None:
     assert line(log[0]) == Line(kind=Kind.REMOVED, audience=NOBODY)
     assert log[0].additional_kwargs == {KEY: {"kind": "removed", "audience": []}}
     assert line(log[1]).kind is Kind.INSTRUCTION
+
+
+LINES = st.lists(st.integers(0, 8), unique=True, max_size=6).map(
+    lambda places: [
+        said(place, f"{place}", Line(kind=Kind.SPEECH, speaker="A")) for place in places
+    ]
+)
+
+
+@given(messages=LINES)
+def test_the_log_is_in_the_order_of_places(messages: list[AnyMessage]) -> None:
+    found = log_of({"messages": messages})
+    assert [place_of(one) for one in found] == sorted(place_of(one) for one in messages)
+
+
+def test_a_message_from_elsewhere_stands_behind_the_one_before_it() -> None:
+    from_elsewhere = HumanMessage("And?", id="x")
+    found = log_of({"messages": [*LOG[:2], from_elsewhere, *LOG[2:]]})
+    assert [place_of(one) for one in found[1:4]] == ["m0001", "x", "m0002"]

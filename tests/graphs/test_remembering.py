@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, Line, message_id, result, said
+from duologue.graphs.log.messages import NOBODY, Line, place_name, place_of, result, said
 from duologue.graphs.log.remembered import memory, remembered
 from duologue.graphs.log.viewpoint import newly_heard, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
@@ -22,13 +22,13 @@ def spoke(number: int, name: str, text: str = "", **fields: Any) -> AnyMessage: 
 
 
 def forgets(number: int, name: str, since: int | None) -> AnyMessage:
-    found = None if since is None else message_id(since)
+    found = None if since is None else place_name(since)
     about = Line(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=found)
     return said(number, "", about)
 
 
 def ids(log: Sequence[BaseMessage]) -> list[str]:
-    return [str(message.id) for message in log]
+    return [place_of(message) for message in log]
 
 
 def test_a_log_is_remembered_whole_by_those_whose_memory_was_never_reset() -> None:
@@ -128,7 +128,7 @@ def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten
         # What is said from now on is remembered by all, behind the rest.
         assert ids(remembered([*log, spoke(len(log), "Ben")], name)) == [
             *kept,
-            message_id(len(log)),
+            place_name(len(log)),
         ]
         others = [one for one in log if Line.model_validate(one.additional_kwargs["duologue"])]
         reset = [*others, forgets(len(log), "Ann" if name == "Ben" else "Ben", None)]

@@ -28,8 +28,9 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.background import run as run_in_background
+from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.log.remembered import memory
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import heard_since, overheard, viewpoint
@@ -90,15 +91,15 @@ async def run(player: Player, data: st.DataObject) -> State:
         if state.get("outcome"):
             last: State = state
             return last
-        given, log = None, state["messages"]
+        given, log = None, log_of(state)
         if removals < 5 and log and data.draw(st.sampled_from((True, False, False)), "remove"):
             removals += 1
             # Often the newest ones, on which the next step may rest.
             place = data.draw(st.integers(0, min(len(log), 30) - 1), "places from the end")
-            removed = RemoveMessage(id=log[-1 - place // 3].id)
+            removed = RemoveMessage(id=str(log[-1 - place // 3].id))
             await graph.aupdate_state(config, {"messages": [removed]})
             found = await graph.aget_state(config)
-            log = found.values["messages"]
+            log = log_of(found.values)
             assert found.next
             gone |= words(log) - words(standing(log))
 
@@ -109,9 +110,9 @@ def test_whatever_is_removed_whenever_nobody_hears_it_and_it_goes_on_to_its_end(
     conversation: Conversation, seed: int, data: st.DataObject
 ) -> None:
     state = asyncio.run(run(Player(conversation, seed, unlike=True), data))
-    log = state["messages"]
+    log = log_of(state)
     left = standing(log)
-    assert [message.id for message in log] == [f"m{place:04d}" for place in range(len(log))]
+    assert [place_of(message) for message in log] == [f"m{place:04d}" for place in range(len(log))]
     assert observed(conversation, log) == observed(conversation, left)
     for private in (False, True):
         assert overheard(log, private=private) == overheard(left, private=private)
@@ -143,10 +144,13 @@ def halted(store: str, after: int) -> None:
         converse(SPEC, session="one", model=model, store=store, tools=[dig])
 
 
-def remove(store: str, *ids: str) -> None:
+def remove(store: str, *wanted: str) -> None:
+    """Remove the messages at these places, or all."""
+    ids = {place_of(one): str(one.id) for one in get_session("one", store=store).messages}
+
     async def removing() -> None:
         async with known_store(store) as opened:
-            gone = [RemoveMessage(id=one) for one in ids]
+            gone = [RemoveMessage(id=ids.get(one, one)) for one in wanted]
             config = RunnableConfig(configurable={"thread_id": "one"})
             await build_graph(checkpointer=opened.checkpointer).aupdate_state(
                 config, {"messages": gone}

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage
 
 from duologue.graphs import Conversation, SessionError, SpecError, converse, fork, replay, resume
 from duologue.graphs.common.errors import ContextTooLongError
+from duologue.graphs.log.messages import place_of
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -16,7 +17,7 @@ from .test_fork import TALKS
 
 
 def plain(messages: list[Any]) -> list[tuple[object, ...]]:
-    return [(one.id, one.type, one.text, one.additional_kwargs) for one in messages]
+    return [(place_of(one), one.type, one.text, one.additional_kwargs) for one in messages]
 
 
 @pytest.mark.parametrize("name", TALKS)
@@ -84,7 +85,9 @@ def test_the_first_message_that_differs_is_named(tmp_path: Path) -> None:
     recorded = converse(shaped(), session="s", store=store, model=model, **FUNCTIONS)
     second = next(one for one in recorded.messages if one.text == "TWO")
     hooks = {"loud": Hook(after_speaker=louder)}
-    with pytest.raises(SessionError, match=f"from message {second.id} on: its text is 'TWO!'"):
+    with pytest.raises(
+        SessionError, match=f"from message {place_of(second)} on: its text is 'TWO!'"
+    ):
         replay("s", store=store, functions={"count": count}, hooks=hooks)
     with pytest.raises(SessionError, match="goes another way now"):
         replay("s", store=store, functions={"count": lambda turn: None}, hooks=FUNCTIONS["hooks"])

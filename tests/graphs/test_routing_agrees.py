@@ -15,13 +15,15 @@ from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START
+from logs import without_ids
 
 from cast import Cast, Said
 from drawn_talks import talks
 from duologue.graphs.build import build_graph, route
 from duologue.graphs.common.errors import SpecError
+from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, speeches
+from duologue.graphs.log.messages import line, place_of, speeches
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import SILENCE
 from duologue.graphs.rules.end_chat import Node, decide, max_steps
@@ -87,7 +89,7 @@ def test_what_the_graph_does_is_what_the_rules_say(*, shaped: bool, data: st.Dat
     model = ScriptedChatModel(script=cast.answer)
     state, nodes = asyncio.run(run(cast, model))
     assert cast.table.over
-    log = state["messages"]
+    log = log_of(state)
     assert [f"{line(message).speaker}: {message.text}" for message in speeches(log)] == cast.said
     verdicts = [line(message).verdict for message in log]
     assert [verdict.speaker for verdict in verdicts if verdict is not None] == cast.asked
@@ -97,7 +99,7 @@ def test_what_the_graph_does_is_what_the_rules_say(*, shaped: bool, data: st.Dat
     assert tuple(outcome["reasons"]) == cast.table.reasons(cast.rules)
     assert tuple(outcome["completed"]) == cast.table.complete
     assert outcome["messages"] == len(cast.said) <= most_messages(conversation)
-    assert outcome["message"] == (speeches(log)[-1].id if cast.said else None)
+    assert outcome["message"] == (place_of(speeches(log)[-1]) if cast.said else None)
     for name, turns in cast.turns.items():
         if conversation.speaker(name).context.kind == "all":
             _begin_one_another(turns)
@@ -146,7 +148,9 @@ def _timeless(state: State) -> dict[str, Any]:
     """A state but for what differs from run to run."""
     position = {**state["position"]}
     facts = {**position["facts"], "seconds": 0}
-    return {**state, "position": position | {"facts": facts}, "outcome": _still(state)}
+    log = without_ids(log_of(state))
+    still = {"position": position | {"facts": facts}, "outcome": _still(state), "messages": log}
+    return {**state, **still, "unspoken": []}
 
 
 def _still(state: State) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from pydantic import PrivateAttr
 
 from duologue.graphs import Conversation, Result, build_graph, load_conversation
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.log.viewpoint import SILENCE, provider_names
 from duologue.graphs.rules.end_chat import max_steps
 from duologue.nodes.prompts import judging, speaking
@@ -247,7 +247,7 @@ def lines_for(result: Result, name: str) -> Iterator[tuple[BaseMessage, bool]]:
     }
     always = (Kind.SPEECH, Kind.TOOL_CALLS, Kind.TOOL_RESULT)
     for message, about in read:
-        if message.id in changed:
+        if place_of(message) in changed:
             continue
         if about.speaker == name:
             if about.kind in always or (

@@ -21,7 +21,7 @@ from duologue.graphs import (
     get_session,
 )
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import line, place_of
 from duologue.nodes.testing import (
     Line,
     Reply,
@@ -260,7 +260,7 @@ def test_each_step_to_the_end_is_told(
 def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
     for conversation, script, _ in CASES.values():
         result = run(conversation, *script)
-        ids = [message.id for message in result.messages]
+        ids = [place_of(message) for message in result.messages]
         causes = result.why()
         places = [ids.index(cause.message) for cause in causes if cause.message is not None]
         assert places == sorted(places)

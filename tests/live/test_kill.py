@@ -159,7 +159,9 @@ def bodies(server: ScriptedServer) -> Bodies:
 def told(result: Result) -> dict[str, Any]:
     """A result as a child process tells it."""
     return {
-        "messages": [message.model_dump(mode="json") for message in result.messages],
+        "messages": [
+            message.model_dump(mode="json", exclude={"id"}) for message in result.messages
+        ],
         "outcome": None
         if result.outcome is None
         else result.outcome.model_dump(mode="json", exclude={"seconds"}),

@@ -53,7 +53,7 @@ def said(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (message["name"], message["content"])
         for message in found["messages"]
-        if message["type"] == "ai" and message["additional_kwargs"]["duologue"]["kind"] == "speech"
+        if message["additional_kwargs"]["duologue"]["kind"] == "speech"
     ]
 
 

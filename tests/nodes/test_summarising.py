@@ -8,7 +8,7 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, Position, RunningSummary, Speaker
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, Line, line, result, said
+from duologue.graphs.log.messages import NOBODY, Line, line, place_of, result, said
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.step.resources import Moment, Resources
 from duologue.nodes.testing import Script, ScriptedChatModel
@@ -59,7 +59,7 @@ async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> N
     now, ann, cheap = moment(["They meet on Monday."], LOG, temperature=0.5, words=40)
     summary, usage = await summarise(now, ann, LOG[:3], "m0003")
     assert summary.text == "They meet on Monday."
-    assert summary.id == "m0005"
+    assert place_of(summary) == "m0005"
     assert line(summary) == Line(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY, since="m0003")
     assert usage["cheap"].calls == 1
     (call,) = cheap.calls

@@ -6,7 +6,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from ...log.messages import Line
+from ...log.messages import Line, place_of
 from ...spec.conversation import Conversation
 from ...spec.ends import Leaf, Reason
 from ..moves import Strength
@@ -80,7 +80,7 @@ class End(ABC):
     def _cause(self, step: Step, kind: CauseKind, speaker: str | None, text: str) -> Cause:
         return Cause(
             kind=kind,
-            message=str(step.message.id),
+            message=place_of(step.message),
             speaker=speaker,
             text=f"{speaker}: {text}",
             reason=self.reason,

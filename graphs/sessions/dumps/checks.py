@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ...log.kinds import Kind
-from ...log.messages import message_id
+from ...log.messages import place_name
 from ...rules.end_chat import decide
 from ...rules.position import Event, Position
 from ...spec.conversation import Conversation
@@ -31,6 +31,9 @@ def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
         for place, message in enumerate(step.messages):
             _check_message(f"{where}.messages.{place}", message, log, names)
             log[message.id] = message
+        ids = [one.message_id for one in log.values() if one.message_id is not None]
+        if len({*ids}) < len(ids):
+            raise ValueError(f"{where}.messages: two of the log have the same message_id")
         if step.position is not None:
             _check_position(f"{where}.position", step.position, [*log.values()], names)
     if steps and steps[-1].position is not None:
@@ -47,7 +50,7 @@ def _check_end(where: str, spec: Conversation, position: Position) -> None:
 def _check_message(
     where: str, message: Message, log: dict[str, Message], names: Sequence[str]
 ) -> None:
-    free = message_id(len(log))
+    free = place_name(len(log))
     if message.id not in log and message.id != free:
         raise ValueError(f"{where}.id: must be {free!r}, the next one, not {message.id!r}")
     about = message.line

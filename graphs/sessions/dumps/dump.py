@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
+from langchain_core.messages import AnyMessage
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ...common.data import Data, Name, listing
@@ -15,6 +16,9 @@ from ...common.errors import SpecError
 from ...common.files import read_file
 from ...common.validation import DEEPEST, check_depth, validated
 from ...common.versions import Migration, Versions, upgraded
+from ...log.channels import log_of
+from ...log.messages import number_of, place_of
+from ...log.reducer import take_back
 from ...log.state import State
 from ...rules.outcome import Outcome
 from ...rules.position import Position
@@ -45,7 +49,7 @@ class Decided(Data):
     """What a person has decided of calls that have not run yet."""
 
     message: str
-    """The id of the message with the calls."""
+    """The place of the message with the calls."""
     decisions: dict[str, AnyDecision] | None = None
     """The decisions, by the ids of the calls. None: the person has seen them, and lets them run."""
 
@@ -54,8 +58,7 @@ class Step(Data):
     """What one step of a session wrote."""
 
     messages: tuple[Message, ...] = ()
-    """The messages it wrote, oldest first; one whose id is known stands in the place of the older
-    one."""
+    """The messages it wrote, oldest first; one at a known place takes the older one's."""
     position: Position | None = None
     """Where the conversation is after it. None: the task does not stand yet."""
     usage: dict[str, Usage] = Field(default_factory=dict)
@@ -184,7 +187,7 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step
         decided = state.get("decisions")
         steps.append(
             Step(
-                messages=tuple(dumped(message) for message in state["messages"]),
+                messages=tuple(dumped(message) for message in log_of(state)),
                 position=None if stands is None else Position.model_validate(stands),
                 usage=used_so_far(state),
                 specified_task=None if given == task else given,
@@ -205,8 +208,9 @@ def states_of(dump: SessionDump) -> list[State]:
     ended = decided = False
     # The session that was dumped may still have an interpreter at work.
     key = new_key()
+    ids: dict[str, str] = {}
     for step in dump.steps:
-        messages = [message_of(one, one.id, one.line) for one in step.messages]
+        messages = _written(step, ids)
         state: State = {"messages": messages, "usage": {}}
         state["usage"] = {label: used.model_dump(mode="json") for label, used in step.usage.items()}
         if spec is None or step.spec is not None:
@@ -227,3 +231,15 @@ def states_of(dump: SessionDump) -> list[State]:
         ended = step.outcome is not None
         states.append(state)
     return states
+
+
+def _written(step: Step, ids: dict[str, str]) -> list[AnyMessage]:
+    """Give what a step writes to the log; `ids` holds those of the steps before, by place."""
+    messages = [
+        message_of(one, number_of(one.id), one.line, one.message_id) for one in step.messages
+    ]
+    before = {ids[one.id] for one in step.messages if one.id in ids}
+    ids |= {place_of(message): str(message.id) for message in messages}
+    # What stood at its place is gone, where it has not moved to another one.
+    gone = sorted(before.difference(ids.values()))
+    return [*map(take_back, gone), *messages]

@@ -5,6 +5,7 @@ The dumps themselves are in `graphs.sessions.dumps.dump`.
 
 from collections.abc import Callable
 from typing import Any, Self
+from uuid import uuid4
 
 from langchain_core.messages import (
     AIMessage,
@@ -17,7 +18,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import Field, JsonValue
 
 from ...common.data import Data
-from ...log.messages import KEY, Line, line, said, storable
+from ...log.messages import Line, beside, line, place_of, said, storable
 
 
 class Call(Data):
@@ -63,7 +64,9 @@ class Message(Said):
     """A message of the log."""
 
     id: str
-    """Its id."""
+    """Its place in the log, such as ``m0004``."""
+    message_id: str | None = None
+    """The id that no other message has. None: it is given a new one."""
     line: Line
     """What stands beside it: who said it, who hears it, what it is."""
 
@@ -103,7 +106,9 @@ class Remembered(Said):
 
 def dumped(message: BaseMessage) -> Message:
     """Write down a message of the log."""
-    return Message(id=str(message.id), line=line(message), **_said(message))
+    return Message(
+        id=place_of(message), message_id=message.id, line=line(message), **_said(message)
+    )
 
 
 def remembered_by(speaker: str, message: BaseMessage) -> Remembered:
@@ -130,21 +135,22 @@ def _said(message: BaseMessage) -> dict[str, Any]:
     return found
 
 
-def message_of(says: Said, message: str, about: Line) -> AnyMessage:
-    """Make a message of the log out of what was written down."""
-    beside = {KEY: about.model_dump(mode="json", exclude_defaults=True)}
+def message_of(says: Said, number: int, about: Line, message_id: str | None = None) -> AnyMessage:
+    """Make the message at this place of the log out of what was written down."""
+    message_id = message_id or str(uuid4())
     if says.call_id is not None:
         return ToolMessage(
             storable(says.text),
-            id=message,
+            id=message_id,
             tool_call_id=says.call_id,
             status="error" if says.failed else "success",
-            additional_kwargs=beside,
+            additional_kwargs=beside(about, number),
         )
     return said(
-        0,
+        number,
         says.text,
         about.was or about,
+        id=message_id,
         tool_calls=[
             ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
             for call in says.tool_calls
@@ -159,4 +165,4 @@ def message_of(says: Said, message: str, about: Line) -> AnyMessage:
             )
             for call in says.invalid_tool_calls
         ],
-    ).model_copy(update={"id": message, "additional_kwargs": beside})
+    ).model_copy(update={"additional_kwargs": beside(about, number)})

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from ....nodes.prompts import speaking as prompts
 from ...log.kinds import Kind
-from ...log.messages import NOBODY, Line, line, message_id, said
+from ...log.messages import NOBODY, Line, line, place_name, place_of, said
 from ...log.remembered import memory
 from ...log.stage import Stage
 from ...rules.position import Position
@@ -33,7 +33,7 @@ def forgetting(
     """
     place = place_of_news(position, log)
     first = _behind_its_turn(log[:place], name)
-    since = str(log[first].id) if first < place else None
+    since = place_of(log[first]) if first < place else None
     about = Line(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=since)
     kept = memory(log[first:place], name)
     new = [said(0, "", about), *(_loaded(dump, name, log, kept) if dump is not None else ())]
@@ -86,14 +86,14 @@ def _loaded(
         for call in (*message.tool_calls, *message.invalid_tool_calls)
     }
     # Results are found by the ids of their calls.
-    ending = f"-{message_id(len(log))}"
+    ending = f"-{place_name(len(log))}"
     told = [(one.speaker, one.text) for one in dump.lines[-len(kept) :]] if kept else []
     is_kept = told == [(line(one).speaker, one.text) for one in kept]
     lines = [
         one.with_call_ids(lambda old: old + ending if old in used else old)
         for one in dump.lines[: -len(kept) if kept and is_kept else None]
     ]
-    return [message_of(one, "", _about(dump, one, name)) for one in lines]
+    return [message_of(one, 0, _about(dump, one, name)) for one in lines]
 
 
 def _about(dump: MemoryDump, one: Remembered, name: str) -> Line:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from ...build import Graph, build_graph
 from ...common.errors import SessionError
 from ...common.settings import load_settings
+from ...log.channels import log_of
+from ...log.messages import place_of
 from ...log.remembered import memory
 from ...log.state import State
 from ...rules.position import Position
@@ -80,12 +82,12 @@ async def replace_memory(
                 f"Session {session!r} has not begun: nobody in it has a memory to replace yet."
             )
         position = Position.model_validate(state["position"])
-        new = forgetting(held.conversation, position, state["messages"], speaker, dump)
+        new = forgetting(held.conversation, position, log_of(state), speaker, dump)
         written: State = {"messages": new, "position": state["position"]}
         decided = state.get("decisions")
         if decided:
-            # They are of the newest message, whose id may be another one now.
-            written["decisions"] = {**decided, "message": str(new[-1].id)}
+            # They are of the newest message, whose place may be another one now.
+            written["decisions"] = {**decided, "message": place_of(new[-1])}
         await write_state(held.graph, session, written)
         row = await held.store.get(session)
         if row is not None and row.status == "waiting":

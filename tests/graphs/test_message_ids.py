@@ -1,0 +1,178 @@
+"""The ids of messages: each its own, whatever other conversations there are."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+from duologue.graphs import (
+    Conversation,
+    chat,
+    converse,
+    dump_session,
+    fork,
+    get_session,
+    load_session,
+    respond,
+    role_play,
+    say,
+)
+from duologue.graphs.build import build_graph
+from duologue.graphs.log.channels import log_of
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Line, line, place_of, said, with_own_ids
+from duologue.nodes.scripted import ScriptedChatModel, ScriptExhaustedError
+
+from .fork_help import FUNCTIONS, plain
+
+SPEECHES = ["A1", "B1", "A2", "B2"]
+
+
+def names(messages: list[BaseMessage]) -> list[tuple[str | None, str]]:
+    return [(message.name, message.text) for message in messages if message.name]
+
+
+class Talks(MessagesState):
+    """What a program of the user's keeps: a chat, and the conversation that it starts."""
+
+    conversation: dict[str, Any]
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["no saver", "saver"])
+async def test_two_conversations_in_one_parent_stand_one_behind_the_other(
+    saver: InMemorySaver | None,
+) -> None:
+    parent = StateGraph(Talks)
+    model = ScriptedChatModel(script=SPEECHES + SPEECHES)
+    parent.add_node("first", build_graph(model=model))
+    parent.add_node("second", build_graph(model=model))
+    parent.add_edge(START, "first")
+    parent.add_edge("first", "second")
+    parent.add_edge("second", END)
+    graph = parent.compile(checkpointer=saver)
+    config = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
+    given: Any = {"conversation": plain().stored(), "messages": [("user", "Talk, you two.")]}
+    ended = await graph.ainvoke(given, config)
+    assert ended["messages"][0].text == "Talk, you two."
+    assert [text for _, text in names(ended["messages"])] == SPEECHES + SPEECHES
+    ids = [message.id for message in ended["messages"]]
+    assert len({*ids}) == len(ids)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_each_reply_is_streamed_under_one_id_that_it_keeps(streaming: bool) -> None:
+    model = ScriptedChatModel(script=["One two.", "Three four.", "A2", "B2"])
+    model.disable_streaming = not streaming
+    graph = build_graph(model=model)
+    streamed: dict[str, str] = {}
+    state: Any = {}
+    async for mode, found in graph.astream(
+        {"conversation": plain().stored()},
+        RunnableConfig(recursion_limit=100),
+        stream_mode=["messages", "values"],
+    ):
+        if mode == "values":
+            state = found
+        elif isinstance(found[0], AIMessage):  # tokens too
+            streamed[str(found[0].id)] = streamed.get(str(found[0].id), "") + found[0].text
+    replies = [message for message in log_of(state) if line(message).kind is Kind.SPEECH]
+    assert streamed == {message.id: message.text for message in replies}
+
+
+def test_a_models_id_is_kept_unless_the_log_has_it() -> None:
+    about = Line(kind=Kind.SPEECH, speaker="Ann")
+    log = [said(0, "a", about, id="x")]
+    one, other, third = with_own_ids(
+        [said(1, "b", about, id="x"), said(2, "c", about, id="y"), said(3, "d", about, id="y")], log
+    )
+    assert other.id == "y"
+    assert len({"x", "y", one.id, third.id}) == 4
+    assert [place_of(message) for message in (one, other, third)] == ["m0001", "m0002", "m0003"]
+
+
+class Repeating(ScriptedChatModel):
+    """A model whose server gives every answer the same id."""
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        found = await super()._agenerate(*args, **kwargs)
+        found.generations[0].message.id = "chatcmpl-1"
+        return found
+
+
+def test_a_server_that_repeats_an_id_loses_no_message(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 's.db'}"
+    model = Repeating(script=SPEECHES)
+    model.disable_streaming = True
+    ended = converse(plain(), session="one", model=model, store=store)
+    assert [text for _, text in ended.speeches] == SPEECHES
+    replies = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
+    assert replies[0].id == "chatcmpl-1"
+    assert len({message.id for message in ended.messages}) == len(ended.messages)
+
+
+def test_a_fork_and_what_is_gone_on_with_keep_the_ids(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 's.db'}"
+    ended = converse(plain(), session="one", model=ScriptedChatModel(script=SPEECHES), store=store)
+    fork("one", at="m0002", into="two", store=store)
+    found = get_session("two", store=store).messages
+    assert found == ended.messages[: len(found)]
+    assert ended.outcome is not None
+    assert ended.outcome.message == place_of(ended.messages[-1])
+
+
+def test_what_is_said_in_anothers_turn_takes_the_place_of_what_told_it_to_speak(
+    tmp_path: Path,
+) -> None:
+    store, there = (f"sqlite:///{tmp_path / name}.db" for name in ("here", "there"))
+    conversation = plain(speakers=[{"name": name} for name in ("Ann", "Ben", "Cid")])
+    with pytest.raises(ScriptExhaustedError):
+        converse(conversation, session="one", model=ScriptedChatModel(script=["A1"]), store=store)
+    before = get_session("one", store=store).messages
+    assert line(before[-1]).audience == ("Ben",)
+    say("one", "Cid", "C1", store=store)
+    after = get_session("one", store=store).messages
+    assert after[: len(before) - 1] == before[:-1]
+    assert [place_of(one) for one in after] == [f"m{place:04d}" for place in range(len(after))]
+    assert (after[len(before) - 1].text, place_of(after[len(before) - 1])) == ("C1", "m0002")
+    load_session(dump_session("one", store=store), store=there)
+    assert get_session("one", store=there).messages == after
+
+
+def test_what_people_say_is_a_human_message_and_what_else_speakers_say_is_not() -> None:
+    store = "memory:people-say"
+    model = ScriptedChatModel(script=["Hello!"])
+    converse(chat(), session="hi", model=model, store=store)
+    ended = respond("hi", "Good morning.", model=model, store=store)
+    spoken = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
+    assert [(one.type, one.name, one.text) for one in spoken] == [
+        ("human", "User", "Good morning."),
+        ("ai", "Assistant", "Hello!"),
+    ]
+
+
+def test_texts_functions_and_code_speak_as_the_speakers_they_stand_for() -> None:
+    conversation = Conversation.model_validate(
+        {
+            "task": "Talk",
+            "speakers": [
+                {"name": "Ann", "replies": [{"kind": "text", "text": "```python\n1\n```"}]},
+                {"name": "Ben", "replies": [{"kind": "code"}, {"kind": "text", "text": "None."}]},
+                {"name": "Cid", "replies": [{"kind": "function", "name": "once"}]},
+            ],
+            "end_chat": {"max_iterations": 1},
+        }
+    )
+    ended = converse(conversation, store="memory:others-say", **FUNCTIONS)
+    spoken = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
+    assert [one.type for one in spoken] == ["ai"] * 3
+
+
+def test_a_role_play_of_models_holds_no_human_speech() -> None:
+    garden = role_play("Plan", "Owner", "Gardener", specify_task=False)
+    model = ScriptedChatModel(script=["Beans.", "<CAMEL_TASK_DONE>"])
+    ended = converse(garden, model=model, store="memory:role-play-ids")
+    assert {one.type for one in ended.messages if line(one).kind is Kind.SPEECH} == {"ai"}
