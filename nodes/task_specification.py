@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.common.validation import validated
-from ..graphs.log.channels import log_of
+from ..graphs.log.channels import log_of, update_of
 from ..graphs.log.kinds import Kind
 from ..graphs.log.messages import NOBODY, Line, line, said
 from ..graphs.log.state import State
@@ -110,10 +110,8 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     if count > limit and not drafts:
         problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
         about = Line(kind=Kind.DRAFT, audience=NOBODY, problem=problem)
-        return {
-            "usage": dumped(usage),
-            "messages": [said(len(moment.log), text, about, id=answer.id)],
-        }
+        draft = said(len(moment.log), text, about, id=answer.id)
+        return {"usage": dumped(usage), **update_of([draft], moment.log)}
     # A blank rewrite leaves the task as it was given.
     specified = cut(text, limit) or task
     about = Line(kind=Kind.SPECIFIED_TASK, audience=NOBODY)

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import Conversation, Result, build_graph, group_solve
-from duologue.graphs.log.state import Input
+from duologue.graphs.log.state import Input, State
 from duologue.graphs.rules.end_chat import max_steps
 from duologue.nodes.testing import ScriptedChatModel
 from histories import Entry, Plan, Played, played
@@ -123,7 +123,8 @@ class Troupe:
             configurable={"thread_id": session}, recursion_limit=max_steps(conversation)
         )
         given = Input(conversation=conversation.model_dump(mode="json"))
-        state = await self._graph.ainvoke(given, config, durability="sync")
+        whole = [*State.__annotations__]
+        state = await self._graph.ainvoke(given, config, durability="sync", output_keys=whole)
         return Result.of(session, conversation, dict(state))
 
     def _compare(self, result: Result, expected: Played) -> None:

@@ -195,7 +195,7 @@ def show(
 ) -> None:
     """Show what was said in a session, and how it ended.
 
-    Beside each message stands its id, for `duologue fork --at`.
+    Beside each message stands its place, for `duologue fork --at`.
     """
     if why and speaker is not None:
         from ..common.errors import SpecError

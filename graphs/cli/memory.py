@@ -22,7 +22,7 @@ def fork(
         str | None,
         typer.Option(
             metavar="MESSAGE",
-            help="The id of the last message to keep, such as m0007. [default: the newest]",
+            help="The place of the last message to keep, such as m0007. [default: the newest]",
         ),
     ] = None,
     into: Annotated[

@@ -1,24 +1,74 @@
-"""The log of a state. Pure functions."""
+"""The two channels that hold the log, and the one log that they make. Pure functions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 
-from .messages import PLACE
+from .messages import PLACE, line
 from .reducer import without_removed
+from .state import State
 
 
 def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
     """Give the log: everything ever said, in the order of places."""
-    return without_removed(_ordered(state.get("messages") or ()))
+    channels = (state.get("messages") or (), state.get("unspoken") or ())
+    placed = sorted(chain.from_iterable(map(_placed, channels)), key=itemgetter(0))
+    return without_removed([message for _, message in placed])
 
 
-def _ordered(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Put messages in the order of their places; one from elsewhere has that of the one before."""
-    placed: list[tuple[int, AnyMessage]] = []
+def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
+    """Give what is written to a state so that new messages are put behind a log.
+
+    What the speakers say to one another goes to `messages`, all else to `unspoken`.
+    """
+    private = _private_calls([*log, *new]) if any(map(_is_result, new)) else set()
+    spoken: list[AnyMessage] = []
+    unspoken: list[AnyMessage] = []
+    for message in new:
+        if isinstance(message, RemoveMessage):
+            # Where its id is not known it changes nothing.
+            spoken.append(message)
+            unspoken.append(message)
+        else:
+            (spoken if _is_spoken(message, private) else unspoken).append(message)
+    update: State = {}
+    if spoken:
+        update["messages"] = spoken
+    if unspoken:
+        update["unspoken"] = unspoken
+    return update
+
+
+def _placed(messages: Sequence[AnyMessage]) -> Iterator[tuple[int, AnyMessage]]:
+    """Give messages with their places; one from elsewhere has that of the one before it."""
+    place = 0
     for message in messages:
-        before = placed[-1][0] if placed else 0
-        placed.append((message.additional_kwargs.get(PLACE, before), message))
-    return [message for _, message in sorted(placed, key=itemgetter(0))]
+        place = message.additional_kwargs.get(PLACE, place)
+        yield place, message
+
+
+def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:
+    about = line(message)
+    about = about.was or about
+    if isinstance(message, ToolMessage):
+        # It stands where its call does.
+        return about.kind.row.is_spoken and message.tool_call_id not in private
+    return about.kind.row.is_spoken and about.audience is None
+
+
+def _is_result(message: BaseMessage) -> bool:
+    return isinstance(message, ToolMessage)
+
+
+def _private_calls(log: Sequence[BaseMessage]) -> set[str | None]:
+    """The ids of calls that speakers have made unheard, as in a private opening."""
+    return {
+        call["id"]
+        for message in log
+        if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
+        if not _is_spoken(message, set())
+        for call in (*message.tool_calls, *message.invalid_tool_calls)
+    }

@@ -1,8 +1,8 @@
-"""The log: everything ever said, append-only, as LangChain messages.
+"""The messages of the log: LangChain's, each with its `Line` and its place beside it.
 
-What the library must know about a message beside its text stands under one key of the message's
-``additional_kwargs``: who said it, who may hear it, and what kind of line it is. How one speaker
-sees the log is in `graphs.log.viewpoint`.
+A message's id is its own among all conversations: that of the model which gave it, or a random one.
+LangGraph streams what a node writes in its mode ``messages`` unless a model's tokens had the same
+id. Its place in the log is what people read and type, and what lines name one another by.
 """
 
 from collections.abc import Sequence

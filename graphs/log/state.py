@@ -18,7 +18,7 @@ def newest(kept: Any, writes: Sequence[Any]) -> Any:  # noqa: ANN401
 
 
 class _Messages(DeltaChannel[list[AnyMessage]]):
-    """The channel of the log, whose values are messages wherever they were read."""
+    """A channel of messages, which stay messages wherever they were stored."""
 
     def from_checkpoint(self, checkpoint: Any) -> Self:  # noqa: ANN401
         """Read a snapshot; LangGraph's servers give its messages as dicts."""
@@ -29,7 +29,7 @@ class _Messages(DeltaChannel[list[AnyMessage]]):
 
 # DeltaChannel is in beta; the class above and these aliases are all that knows of it. With plain
 # channels the SQLite saver writes the whole log and the whole spec again at every step.
-Log = Annotated[list[AnyMessage], _Messages(append)]
+Messages = Annotated[list[AnyMessage], _Messages(append)]
 Kept = Annotated[dict[str, Any], DeltaChannel(newest, dict)]
 KeptText = Annotated[str, DeltaChannel(newest, str)]
 
@@ -46,8 +46,8 @@ class Output(TypedDict, total=False):
 
     specified_task: KeptText
     """The task that the speakers were given."""
-    messages: Log
-    """The log: everything ever said, oldest first."""
+    messages: Messages
+    """What the speakers said to one another, with their calls of tools and the results."""
     outcome: dict[str, Any]
     """Why, when and by whom it ended: an `Outcome`, as a dict. Missing until then."""
 
@@ -57,6 +57,9 @@ class State(Input, Output, total=False):
 
     spec: Kept
     """The conversation that this session runs, complete and checked."""
+    unspoken: Messages
+    """What else stands in the log, such as drafts, verdicts and what speakers are told. Each
+    message has its place beside it; `graphs.log.channels.log_of` puts both together."""
     position: dict[str, Any]
     """Where it is: a `Position`, as a dict. Missing until the task stands."""
     interpreter: Kept

@@ -135,7 +135,7 @@ async def _states(graph: Graph, session: str) -> list[State]:
     return [*states, await _read(graph, config_of(session))]
 
 
-_WRITES: Final = ("spec", "specified_task", "interpreter", "decisions", "messages")
+_WRITES: Final = ("spec", "specified_task", "interpreter", "decisions", "messages", "unspoken")
 _WHOLE: Final = ("position", "usage", "outcome")
 
 
@@ -154,7 +154,7 @@ def _news(states: Iterable[State]) -> Iterator[State]:
         # What was never written may be missing or empty.
         changed = any((state.get(name) or None) != (before.get(name) or None) for name in names)
         if state.get("spec") and (new or changed):
-            yield {**state, "messages": new}
+            yield {**state, "messages": new, "unspoken": []}
         before = state
 
 

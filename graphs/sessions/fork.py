@@ -5,19 +5,18 @@ The new state is the one after the step that wrote the message, by the new rules
 from any message. The session it comes from is only read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from langchain_core.messages import RemoveMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 
 from ..build import build_graph
 from ..common.background import run
 from ..common.errors import SpecError
 from ..common.validation import near_or_all, validated
-from ..log.channels import log_of
+from ..log.channels import log_of, update_of
 from ..log.reducer import append
-from ..log.state import State
 from ..rules.outcome import Outcome
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
@@ -154,8 +153,8 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
     """Store a new session; until the row is there, which goes last, nobody knows of it."""
     # What was removed later stays removed, whatever message it goes on from.
     gone = [RemoveMessage(id=one) for one in step.removed]
-    found: State = {**step.state, "messages": append(step.state.get("messages", []), gone)}
-    state = forked(found, conversation)
+    log = append(log_of(step.state), gone)
+    state = forked({**step.state, "messages": log, "unspoken": []}, conversation)
     if state.get("interpreter"):
         # The other session's may be at work still.
         kept = Kept.model_validate(state["interpreter"])
@@ -168,13 +167,13 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
         # An end that stands in the steps before it is not the fork's.
         if "outcome" in step.state:
             state = {"outcome": {}, **state}
-        new: State = {**state, "messages": state["messages"][_first_new(state, step) :]}
-        await write_state(graph, session, new)
+        log = state.pop("messages")
+        await write_state(graph, session, {**state, **update_of(log[_first_new(log, step) :], log)})
 
 
-def _first_new(state: State, step: Step) -> int:
+def _first_new(log: Sequence[BaseMessage], step: Step) -> int:
     """The place of the first message that is not in the copied steps as it is now."""
-    both = zip(log_of(step.state), state["messages"], strict=False)
+    both = zip(log_of(step.state), log, strict=False)
     differ = (place for place, (before, now) in enumerate(both) if before != now)
     # What is told in front of results that wait for hooks moves lines of the steps before.
     return min(step.known, next(differ, step.known))

@@ -35,7 +35,7 @@ _NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
 
 
 def forked(found: State, new: Conversation) -> State:
-    """Give the state that a new session goes on from."""
+    """Give the state that a new session goes on from, with the whole log as its messages."""
     # Not the listed one: a message from before a fork was written by the rules of its time.
     old = restored(found["spec"])
     state: State = {

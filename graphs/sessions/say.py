@@ -12,7 +12,7 @@ from ...nodes.turn.outputs import calling
 from ..build import build_graph
 from ..common.background import run
 from ..common.errors import SessionError, SpecError
-from ..log.channels import log_of
+from ..log.channels import log_of, update_of
 from ..log.kinds import Kind
 from ..log.messages import Failure, Line, Source, line, result, said
 from ..log.reducer import take_back
@@ -121,13 +121,9 @@ def spoken(
     after = after_turn(position, speaker, stage).model_copy(update={"facts": facts})
     following = decide(conversation, after)
     gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
-    written: State = {
-        "position": after.model_dump(mode="json", exclude_defaults=True),
-        "messages": [
-            *(take_back(str(one.id)) for one in taken_back),
-            *gone_on["messages"][known:],
-        ],
-    }
+    new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]
+    written = update_of(new, log)
+    written["position"] = after.model_dump(mode="json", exclude_defaults=True)
     return written | {"outcome": gone_on["outcome"]} if following.node is Node.END else written
 
 

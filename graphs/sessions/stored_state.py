@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from ..build import Graph
 from ..common.errors import SpecError
@@ -34,8 +35,11 @@ def check_state(session: str, conversation: Conversation | None, state: State) -
     specs = [restored(spec) for spec in (*given, *known)]
     if conversation is not None and any(spec != conversation for spec in specs):
         raise SpecError("its conversation is not the one that is listed")
-    begun = [name for name in ("position", "usage", "outcome", "messages") if state.get(name)]
+    begun = [name for name in _BEGUN if state.get(name)]
     if known:
-        whole(session, specs[-1], [{**state, "messages": state.get("messages", [])}])
+        whole(session, specs[-1], [state])
     elif begun:
         raise SpecError(f"it has {begun[0]}, but no conversation")
+
+
+_BEGUN: Final = ("position", "usage", "outcome", "messages", "unspoken")

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config, get_stream_writer
 
 from ...graphs.common.errors import SpecError
-from ...graphs.log.channels import log_of
+from ...graphs.log.channels import log_of, update_of
 from ...graphs.log.messages import is_said, line, with_own_ids
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, Node, decide
@@ -161,9 +161,9 @@ class Moment:
         if decision.node is Node.END:
             ended = outcome(self.conversation, position, decision.reasons, log, usage)
             update["outcome"] = ended.model_dump(mode="json")
-            return update | {"messages": messages}
+            return update | update_of(messages, self.log)
         told = lines_before(self.conversation, position, decision, log)
-        return update | {"messages": [*messages, *told]}
+        return update | update_of([*messages, *told], self.log)
 
     async def _facts(
         self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]

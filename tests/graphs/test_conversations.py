@@ -17,7 +17,7 @@ from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of, speeches
-from duologue.graphs.log.state import Input
+from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.end_chat import max_steps
 from duologue.graphs.rules.outcome import Outcome
@@ -71,7 +71,8 @@ async def run(
     config = RunnableConfig(
         configurable={"thread_id": "t"}, recursion_limit=max_steps(conversation)
     )
-    state = await graph.ainvoke(given, config, durability="sync")
+    whole = [*State.__annotations__]
+    state = await graph.ainvoke(given, config, durability="sync", output_keys=whole)
     return Ran(conversation, state)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -25,15 +25,16 @@ from duologue.graphs.build import build_graph
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Line, line, place_of, said, with_own_ids
-from duologue.nodes.scripted import ScriptedChatModel, ScriptExhaustedError
+from duologue.nodes.scripted import (
+    Reply,
+    ScriptedChatModel,
+    ScriptedToolCall,
+    ScriptExhaustedError,
+)
 
 from .fork_help import FUNCTIONS, plain
 
 SPEECHES = ["A1", "B1", "A2", "B2"]
-
-
-def names(messages: list[BaseMessage]) -> list[tuple[str | None, str]]:
-    return [(message.name, message.text) for message in messages if message.name]
 
 
 class Talks(MessagesState):
@@ -57,8 +58,8 @@ async def test_two_conversations_in_one_parent_stand_one_behind_the_other(
     config = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
     given: Any = {"conversation": plain().stored(), "messages": [("user", "Talk, you two.")]}
     ended = await graph.ainvoke(given, config)
-    assert ended["messages"][0].text == "Talk, you two."
-    assert [text for _, text in names(ended["messages"])] == SPEECHES + SPEECHES
+    texts = [message.text for message in ended["messages"]]
+    assert texts == ["Talk, you two.", *SPEECHES, *SPEECHES]
     ids = [message.id for message in ended["messages"]]
     assert len({*ids}) == len(ids)
 
@@ -176,3 +177,61 @@ def test_a_role_play_of_models_holds_no_human_speech() -> None:
     model = ScriptedChatModel(script=["Beans.", "<CAMEL_TASK_DONE>"])
     ended = converse(garden, model=model, store="memory:role-play-ids")
     assert {one.type for one in ended.messages if line(one).kind is Kind.SPEECH} == {"ai"}
+
+
+async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None:
+    """L7: other programs that show `messages` show the conversation, and the log stays one."""
+    conversation = plain(
+        speakers=[
+            {"name": "Ann", "private_opening": {"prompt": "Choose a number."}, "hooks": ["all"]},
+            {"name": "Ben", "stops_chat": True, "tools": ["weather"]},
+        ],
+        task_specification={},
+        end_chat={"mode": "end_chat_after_first_completion", "max_iterations": 1},
+        judge={"form": "two_questions"},
+    )
+    call = Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")])
+    model = ScriptedChatModel(
+        script=["Plan more.", "Seven.", "A1", "", call, "B1", "Nothing.", "Yes."]
+    )
+    graph = build_graph(model=model, checkpointer=InMemorySaver(), **FUNCTIONS)
+    config = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
+    output: Any = await graph.ainvoke({"conversation": conversation.stored()}, config)
+    values = (await graph.aget_state(config)).values
+    assert output["messages"] == values["messages"]
+    assert "unspoken" not in output
+    assert [(one.type, one.name, one.text) for one in values["messages"]] == [
+        ("ai", "Ann", "A1 — Ann"),
+        ("ai", "Ben", ""),
+        ("tool", None, "Monday: sun"),
+        ("ai", "Ben", "B1"),
+    ]
+    assert {line(one).kind for one in values["unspoken"]} == {
+        *(Kind.SPECIFIED_TASK, Kind.INSTRUCTION, Kind.HEARD, Kind.ANSWER, Kind.SPEECH),
+        *(Kind.DRAFT, Kind.QUESTION, Kind.REFLECTION),
+    }
+    log = log_of(values)
+    assert [place_of(one) for one in log] == [f"m{place:04d}" for place in range(len(log))]
+    assert len(log) == len(values["messages"]) + len(values["unspoken"])
+
+
+async def test_calls_that_are_made_unheard_stand_beside_their_results() -> None:
+    conversation = plain(
+        speakers=[
+            {
+                "name": "Ann",
+                "private_opening": {"prompt": "Look outside."},
+                "tools": ["weather"],
+            },
+            {"name": "Ben"},
+        ],
+        end_chat={"max_iterations": 1},
+    )
+    call = Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")])
+    model = ScriptedChatModel(script=[call, "Sun.", "A1", "B1"])
+    graph = build_graph(model=model, checkpointer=InMemorySaver(), **FUNCTIONS)
+    config = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
+    await graph.ainvoke({"conversation": conversation.stored()}, config)
+    values = (await graph.aget_state(config)).values
+    assert [one.text for one in values["messages"]] == ["A1", "B1"]
+    assert [one.type for one in values["unspoken"]] == ["human", "ai", "tool", "ai", "human"]

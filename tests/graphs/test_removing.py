@@ -97,7 +97,8 @@ async def run(player: Player, data: st.DataObject) -> State:
             # Often the newest ones, on which the next step may rest.
             place = data.draw(st.integers(0, min(len(log), 30) - 1), "places from the end")
             removed = RemoveMessage(id=str(log[-1 - place // 3].id))
-            await graph.aupdate_state(config, {"messages": [removed]})
+            # Where its id is not known, nothing changes.
+            await graph.aupdate_state(config, {"messages": [removed], "unspoken": [removed]})
             found = await graph.aget_state(config)
             log = log_of(found.values)
             assert found.next
@@ -152,9 +153,9 @@ def remove(store: str, *wanted: str) -> None:
         async with known_store(store) as opened:
             gone = [RemoveMessage(id=ids.get(one, one)) for one in wanted]
             config = RunnableConfig(configurable={"thread_id": "one"})
-            await build_graph(checkpointer=opened.checkpointer).aupdate_state(
-                config, {"messages": gone}
-            )
+            # Where an id is not known, nothing changes.
+            written = {"messages": gone, "unspoken": gone}
+            await build_graph(checkpointer=opened.checkpointer).aupdate_state(config, written)
 
     run_in_background(removing())
 

@@ -29,6 +29,7 @@ from pydantic import PrivateAttr
 from duologue.graphs import Conversation, Result, build_graph, load_conversation
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.state import State
 from duologue.graphs.log.viewpoint import SILENCE, provider_names
 from duologue.graphs.rules.end_chat import max_steps
 from duologue.nodes.prompts import judging, speaking
@@ -205,7 +206,9 @@ def run(conversation: Conversation, play: Play) -> Result:
     """Run the compiled graph itself, without sessions."""
     graph = build_graph(model=play.model, **play.registered)
     config: Any = {"recursion_limit": max_steps(conversation)}
-    state = asyncio.run(graph.ainvoke({"conversation": conversation.stored()}, config))
+    given: Any = {"conversation": conversation.stored()}
+    whole = [*State.__annotations__]
+    state = asyncio.run(graph.ainvoke(given, config, output_keys=whole))
     return Result.of("s", conversation, dict(state))
 
 

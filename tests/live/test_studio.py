@@ -35,8 +35,27 @@ async def run(
 
 
 def untimed(found: dict[str, Any]) -> dict[str, Any]:
-    """A run's values without the time that it took."""
-    return found | {"outcome": found["outcome"] | {"seconds": None}}
+    """A run's values without the time that it took, and the ids that its messages were given."""
+    messages = [message | {"id": None} for message in found["messages"]]
+    return found | {"outcome": found["outcome"] | {"seconds": None}, "messages": messages}
+
+
+def contents(state: dict[str, Any]) -> list[str]:
+    """What the messages of a state say."""
+    return [message["content"] for message in state["messages"]]
+
+
+async def test_the_messages_of_a_thread_are_what_was_said_and_no_more(
+    client: LangGraphClient,
+) -> None:
+    on = await thread(client)
+    found = await run(client, on, FORM)
+    assert found["outcome"]["messages"] == len(found["messages"]) == 5
+    assert {message["name"] for message in found["messages"]} == {"Owner", "Gardener"}
+    assert "unspoken" not in found
+    state: Any = await client.threads.get_state(on)
+    kinds = [one["additional_kwargs"]["duologue"]["kind"] for one in state["values"]["unspoken"]]
+    assert kinds[:2] == ["specified_task", "instruction"]
 
 
 async def test_the_form_needs_only_the_task_and_the_roles(client: LangGraphClient) -> None:
@@ -136,11 +155,12 @@ async def test_a_thread_of_many_rounds_is_read_and_run_again_from_a_checkpoint(
     assert state["values"]["messages"] == found["messages"]
     history: Any = await client.threads.get_history(on, limit=200)
     assert len(history) > 120
-    (*_, place) = (one for one in history if len(one["values"]["messages"]) == 111)
+    (*_, place) = (one for one in history if len(one["values"]["messages"]) == 110)
     again = await run(client, on, None, checkpoint=place["checkpoint"])
-    assert again["messages"] == found["messages"]
+    assert again["messages"][:110] == found["messages"][:110]
+    assert contents(again) == contents(found)
     state = await client.threads.get_state(on)
-    assert state["values"]["messages"] == found["messages"]
+    assert state["values"]["messages"] == again["messages"]
     assert len(await client.threads.get_history(on, limit=500)) > len(history)
 
 
@@ -151,8 +171,8 @@ async def test_a_message_that_is_removed_there_is_heard_by_nobody(
     on = await thread(client)
     before = len(model_server.calls)
     begun = await run(client, on, given, interrupt_after=["assistant_agent"])
-    said = [message["content"] for message in begun["messages"]]
-    newest = {"type": "remove", "id": f"m{len(said) - 1:04d}", "content": ""}
+    said = contents(begun)
+    newest = {"type": "remove", "id": begun["messages"][-1]["id"], "content": ""}
     await client.threads.update_state(on, {"messages": [newest]})
     ended = await run(client, on, None)
     assert ended["outcome"]["messages"] == 3

@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 from duologue.graphs import AnswerError, DuologueError, Reason, SpecError, build_graph
 from duologue.graphs.build import Graph
+from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import Failure, Line, line
 from duologue.graphs.run.events import ToolAnswered, events_of
 from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
@@ -130,11 +131,11 @@ class Talk:
         return (await self.graph.aget_state(self.config)).values
 
     async def results(self) -> list[ToolMessage]:
-        log = (await self.values())["messages"]
+        log = log_of(await self.values())
         return [one for one in log if isinstance(one, ToolMessage)]
 
     async def said(self) -> list[str]:
-        log = (await self.values())["messages"]
+        log = log_of(await self.values())
         return [one.text for one in log if line(one).kind == "speech"]
 
 
@@ -268,7 +269,7 @@ async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
     assert told in str(talk.model.calls[1].prompt[-1]["content"])
     (made,) = [
         one.tool_calls
-        for one in (await talk.values())["messages"]
+        for one in log_of(await talk.values())
         if isinstance(one, AIMessage) and one.tool_calls
     ]
     assert [(one["name"], one["args"]) for one in made] == [("mail", {"to": "Bob"})]

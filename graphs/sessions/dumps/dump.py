@@ -16,7 +16,7 @@ from ...common.errors import SpecError
 from ...common.files import read_file
 from ...common.validation import DEEPEST, check_depth, validated
 from ...common.versions import Migration, Versions, upgraded
-from ...log.channels import log_of
+from ...log.channels import log_of, update_of
 from ...log.messages import number_of, place_of
 from ...log.reducer import take_back
 from ...log.state import State
@@ -209,9 +209,11 @@ def states_of(dump: SessionDump) -> list[State]:
     # The session that was dumped may still have an interpreter at work.
     key = new_key()
     ids: dict[str, str] = {}
+    log: list[AnyMessage] = []
     for step in dump.steps:
         messages = _written(step, ids)
-        state: State = {"messages": messages, "usage": {}}
+        state = update_of(messages, log)
+        log += messages
         state["usage"] = {label: used.model_dump(mode="json") for label, used in step.usage.items()}
         if spec is None or step.spec is not None:
             spec = step.spec or dump.spec

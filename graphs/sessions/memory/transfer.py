@@ -9,10 +9,9 @@ from typing import NamedTuple
 from ...build import Graph, build_graph
 from ...common.errors import SessionError
 from ...common.settings import load_settings
-from ...log.channels import log_of
+from ...log.channels import log_of, update_of
 from ...log.messages import place_of
 from ...log.remembered import memory
-from ...log.state import State
 from ...rules.position import Position
 from ...spec.conversation import Conversation
 from ...store.address import Held, Store, open_store
@@ -82,8 +81,10 @@ async def replace_memory(
                 f"Session {session!r} has not begun: nobody in it has a memory to replace yet."
             )
         position = Position.model_validate(state["position"])
-        new = forgetting(held.conversation, position, log_of(state), speaker, dump)
-        written: State = {"messages": new, "position": state["position"]}
+        log = log_of(state)
+        new = forgetting(held.conversation, position, log, speaker, dump)
+        written = update_of(new, log)
+        written["position"] = state["position"]
         decided = state.get("decisions")
         if decided:
             # They are of the newest message, whose place may be another one now.
