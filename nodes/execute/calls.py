@@ -24,9 +24,9 @@ from ...graphs.spec.sandbox import Language
 from ...tools.registry.state import RunCode, languages_of, timeout_of
 from ...tools.sandbox.sandbox import Ran
 from ..step.resources import Moment
+from ..turn.given import turn_of
 from ..turn.hooks import Hooks, before_tool
 from ..turn.outputs import exit_code_of
-from ..turn.reply import turn_of
 from .approval import as_decided, instead_of_tool, kind_of
 from .call import Answer, given, run_call, tool_state, unknown_tool
 from .interpreter import Interpreter

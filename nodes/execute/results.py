@@ -12,9 +12,9 @@ from ...graphs.rules.end_chat import paused
 from ...graphs.rules.position import Event
 from ...graphs.speakers.speaker import Speaker
 from ..step.resources import Moment
+from ..turn.given import turn_of
 from ..turn.hooks import Hooks, after_tool
 from ..turn.people import Interruption
-from ..turn.reply import turn_of
 from .approval import edit_told
 from .call import Answer, given
 

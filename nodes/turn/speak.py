@@ -5,28 +5,25 @@ the graph of its own, and so are the hooks behind it, so that nothing answered a
 for again after a kill or a hook's failure.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from pydantic import BaseModel
+from langchain_core.messages import AIMessage
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Flaw, Line, Source, line, place_name, said, storable
-from ...graphs.log.parsing import parse
+from ...graphs.log.messages import NOBODY, Flaw, Line, Source, line, said, storable
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State
-from ...graphs.rules.end_chat import Decision, left, paused, spoke
+from ...graphs.rules.end_chat import left, paused
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Event, Leaving
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.spec.conversation import Conversation
-from ..models.tool_calling.to_user import texts_by_id
 from ..step.resources import Moment, Resources
 from .checks import Problem, find_problem
-from .hooks import after_speaker, sees_replies
+from .given import Given, turn_of
+from .hooks import after_speaker
 from .people import asked_for_message
-from .reply import Given, reply_of, turn_of
+from .record import audience_of, is_call, write_answer, write_said
+from .reply import reply_of
 from .summary import summed_up
 
 
@@ -66,17 +63,17 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     about = Line(
         kind=Kind.SPEECH,
         speaker=speaker.name,
-        audience=_audience(conversation, turn),
+        audience=audience_of(conversation, turn),
         stage=turn.stage,
         source=given.source,
         parsed=given.parsed,
     )
-    if given.source is Source.CODE and _calls(given.message):
+    if given.source is Source.CODE and is_call(given.message):
         about = about.model_copy(update={"audience": NOBODY})
-        return await _answered(moment, speaker, given, about)
+        return await write_answer(moment, speaker, given, about)
     may_call = position.tool_rounds < conversation.max_tool_rounds
-    if may_call and _calls(given.message):
-        return await _answered(moment, speaker, given, about)
+    if may_call and is_call(given.message):
+        return await write_answer(moment, speaker, given, about)
 
     if given.source is Source.MODEL:
         problem = _problem_of(moment, speaker, given.message.text)
@@ -88,7 +85,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
             rejected = paused(position, turn, Event.REJECTED)
             return await moment.step(rejected, [*given.new, draft], given.usage)
     plain = given._replace(message=AIMessage(storable(given.message.text), id=given.message.id))
-    return await _answered(moment, speaker, plain, about)
+    return await write_answer(moment, speaker, plain, about)
 
 
 def _as_in(stage: Stage, speaker: Speaker) -> Speaker:
@@ -100,17 +97,6 @@ def _without_stops(speaker: Speaker) -> Speaker:
     """A speaker whose reply was cut off by its length: no stop text has ended it."""
     generation = speaker.generation.model_copy(update={"stop": ()})
     return speaker.model_copy(update={"generation": generation})
-
-
-def _audience(conversation: Conversation, turn: Decision) -> tuple[str, ...] | None:
-    alone = turn.stage is Stage.PRIVATE or (
-        turn.stage is Stage.OPENING and not conversation.opening.reconcile
-    )
-    return (turn.speaker,) if alone else None
-
-
-def _calls(message: AIMessage) -> bool:
-    return bool(message.tool_calls or message.invalid_tool_calls)
 
 
 def _problem_of(moment: Moment, speaker: Speaker, text: str) -> Problem | None:
@@ -128,108 +114,23 @@ def _noted(problem: Problem | None) -> dict[str, object]:
     return {"flaw": problem.flaw, "problem": problem.text}
 
 
-async def _answered(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
-    """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
-    hooks = moment.resources.registry.hooks_of(speaker)
-    number = len(moment.log) + len(given.new)
-    ids = fresh_ids(given.message, moment.log)
-    message = given.message.model_copy(
-        update={
-            "tool_calls": [{**call, "id": next(ids)} for call in given.message.tool_calls],
-            "invalid_tool_calls": [
-                {**call, "id": next(ids)} for call in given.message.invalid_tool_calls
-            ],
-        }
-    )
-    if about.source is Source.MODEL:
-        spoken = texts_by_id(message, message.tool_calls)
-        about = about.model_copy(update={"to_user": spoken})
-    sees = bool(message.text.strip()) or not _calls(message)
-    if sees and sees_replies(hooks):
-        about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
-        waiting = paused(moment.position, moment.turn, Event.ANSWERED)
-        return await moment.step(
-            waiting, [*given.new, _line_of(number, message, about)], given.usage
-        )
-    return await _said(moment, speaker, given._replace(message=message), about)
-
-
 async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     """Run the hooks behind the answer that stands in the log, and say what they make of it."""
     waiting = moment.log[-1]
     # Hooks see what a person has answered as the speaker's own, too.
     answer = waiting if isinstance(waiting, AIMessage) else AIMessage(waiting.text, id=waiting.id)
     about = line(waiting).model_copy(
-        update={"kind": Kind.SPEECH, "audience": _audience(moment.conversation, moment.turn)}
+        update={"kind": Kind.SPEECH, "audience": audience_of(moment.conversation, moment.turn)}
     )
     hooks = moment.resources.registry.hooks_of(speaker)
     turn = turn_of(moment, speaker, moment.log)
     reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)
     text = await after_speaker(hooks, turn, reply)
     message = answer.model_copy(update={"content": text})
-    if about.source is Source.MODEL and text != answer.text and not _calls(answer):
+    if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # What counts is what all hear.
         about = about.model_copy(update=_noted(_problem_of(moment, speaker, text)))
     if text != answer.text:
         # Other words than the speaker's are no argument of its calls.
         about = about.model_copy(update={"to_user": {}})
-    return await _said(moment, speaker, Given(message, about.source, [], moment.usage), about)
-
-
-async def _said(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
-    """Write down what the speaker says."""
-    position, turn = moment.position, moment.turn
-    number = len(moment.log) + len(given.new)
-    if _calls(given.message):
-        kind = Kind.CODE if about.source is Source.CODE else Kind.TOOL_CALLS
-        called = about.model_copy(update={"kind": kind})
-        lines = [*given.new, _line_of(number, given.message, called)]
-        return await moment.step(paused(position, turn, Event.CALLED), lines, given.usage)
-    schema = moment.resources.registry.schema_of(speaker)
-    about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
-    spoken = said(number, given.message.text, about, id=given.message.id)
-    return await moment.step(spoke(position, turn), [*given.new, spoken], given.usage)
-
-
-def _read(
-    speaker: Speaker, text: str, about: Line, schema: type[BaseModel] | None
-) -> dict[str, object]:
-    """Read what is said by the speaker's output format."""
-    if speaker.format is None or about.source is Source.CODE:
-        # What code gave has a form of its own, and is read already.
-        return {}
-    found = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
-    read: dict[str, object] = {"parsed": found.value}
-    if found.problem is None or about.source in (Source.MODEL, Source.HUMAN):
-        # Of what a model said the flaw is found already; people speak as they like.
-        return read
-    return read | {"flaw": Flaw.FORM, "problem": found.problem}
-
-
-def _line_of(number: int, message: AIMessage, about: Line) -> AnyMessage:
-    return said(
-        number,
-        message.text,
-        about,
-        id=message.id,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-    )
-
-
-def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
-    """Give each call of an answer an id that no other call of the log has.
-
-    Some servers send none, or begin anew at each turn, and results are found by these ids.
-    """
-    seen = {
-        call["id"]
-        for message in log
-        if isinstance(message, AIMessage)
-        for call in (*message.tool_calls, *message.invalid_tool_calls)
-    }
-    for place, call in enumerate((*answer.tool_calls, *answer.invalid_tool_calls)):
-        given = call["id"]
-        call_id = given if given and given not in seen else f"{place_name(len(log))}-{place}"
-        seen.add(call_id)
-        yield call_id
+    return await write_said(moment, speaker, Given(message, about.source, [], moment.usage), about)

@@ -1,0 +1,38 @@
+"""A reply as it was given, and the turn as functions and hooks see it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from pydantic import JsonValue
+
+from ...graphs.log.messages import Source
+from ...graphs.log.viewpoint import newly_heard
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.usage import Usage
+from ...tools.registry.hooks import Turn
+from ..step.resources import Moment, session_id
+from .prompt import view_of
+
+
+class Given(NamedTuple):
+    """A reply as it was given."""
+
+    message: AIMessage
+    """The reply: text, or calls of tools."""
+    source: Source
+    """What gave it."""
+    new: list[AnyMessage]
+    """New lines of the log in front of it."""
+    usage: dict[str, Usage]
+    """What was used so far."""
+    parsed: JsonValue = None
+    """What it says, as plain values, where what gave it knows."""
+
+
+def turn_of(moment: Moment, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
+    """Give the turn as functions and hooks see it."""
+    view = tuple(view_of(moment, speaker, log))
+    return Turn(
+        session_id(), speaker.name, view, newly_heard(moment.conversation, log, speaker.name)
+    )

@@ -1,0 +1,123 @@
+"""A reply that a model gives: text, calls of tools, or JSON that is held to a schema."""
+
+from collections.abc import Callable
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langgraph.config import get_stream_writer
+from pydantic import BaseModel
+
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import Source
+from ...graphs.log.stage import ALOUD
+from ...graphs.speakers.formats import Schema
+from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
+from ..models.model import Model
+from ..models.tool_calling.offered import offered
+from ..models.tool_calling.to_user import Speaking, taken_out
+from ..step.resources import Moment
+from .given import Given
+from .hooks import sees_replies
+from .prompt import asked_of, mending, prompt_of
+
+
+async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
+    """Ask the speaker's model, with what is new in the log in front of it."""
+    model = await moment.model(speaker.model)
+    parameters = moment.parameters(speaker.generation, SPEAKER_TEMPERATURE)
+    schema = _held_to(moment, speaker)
+
+    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
+        prompt = prompt_of(moment, speaker, log, small=model.is_embedded)
+        if schema is not None:
+            return await _structured(moment, speaker, model, schema, prompt, parameters), None
+        return await _text(moment, speaker, model, prompt, parameters), None
+
+    found = await asked_of(
+        moment,
+        speaker,
+        model,
+        ask,
+        new=new,
+        most=parameters.get("max_tokens"),
+        small=model.is_embedded,
+        behind=mending(moment),
+    )
+    return Given(found.answer, Source.MODEL, found.new, found.usage)
+
+
+def _held_to(moment: Moment, speaker: Speaker) -> type[BaseModel] | None:
+    """The pydantic model that the answer is held to, where it is."""
+    wanted = speaker.format
+    if not isinstance(wanted, Schema) or wanted.form != "structured":
+        return None
+    return moment.resources.registry.schema_of(speaker)
+
+
+async def _text(
+    moment: Moment,
+    speaker: Speaker,
+    model: Model,
+    prompt: list[BaseMessage],
+    parameters: dict[str, object],
+) -> AIMessage:
+    may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
+    # An endpoint that writes its calls as text goes on writing them unless it is told not to.
+    is_told = may_call or model.by_schema(speaker.tool_calling)
+    purpose = _purpose(moment, speaker)
+    # What hooks see first is not told before.
+    is_heard = speaker.to_user and purpose is Kind.SPEECH
+    speaking = Speaking(_teller(speaker.name)) if is_heard else None
+    answer = await model.answer(
+        prompt,
+        parameters,
+        purpose=purpose,
+        speaker=speaker.name,
+        marks=speaker.marks,
+        tools=offered(moment.resources.registry, speaker) if is_told else (),
+        tool_choice=_choice(moment, speaker) if may_call else "none",
+        tool_calling=speaker.tool_calling,
+        listener=speaking,
+    )
+    return taken_out(answer, speaking) if speaker.to_user else answer
+
+
+def _teller(name: str) -> Callable[[str], None]:
+    """Hands on what a speaker says beside its calls, to whoever follows the stream."""
+    tell = get_stream_writer()
+    return lambda text: tell({"speech": {"speaker": name, "text": text}})
+
+
+def _choice(moment: Moment, speaker: Speaker) -> str:
+    """What the speaker must call; once a call has succeeded, it may speak, too."""
+    choice = speaker.tool_choice
+    return choice if choice == "none" or moment.position.tool_rounds == 0 else "auto"
+
+
+def _purpose(moment: Moment, speaker: Speaker) -> Kind:
+    """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
+    hooks = moment.resources.registry.hooks_of(speaker)
+    # A person who follows it must not see what another keeps to itself.
+    opens = moment.turn.stage not in ALOUD
+    hides = opens and any(one.human for one in moment.conversation.speakers if one != speaker)
+    return Kind.ANSWER if hides or sees_replies(hooks) else Kind.SPEECH
+
+
+async def _structured(
+    moment: Moment,
+    speaker: Speaker,
+    model: Model,
+    schema: type[BaseModel],
+    prompt: list[BaseMessage],
+    parameters: dict[str, object],
+) -> AIMessage:
+    number = moment.conversation.names.index(speaker.name)
+    answer, _ = await model.structured(
+        prompt,
+        schema,
+        parameters,
+        purpose=_purpose(moment, speaker),
+        instead=f'speakers.{number}.format.form = "text"',
+        speaker=speaker.name,
+        tool_calling=speaker.tool_calling,
+    )
+    return answer

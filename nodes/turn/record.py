@@ -1,0 +1,120 @@
+"""What a turn writes to the log: what is said, calls, and what hooks see first."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from pydantic import BaseModel
+
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import NOBODY, Flaw, Line, Source, place_name, said
+from ...graphs.log.parsing import parse
+from ...graphs.log.stage import Stage
+from ...graphs.rules.end_chat import Decision, paused, spoke
+from ...graphs.rules.position import Event
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.conversation import Conversation
+from ..models.tool_calling.to_user import texts_by_id
+from ..step.resources import Moment
+from .given import Given
+from .hooks import sees_replies
+
+
+def audience_of(conversation: Conversation, turn: Decision) -> tuple[str, ...] | None:
+    """Who hears what is said in a turn; None: all."""
+    alone = turn.stage is Stage.PRIVATE or (
+        turn.stage is Stage.OPENING and not conversation.opening.reconcile
+    )
+    return (turn.speaker,) if alone else None
+
+
+def is_call(message: AIMessage) -> bool:
+    """Whether a message calls tools, or has code run."""
+    return bool(message.tool_calls or message.invalid_tool_calls)
+
+
+async def write_answer(
+    moment: Moment, speaker: Speaker, given: Given, about: Line
+) -> dict[str, Any]:
+    """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
+    hooks = moment.resources.registry.hooks_of(speaker)
+    number = len(moment.log) + len(given.new)
+    ids = fresh_ids(given.message, moment.log)
+    message = given.message.model_copy(
+        update={
+            "tool_calls": [{**call, "id": next(ids)} for call in given.message.tool_calls],
+            "invalid_tool_calls": [
+                {**call, "id": next(ids)} for call in given.message.invalid_tool_calls
+            ],
+        }
+    )
+    if about.source is Source.MODEL:
+        spoken = texts_by_id(message, message.tool_calls)
+        about = about.model_copy(update={"to_user": spoken})
+    sees = bool(message.text.strip()) or not is_call(message)
+    if sees and sees_replies(hooks):
+        about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
+        waiting = paused(moment.position, moment.turn, Event.ANSWERED)
+        return await moment.step(
+            waiting, [*given.new, _line_of(number, message, about)], given.usage
+        )
+    return await write_said(moment, speaker, given._replace(message=message), about)
+
+
+async def write_said(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
+    """Write down what the speaker says."""
+    position, turn = moment.position, moment.turn
+    number = len(moment.log) + len(given.new)
+    if is_call(given.message):
+        kind = Kind.CODE if about.source is Source.CODE else Kind.TOOL_CALLS
+        called = about.model_copy(update={"kind": kind})
+        lines = [*given.new, _line_of(number, given.message, called)]
+        return await moment.step(paused(position, turn, Event.CALLED), lines, given.usage)
+    schema = moment.resources.registry.schema_of(speaker)
+    about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
+    spoken = said(number, given.message.text, about, id=given.message.id)
+    return await moment.step(spoke(position, turn), [*given.new, spoken], given.usage)
+
+
+def _read(
+    speaker: Speaker, text: str, about: Line, schema: type[BaseModel] | None
+) -> dict[str, object]:
+    """Read what is said by the speaker's output format."""
+    if speaker.format is None or about.source is Source.CODE:
+        # What code gave has a form of its own, and is read already.
+        return {}
+    found = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
+    read: dict[str, object] = {"parsed": found.value}
+    if found.problem is None or about.source in (Source.MODEL, Source.HUMAN):
+        # Of what a model said the flaw is found already; people speak as they like.
+        return read
+    return read | {"flaw": Flaw.FORM, "problem": found.problem}
+
+
+def _line_of(number: int, message: AIMessage, about: Line) -> AnyMessage:
+    return said(
+        number,
+        message.text,
+        about,
+        id=message.id,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+    )
+
+
+def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
+    """Give each call of an answer an id that no other call of the log has.
+
+    Some servers send none, or begin anew at each turn, and results are found by these ids.
+    """
+    seen = {
+        call["id"]
+        for message in log
+        if isinstance(message, AIMessage)
+        for call in (*message.tool_calls, *message.invalid_tool_calls)
+    }
+    for place, call in enumerate((*answer.tool_calls, *answer.invalid_tool_calls)):
+        given = call["id"]
+        call_id = given if given and given not in seen else f"{place_name(len(log))}-{place}"
+        seen.add(call_id)
+        yield call_id
