@@ -12,7 +12,7 @@ from typing import Any, Final
 from langchain_core.messages import BaseMessage, RemoveMessage
 
 from ..build import build_graph
-from ..common.background import run
+from ..common.background import in_background
 from ..common.errors import SpecError
 from ..common.validation import near_or_all, validated
 from ..log.channels import log_of, update_of
@@ -32,7 +32,7 @@ _FIXED: Final = ("version", "opening")
 _FIXED_OF_SPEAKERS: Final = ("name", "private_opening")
 
 
-def fork(
+async def afork(
     session: str,
     *,
     at: str | None = None,
@@ -77,18 +77,6 @@ def fork(
         >>> resume("two", store="memory:fork-docs").outcome == result.outcome
         True
     """
-    return run(afork(session, at=at, into=into, store=store, **changes))
-
-
-async def afork(
-    session: str,
-    *,
-    at: str | None = None,
-    into: str | None = None,
-    store: str | Path | None = None,
-    **changes: object,
-) -> str:
-    """Make a new session that goes on from a message of another one; `fork` says how."""
     check_session_id(session)
     new = made_up_id(session, "fork") if into is None else check_session_id(into)
     async with known_store(store) as opened:
@@ -96,6 +84,9 @@ async def afork(
         step = await find_step(build_graph(checkpointer=opened.checkpointer), session, at)
         await _write(opened, new, conversation, step)
     return new
+
+
+fork = in_background(afork)
 
 
 def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:

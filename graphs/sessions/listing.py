@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from ..build import Graph, build_graph
-from ..common.background import run
+from ..common.background import in_background
 from ..common.data import listing
 from ..common.errors import SessionError, SpecError
 from ..common.settings import load_settings
@@ -75,18 +75,46 @@ def check_speaker(session: str, conversation: Conversation, name: str) -> None:
 
 
 async def alist_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
-    """List the sessions of a store; `list_sessions` says how."""
+    """List the sessions of a store, the newest first, without reading what they hold.
+
+    Args:
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        One row for each session.
+
+    Raises:
+        StoreError: The store can't be opened or read.
+    """
     async with known_store(store) as opened:
         return await opened.list()
 
 
+list_sessions = in_background(alist_sessions)
+
+
 async def aget_session(session: str, *, store: str | Path | None = None) -> Result:
-    """Read a session; `get_session` says how."""
+    """Read what a session holds, without running it.
+
+    Args:
+        session: The session's id.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        The session as it stands; its outcome is None while it has not ended.
+
+    Raises:
+        SessionError: There is no such session.
+        StoreError: The store can't be opened or read.
+    """
     check_session_id(session)
     async with known_store(store) as opened:
         conversation = await known_session(opened, session)
         graph = build_graph(checkpointer=opened.checkpointer)
         return await read_session(session, conversation, graph)
+
+
+get_session = in_background(aget_session)
 
 
 async def read_session(session: str, conversation: Conversation, graph: Graph) -> Result:
@@ -107,14 +135,35 @@ def title_of(conversation: Conversation) -> str:
 
 
 async def adelete_session(session: str, *, store: str | Path | None = None) -> None:
-    """Delete a session; `delete_session` says how."""
+    """Delete a session and everything it holds.
+
+    Args:
+        session: The session's id.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Raises:
+        SessionError: There is no such session, or it is running.
+        StoreError: The store can't be opened or written.
+    """
     check_session_id(session)
     async with known_store(store) as opened:
         await opened.delete(session)
 
 
+delete_session = in_background(adelete_session)
+
+
 async def astop_session(session: str, *, store: str | Path | None = None) -> None:
-    """Ask whoever runs a session to stop; `stop_session` says how."""
+    """Ask whoever runs a session, here or in another process, to stop after its current turn.
+
+    Args:
+        session: The session's id.
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Raises:
+        SessionError: There is no such session, it has ended already, or nobody runs it.
+        StoreError: The store can't be opened or written.
+    """
     check_session_id(session)
     async with known_store(store) as opened:
         row = await opened.get(session)
@@ -127,61 +176,4 @@ async def astop_session(session: str, *, store: str | Path | None = None) -> Non
         await opened.request_stop(session)
 
 
-def list_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
-    """List the sessions of a store, the newest first, without reading what they hold.
-
-    Args:
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Returns:
-        One row for each session.
-
-    Raises:
-        StoreError: The store can't be opened or read.
-    """
-    return run(alist_sessions(store=store))
-
-
-def get_session(session: str, *, store: str | Path | None = None) -> Result:
-    """Read what a session holds, without running it.
-
-    Args:
-        session: The session's id.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Returns:
-        The session as it stands; its outcome is None while it has not ended.
-
-    Raises:
-        SessionError: There is no such session.
-        StoreError: The store can't be opened or read.
-    """
-    return run(aget_session(session, store=store))
-
-
-def delete_session(session: str, *, store: str | Path | None = None) -> None:
-    """Delete a session and everything it holds.
-
-    Args:
-        session: The session's id.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Raises:
-        SessionError: There is no such session, or it is running.
-        StoreError: The store can't be opened or written.
-    """
-    run(adelete_session(session, store=store))
-
-
-def stop_session(session: str, *, store: str | Path | None = None) -> None:
-    """Ask whoever runs a session, here or in another process, to stop after its current turn.
-
-    Args:
-        session: The session's id.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Raises:
-        SessionError: There is no such session, it has ended already, or nobody runs it.
-        StoreError: The store can't be opened or written.
-    """
-    run(astop_session(session, store=store))
+stop_session = in_background(astop_session)

@@ -24,7 +24,7 @@ from ...nodes.testing import Reply, ScriptedChatModel, ScriptExhaustedError
 from ...tools.registry.registry import Registered, Registry, check_options
 from ...tools.sandbox import sandbox
 from ..build import Graph, compiled
-from ..common.background import run
+from ..common.background import in_background
 from ..common.errors import AnswerError, SessionError
 from ..log.messages import place_of
 from ..rules.end_chat import max_steps
@@ -38,7 +38,7 @@ from .listing import aget_session, read_session
 from .recording import answers, decisions_given, message_given
 
 
-def replay(
+async def areplay(
     session: str, *, store: str | Path | None = None, **registered: Unpack[Registered]
 ) -> Result:
     """Run a recorded session once more without a model, as far as it went.
@@ -74,13 +74,6 @@ def replay(
         >>> replay("one", store="memory:replay-docs").speeches == first.speeches
         True
     """
-    return run(areplay(session, store=store, **registered))
-
-
-async def areplay(
-    session: str, *, store: str | Path | None = None, **registered: Unpack[Registered]
-) -> Result:
-    """Run a recorded session once more without a model; `replay` says how."""
     check_options(registered, Registered)
     recorded = await aget_session(session, store=store)
     conversation = recorded.conversation
@@ -97,6 +90,9 @@ async def areplay(
         state = (await graph.aget_state(config_of(session))).values
         if state.get("interpreter"):
             await sandbox.close(state["interpreter"]["key"])
+
+
+replay = in_background(areplay)
 
 
 async def _run(graph: Graph, recorded: Result) -> Result:

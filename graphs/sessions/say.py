@@ -10,7 +10,7 @@ from langchain_core.messages import AnyMessage, ToolMessage
 
 from ...nodes.turn.outputs import calling
 from ..build import build_graph
-from ..common.background import run
+from ..common.background import in_background
 from ..common.errors import SessionError, SpecError
 from ..log.channels import log_of, update_of
 from ..log.kinds import Kind
@@ -33,7 +33,7 @@ from .fork_state import going_on, not_in_the_log
 from .listing import check_speaker, known_session, known_store, read_session
 
 
-def say(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
+async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
     """Say something as one of the speakers of a session that is not running, and has not ended.
 
     It counts as a turn of that speaker, whosever turn it was: who stands behind it speaks next, and
@@ -62,11 +62,6 @@ def say(session: str, speaker: str, text: str, *, store: str | Path | None = Non
         >>> say("one", "User", "Good morning.", store="memory:say-docs").speeches
         [('User', 'Good morning.')]
     """
-    return run(asay(session, speaker, text, store=store))
-
-
-async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
-    """Say something as one of the speakers of a session; `say` says how."""
     check_session_id(session)
     if not isinstance(text, str) or not text.strip():
         raise SpecError("text: must be text that is not empty")
@@ -75,6 +70,9 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
         check_speaker(session, conversation, speaker)
         async with opened.lock(session) as held:
             return await _say(held, conversation, speaker, text)
+
+
+say = in_background(asay)
 
 
 async def _say(held: Held, conversation: Conversation, speaker: str, text: str) -> Result:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from ...common.background import run
+from ...common.background import in_background
 from ...common.data import listing
 from ...common.errors import SpecError
 from ...store.rows import check_session_id
@@ -27,84 +27,6 @@ Format = Literal["markdown", "jsonl"]
 
 
 async def adump_session(
-    session: str, *, speaker: str | None = None, store: str | Path | None = None
-) -> dict[str, Any]:
-    """Write a session as plain JSON; `dump_session` says how."""
-    return written(await dumped(session, speaker, store))
-
-
-async def aload_session(
-    dump: Dump,
-    *,
-    into: str | None = None,
-    speaker: str | None = None,
-    store: str | Path | None = None,
-) -> str:
-    """Load a dump; `load_session` says how."""
-    found = await asyncio.to_thread(read_dump, dump)
-    if into is not None:
-        check_session_id(into)
-    if isinstance(found, MemoryDump):
-        if into is None:
-            raise SpecError("into: is missing: name the session whose speaker is to remember it")
-        await replace_memory(into, speaker or found.speaker, store, found)
-        return into
-    if speaker is not None:
-        raise SpecError("speaker: a whole session is loaded for all its speakers: leave it out")
-    return await load_whole(found, into or check_session_id(found.session), store)
-
-
-async def areset_session(
-    session: str, *, speaker: str | None = None, store: str | Path | None = None
-) -> None:
-    """Forget what was said; `reset_session` says how."""
-    if speaker is not None:
-        await replace_memory(session, speaker, store, None)
-        return
-    await begin_anew(session, store)
-
-
-async def acopy_session(
-    session: str,
-    *,
-    into: str | None = None,
-    speaker: str | None = None,
-    store: str | Path | None = None,
-    to: str | Path | None = None,
-) -> str:
-    """Copy a session, or a speaker's memory; `copy_session` says how."""
-    if into is not None:
-        check_session_id(into)
-    elif speaker is not None:
-        raise SpecError("into: is missing: name the session whose speaker is to remember it")
-    found = await dumped(session, speaker, store)
-    target = to or store
-    if isinstance(found, MemoryDump):
-        assert into is not None  # noqa: S101  # as checked above
-        await replace_memory(into, found.speaker, target, found)
-        return into
-    new = into or (session if to is not None else made_up_id(session, "copy"))
-    return await load_whole(found, new, target)
-
-
-async def aexport_session(
-    session: str,
-    *,
-    format: Format,  # noqa: A002  # what it is called everywhere
-    speaker: str | None = None,
-    store: str | Path | None = None,
-) -> str:
-    """Write a session down for readers or programs; `export_session` says how."""
-    forms = {"markdown": as_markdown, "jsonl": as_json_lines}
-    if format not in forms:
-        raise SpecError(f"format: {format!r} is unknown; there are {listing(forms)}")
-    result = await aget_session(session, store=store)
-    if speaker is not None:
-        check_speaker(session, result.conversation, speaker)
-    return forms[format](result, speaker)
-
-
-def dump_session(
     session: str, *, speaker: str | None = None, store: str | Path | None = None
 ) -> dict[str, Any]:
     """Write a session, or what one speaker remembers of it, as plain JSON values.
@@ -125,10 +47,13 @@ def dump_session(
         SessionError: There is no such session.
         StoreError: The store can't be opened or read.
     """
-    return run(adump_session(session, speaker=speaker, store=store))
+    return written(await dumped(session, speaker, store))
 
 
-def load_session(
+dump_session = in_background(adump_session)
+
+
+async def aload_session(
     dump: Dump,
     *,
     into: str | None = None,
@@ -173,10 +98,23 @@ def load_session(
         >>> resume("one", store="memory:load-docs") == result
         True
     """
-    return run(aload_session(dump, into=into, speaker=speaker, store=store))
+    found = await asyncio.to_thread(read_dump, dump)
+    if into is not None:
+        check_session_id(into)
+    if isinstance(found, MemoryDump):
+        if into is None:
+            raise SpecError("into: is missing: name the session whose speaker is to remember it")
+        await replace_memory(into, speaker or found.speaker, store, found)
+        return into
+    if speaker is not None:
+        raise SpecError("speaker: a whole session is loaded for all its speakers: leave it out")
+    return await load_whole(found, into or check_session_id(found.session), store)
 
 
-def reset_session(
+load_session = in_background(aload_session)
+
+
+async def areset_session(
     session: str, *, speaker: str | None = None, store: str | Path | None = None
 ) -> None:
     """Forget what was said in a session, for all or for one speaker.
@@ -198,10 +136,16 @@ def reset_session(
         SessionError: There is no such session, or it is running.
         StoreError: The store can't be opened, read or written.
     """
-    run(areset_session(session, speaker=speaker, store=store))
+    if speaker is not None:
+        await replace_memory(session, speaker, store, None)
+        return
+    await begin_anew(session, store)
 
 
-def copy_session(
+reset_session = in_background(areset_session)
+
+
+async def acopy_session(
     session: str,
     *,
     into: str | None = None,
@@ -228,10 +172,24 @@ def copy_session(
             remember is running, or has not begun.
         StoreError: A store can't be opened, read or written.
     """
-    return run(acopy_session(session, into=into, speaker=speaker, store=store, to=to))
+    if into is not None:
+        check_session_id(into)
+    elif speaker is not None:
+        raise SpecError("into: is missing: name the session whose speaker is to remember it")
+    found = await dumped(session, speaker, store)
+    target = to or store
+    if isinstance(found, MemoryDump):
+        assert into is not None  # noqa: S101  # as checked above
+        await replace_memory(into, found.speaker, target, found)
+        return into
+    new = into or (session if to is not None else made_up_id(session, "copy"))
+    return await load_whole(found, new, target)
 
 
-def export_session(
+copy_session = in_background(acopy_session)
+
+
+async def aexport_session(
     session: str,
     *,
     format: Format,  # noqa: A002  # what it is called everywhere
@@ -254,4 +212,13 @@ def export_session(
         SessionError: There is no such session.
         StoreError: The store can't be opened or read.
     """
-    return run(aexport_session(session, format=format, speaker=speaker, store=store))
+    forms = {"markdown": as_markdown, "jsonl": as_json_lines}
+    if format not in forms:
+        raise SpecError(f"format: {format!r} is unknown; there are {listing(forms)}")
+    result = await aget_session(session, store=store)
+    if speaker is not None:
+        check_speaker(session, result.conversation, speaker)
+    return forms[format](result, speaker)
+
+
+export_session = in_background(aexport_session)
