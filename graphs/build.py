@@ -15,12 +15,12 @@ from typing_extensions import TypedDict, get_type_hints
 from ..nodes.assistant_agent import assistant_agent
 from ..nodes.completion_judge import completion_judge
 from ..nodes.models.resolve import Models
-from ..nodes.step.resources import Resources, StopRequested
+from ..nodes.step.resources import AskedToStop, Resources
 from ..nodes.task_specification import task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
-from .log.state import Input, Kept, Output, State
+from .log.state import Input, Latest, Output, State
 from .rules.end_chat import Node, decide
 from .rules.position import Position
 from .spec.conversation import Form
@@ -59,7 +59,7 @@ def build_graph(
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     model: BaseChatModel | str | None = None,
     models: Models | Mapping[str, BaseChatModel] | None = None,
-    stop_requested: StopRequested | None = None,
+    stop_requested: AskedToStop | None = None,
     form: type[Form] | None = None,
     name: str | None = None,
     allow_host: bool = False,
@@ -163,7 +163,7 @@ def form_input(form: type[Form]) -> type[Input]:
             fields[name] = Annotated[info.annotation, described]
     whole = Field(description="A whole conversation, instead of the other fields.")
     # The channel stays last, where LangGraph looks for it.
-    kept, channel = get_args(Kept)
+    kept, channel = get_args(Latest)
     fields["conversation"] = Annotated[kept, whole, channel]
     return _typed_dict(f"{form.__name__}Input", fields)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..graphs.log.state import State
 from ..graphs.rules.end_chat import checked
-from ..graphs.rules.position import Event
+from ..graphs.rules.position import Phase
 from ..graphs.rules.turns import due
 from ..graphs.spec.judges import SeparateJudge
 from .judge.moderator import choose
@@ -20,10 +20,10 @@ async def completion_judge(state: State, resources: Resources) -> dict[str, Any]
         return anew
     conversation, position = moment.conversation, moment.position
     comes = due(conversation, position)
-    if comes is Event.CHECKED:
+    if comes is Phase.CHECKED:
         # A step of its own: a predicate that fails must not cost what was said.
         return await moment.step(checked(position), [])
-    if comes is Event.CHOSEN:
+    if comes is Phase.CHOSEN:
         return await choose(moment)
     if isinstance(conversation.judge, SeparateJudge):
         return await judge_criteria(moment, conversation.judge)

@@ -14,7 +14,7 @@ from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.common.validation import validated
 from ..graphs.log.channels import log_of, update_of
 from ..graphs.log.kinds import Kind
-from ..graphs.log.messages import NOBODY, Line, line, said
+from ..graphs.log.messages import NOBODY, About, line, said
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.speakers.formats import Marks
@@ -109,12 +109,12 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     count = len(text.split())
     if count > limit and not drafts:
         problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
-        about = Line(kind=Kind.DRAFT, audience=NOBODY, problem=problem)
+        about = About(kind=Kind.DRAFT, audience=NOBODY, problem=problem)
         draft = said(len(moment.log), text, about, id=answer.id)
         return {"usage": dumped(usage), **update_of([draft], moment.log)}
     # A blank rewrite leaves the task as it was given.
     specified = cut(text, limit) or task
-    about = Line(kind=Kind.SPECIFIED_TASK, audience=NOBODY)
+    about = About(kind=Kind.SPECIFIED_TASK, audience=NOBODY)
     record = said(len(moment.log), specified, about, id=answer.id)
     return await _begin(moment, specified, [record], usage)
 

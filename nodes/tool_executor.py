@@ -16,7 +16,7 @@ from typing import Any
 from ..graphs.log.state import State
 from ..graphs.rules.end_chat import left, paused
 from ..graphs.rules.people import person_of
-from ..graphs.rules.position import Event, Leaving
+from ..graphs.rules.position import Leaving, Phase
 from .execute.approval import ask_about, decided, is_seen, question, seen
 from .execute.calls import CallsRun
 from .execute.interpreter import Interpreter
@@ -34,7 +34,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     speaker = moment.conversation.speaker(moment.turn.speaker)
     hooks = resources.registry.hooks_of(speaker)
     message = calling(moment.log)
-    if moment.position.event is Event.RAN:
+    if moment.position.event is Phase.RAN:
         answers = await past_hooks(moment, speaker, hooks, message)
         return await returned(moment, speaker, message, answers)
     decisions = decided(state, message)
@@ -59,7 +59,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     interpreter = Interpreter(moment.conversation.sandbox, before)
     answers = await CallsRun(moment, speaker, hooks, interpreter).all_of(message, decisions or {})
     if any(hook.after_tool for _, hook in hooks):
-        ran = paused(moment.position, moment.turn, Event.RAN)
+        ran = paused(moment.position, moment.turn, Phase.RAN)
         update = await moment.step(ran, result_lines(moment, speaker, answers, final=False))
     else:
         update = await returned(moment, speaker, message, answers)

@@ -8,7 +8,7 @@ from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, Line, result, said
+from duologue.graphs.log.messages import NOBODY, About, result, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.speakers.speaker import PrivateOpening, Speaker
 from duologue.graphs.spec.conversation import Conversation
@@ -29,7 +29,7 @@ class Run:
     def write(self, text: str, kind: Kind, speaker: str | None, **more: Any) -> int:  # noqa: ANN401
         """Append a line; its place."""
         calls = more.pop("tool_calls", [])
-        about = Line(kind=kind, speaker=speaker, **more)
+        about = About(kind=kind, speaker=speaker, **more)
         self.log.append(said(len(self.log), text, about, tool_calls=calls))
         return len(self.log) - 1
 

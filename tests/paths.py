@@ -26,7 +26,7 @@ from duologue.graphs.rules.end_chat import (
 )
 from duologue.graphs.rules.moves import MOVES
 from duologue.graphs.rules.people import asking, meaning
-from duologue.graphs.rules.position import Event, Facts, Leaving, Position
+from duologue.graphs.rules.position import Facts, Leaving, Phase, Position
 from duologue.graphs.rules.turns import NextTurn
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.spec.conversation import Conversation
@@ -137,9 +137,9 @@ class Walk:
     seen: dict[Any, Longest] = field(default_factory=dict)
     ends: set[tuple[Reason, ...]] = field(default_factory=set)
     """The reasons of all ends."""
-    moves: set[tuple[Event, Event]] = field(default_factory=set)
+    moves: set[tuple[Phase, Phase]] = field(default_factory=set)
     """Which event has followed which."""
-    _now: list[Event] = field(default_factory=list)
+    _now: list[Phase] = field(default_factory=list)
     """The events on the way to where it is."""
     longest: Longest = field(init=False)
 
@@ -190,10 +190,10 @@ class Walk:
                 yield tuple(sorted((dict(spent) | {name: self.limits[name]}).items()))
 
     def _from(self, position: Position, table: Table) -> Longest:
-        if position.event is Event.CHECKED:
+        if position.event is Phase.CHECKED:
             # The walk asks predicates together with the turn.
-            self._follow(Event.SPOKEN)
-            self._now.append(Event.SPOKEN)
+            self._follow(Phase.SPOKEN)
+            self._now.append(Phase.SPOKEN)
         if self._now:
             self._follow(position.event)
         key = (_place(position), table)
@@ -204,14 +204,14 @@ class Walk:
             self._now.append(position.event)
             self.seen[key] = self._compared(position, table)
             self._now.pop()
-        if position.event is Event.CHECKED:
+        if position.event is Phase.CHECKED:
             self._now.pop()
         return self.seen[key]
 
     def _turn(self, position: Position) -> Decision:
         return decide(self.conversation, position)
 
-    def _follow(self, event: Event) -> None:
+    def _follow(self, event: Phase) -> None:
         """Note that an event follows the one that is looked at, as the table of moves says."""
         assert event in MOVES[self._now[-1]].then
         self.moves.add((self._now[-1], event))
@@ -280,7 +280,7 @@ class Walk:
             found.append(_behind([self._from(gone, table.after_leaving(reason))], steps=1))
         if question.empty == "auto_reply":
             assert meaning(question, " \n") is None
-            passed = paused(position, self._turn(position), Event.PASSED)
+            passed = paused(position, self._turn(position), Phase.PASSED)
             leaves_it = [
                 self._from(passed, table.after_passing(self.rules, spent)) for spent in spendings
             ]
@@ -320,13 +320,13 @@ class Walk:
         steps = step + (not is_code and not self.choices.hooks)
         found = [_behind(answered(position, table, spendings), steps=steps)]
         if self.choices.hooks and table.within in ("call", "code"):
-            after = paused(position, self._turn(position), Event.RAN)
+            after = paused(position, self._turn(position), Phase.RAN)
             ran = [self._from(after, table.after_run(spent)) for spent in spendings]
             found.append(_behind(ran, steps=step))
         return _behind(found)
 
     def _code_run(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
-        after = paused(position, self._turn(position), Event.GIVEN)
+        after = paused(position, self._turn(position), Phase.GIVEN)
         return [self._from(after, table.after_code_run(spent)) for spent in spendings]
 
     def _results(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
@@ -334,14 +334,14 @@ class Walk:
         ended = frozenset(tool for tool in self.tools if tool == table.tally.call)
         found = []
         for came in (ALL_WORKED, *self.choices.fails):
-            after = paused(position, self._turn(position), Event.RETURNED, succeeded=came.worked)
+            after = paused(position, self._turn(position), Phase.RETURNED, succeeded=came.worked)
             tools = ended if came.worked else frozenset()
             found += [
                 self._from(after, table.after_results(self.rules, tools, spent, came))
                 for spent in spendings
             ]
         if self.choices.direct:
-            after = paused(position, self._turn(position), Event.GIVEN, succeeded=True)
+            after = paused(position, self._turn(position), Phase.GIVEN, succeeded=True)
             found += [self._from(after, table.after_output(ended, spent)) for spent in spendings]
         return found
 
@@ -368,29 +368,29 @@ class Walk:
         found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
         has_answered = table.within in ("answer", "given")
         if self.choices.summaries and table.within in (None, "passed"):
-            after = paused(position, self._turn(position), Event.SUMMARISED)
+            after = paused(position, self._turn(position), Phase.SUMMARISED)
             summaries = [
                 self._from(after, table.after_summary(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(summaries, steps=1))
         if self.choices.hooks and table.within != "answer":
-            after = paused(position, self._turn(position), Event.ANSWERED)
+            after = paused(position, self._turn(position), Phase.ANSWERED)
             answers = [self._from(after, table.after_answer(spent)) for spent in spendings]
             found.append(_behind(answers, steps=1))
         # An answer that hooks see is accepted already.
         if self.choices.drafts and not table.drafted and not has_answered:
-            after = paused(position, self._turn(position), Event.REJECTED)
+            after = paused(position, self._turn(position), Phase.REJECTED)
             drafts = [
                 self._from(after, table.after_draft(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(drafts, steps=1))
         if self._may_run_code(table):
-            after = paused(position, self._turn(position), Event.CALLED)
+            after = paused(position, self._turn(position), Phase.CALLED)
             runs = [self._from(after, table.after_code(self.rules, spent)) for spent in spendings]
             found.append(_behind(runs, steps=self._code_step))
         may_call = table.tool_rounds < self.conversation.max_tool_rounds and table.within != "given"
         if self.choices.calls and may_call:
-            after = paused(position, self._turn(position), Event.CALLED)
+            after = paused(position, self._turn(position), Phase.CALLED)
             called = [
                 self._from(after, table.after_call(self.rules, call, spent))
                 for spent in spendings

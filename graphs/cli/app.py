@@ -14,7 +14,18 @@ import typer
 
 from .exit_code import EXIT_CODES
 from .memory import copy, dump, export, fork, load, reset
-from .options import HELP, Cap, Commands, Json, Mode, Model, Reset, Seed, Session, Store
+from .options import (
+    HELP,
+    CapOption,
+    Commands,
+    Json,
+    Mode,
+    ModelOption,
+    Reset,
+    Seed,
+    Session,
+    StoreOption,
+)
 from .people import answer, chat, say
 
 app = typer.Typer(
@@ -73,9 +84,9 @@ def run(
             "goes on where it was.",
         ),
     ] = None,
-    store: Store = None,
-    model: Model = None,
-    max_iterations: Cap = None,
+    store: StoreOption = None,
+    model: ModelOption = None,
+    max_iterations: CapOption = None,
     mode: Mode = None,
     word_limit: Annotated[
         int | None,
@@ -149,7 +160,7 @@ def _option(name: str) -> str:
 
 @app.command()
 def resume(
-    session: Session, store: Store = None, model: Model = None, as_json: Json = False
+    session: Session, store: StoreOption = None, model: ModelOption = None, as_json: Json = False
 ) -> None:
     """Go on with a session where it stopped. No finished model call is made again."""
     from .run import follow
@@ -163,7 +174,7 @@ app.command()(answer)
 
 
 @app.command()
-def sessions(store: Store = None, as_json: Json = False) -> None:
+def sessions(store: StoreOption = None, as_json: Json = False) -> None:
     """List the sessions, the newest first."""
     from .show import show_sessions
 
@@ -190,7 +201,7 @@ def show(
             "what guards counted, done tokens and the like.",
         ),
     ] = False,
-    store: Store = None,
+    store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
     """Show what was said in a session, and how it ended.
@@ -212,7 +223,7 @@ for command in (say, fork, dump, load, reset, copy, export):
 
 
 @app.command()
-def stop(session: Session, store: Store = None) -> None:
+def stop(session: Session, store: StoreOption = None) -> None:
     """Ask a running session to stop after its turn."""
     from ..sessions.listing import stop_session
 
@@ -221,7 +232,7 @@ def stop(session: Session, store: Store = None) -> None:
 
 
 @app.command()
-def delete(session: Session, store: Store = None) -> None:
+def delete(session: Session, store: StoreOption = None) -> None:
     """Delete a session and everything it holds."""
     from ..sessions.listing import delete_session
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..common.errors import SpecError
-from .options import Cap, Mode, Output, Session, Speaker, Store
+from .options import CapOption, Mode, OutputOption, Session, SpeakerOption, StoreOption
 
 if TYPE_CHECKING:
-    from ..sessions.memory.memory import Format
+    from ..sessions.memory.memory import ExportFormat
 
 
 def fork(
@@ -30,7 +30,7 @@ def fork(
         typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
     ] = None,
     mode: Mode = None,
-    max_iterations: Cap = None,
+    max_iterations: CapOption = None,
     task: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The task from there on, as it is given.")
     ] = None,
@@ -46,7 +46,7 @@ def fork(
         list[str] | None,
         typer.Option(metavar="SPEAKER=NAME", help="What speaks for a speaker from there on."),
     ] = None,
-    store: Store = None,
+    store: StoreOption = None,
 ) -> None:
     """Make a new session that goes on from any message of another one.
 
@@ -88,7 +88,10 @@ def _by_speaker(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[s
 
 
 def dump(
-    session: Session, speaker: Speaker = None, output: Output = None, store: Store = None
+    session: Session,
+    speaker: SpeakerOption = None,
+    output: OutputOption = None,
+    store: StoreOption = None,
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON."""
     from ..common.sanitize import escaped
@@ -118,7 +121,7 @@ def load(
             help="Who is to remember a speaker's memory. [default: the one of the same name]",
         ),
     ] = None,
-    store: Store = None,
+    store: StoreOption = None,
 ) -> None:
     """Load what `duologue dump` wrote, here or elsewhere.
 
@@ -130,7 +133,7 @@ def load(
     _say_how_to_go_on(load_session(file, into=into, speaker=speaker, store=store), store)
 
 
-def reset(session: Session, speaker: Speaker = None, store: Store = None) -> None:
+def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
     """Have a session begin anew, or one speaker forget what was said.
 
     A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
@@ -151,12 +154,12 @@ def copy(
             "a speaker's memory: the session whose speaker is to remember it.",
         ),
     ] = None,
-    speaker: Speaker = None,
+    speaker: SpeakerOption = None,
     to: Annotated[
         str | None,
         typer.Option(metavar="URL", help="The store that the copy goes into. [default: the same]"),
     ] = None,
-    store: Store = None,
+    store: StoreOption = None,
 ) -> None:
     """Copy a session, or one speaker's memory, within a store or into another one."""
     from ..sessions.memory.memory import copy_session
@@ -175,14 +178,14 @@ def export(
             help="markdown to read, or jsonl, one JSON object a message, for programs.",
         ),
     ] = "markdown",
-    speaker: Speaker = None,
-    output: Output = None,
-    store: Store = None,
+    speaker: SpeakerOption = None,
+    output: OutputOption = None,
+    store: StoreOption = None,
 ) -> None:
     """Write a session down, as a page or as JSON Lines."""
     from ..sessions.memory.memory import export_session
 
-    text = export_session(session, format=cast("Format", form), speaker=speaker, store=store)
+    text = export_session(session, format=cast("ExportFormat", form), speaker=speaker, store=store)
     _put(text, output)
 
 

@@ -35,7 +35,7 @@ class Commands(TyperGroup):
             raise typer.Exit(explain(error)) from None
 
 
-Store = Annotated[
+StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
@@ -44,7 +44,7 @@ Store = Annotated[
         "[default: DUOLOGUE_STORE, else one file in your data folder]",
     ),
 ]
-Model = Annotated[
+ModelOption = Annotated[
     str | None,
     typer.Option(
         "--model",
@@ -53,7 +53,7 @@ Model = Annotated[
         "of a .gguf file. [default: DUOLOGUE_MODEL]",
     ),
 ]
-Cap = Annotated[
+CapOption = Annotated[
     int | None,
     typer.Option(
         "--max-iterations",
@@ -80,13 +80,13 @@ Reset = Annotated[
     bool, typer.Option("--reset", help="Delete what is stored of that session first.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
-Speaker = Annotated[
+SpeakerOption = Annotated[
     str | None,
     typer.Option(
         "--as", metavar="SPEAKER", help="This speaker's memory only. [default: the whole session]"
     ),
 ]
-Output = Annotated[
+OutputOption = Annotated[
     Path | None,
     typer.Option("--output", metavar="FILE", help="The file to write. [default: stdout]"),
 ]

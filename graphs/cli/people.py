@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Json, Model, Reset, Seed, Session, Store
+from .options import Json, ModelOption, Reset, Seed, Session, StoreOption
 
 
 def chat(
@@ -37,8 +37,8 @@ def chat(
             metavar="ID", help="The session's id. [default: made up] Go on with `duologue resume`."
         ),
     ] = None,
-    store: Store = None,
-    model: Model = None,
+    store: StoreOption = None,
+    model: ModelOption = None,
     max_iterations: Annotated[
         int | None,
         typer.Option(metavar="N", help="The cap, in rounds. [default: none]"),
@@ -87,8 +87,8 @@ def answer(
             metavar="ID", help="Which question it answers. [default: the one that there is]"
         ),
     ] = None,
-    store: Store = None,
-    model: Model = None,
+    store: StoreOption = None,
+    model: ModelOption = None,
     as_json: Json = False,
 ) -> None:
     """Answer what a session waits for, and go on with it.
@@ -107,7 +107,7 @@ def say(
     session: Session,
     speaker: Annotated[str, typer.Argument(metavar="SPEAKER", help="Who is to have said it.")],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.")],
-    store: Store = None,
+    store: StoreOption = None,
 ) -> None:
     """Say something as a speaker of a session that is not running.
 

@@ -22,7 +22,7 @@ _COMMAND = re.compile(
 """How a shell command begins that Python might read, too."""
 
 
-class CodeBlock(NamedTuple):
+class RunnableBlock(NamedTuple):
     """Fenced code of a message."""
 
     language: str
@@ -31,10 +31,10 @@ class CodeBlock(NamedTuple):
     """What is run."""
 
 
-def code_blocks(text: str) -> list[CodeBlock]:
+def code_blocks(text: str) -> list[RunnableBlock]:
     """Find the fenced code of a message that is to be run (AutoGen)."""
     return [
-        CodeBlock(_language(fence.language, fence.content), fence.content)
+        RunnableBlock(_language(fence.language, fence.content), fence.content)
         for fence in fences(text)[1]
         if fence.content.strip()
     ]

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 
 @dataclass(frozen=True)
-class Row:
+class KindRow:
     """What goes by the kind of a line."""
 
     name: str
@@ -42,20 +42,20 @@ class Row:
 class Kind(StrEnum):
     """What kind of line a message is."""
 
-    row: Row
+    row: KindRow
 
-    def __new__(cls, row: Row) -> Self:
+    def __new__(cls, row: KindRow) -> Self:
         """Make a kind of its row."""
         kind = str.__new__(cls, row.name)
         kind._value_ = row.name
         kind.row = row
         return kind
 
-    SPECIFIED_TASK = Row("specified_task")
+    SPECIFIED_TASK = KindRow("specified_task")
     """The task as rewritten by the task specification."""
-    INSTRUCTION = Row("instruction", is_cue=True)
+    INSTRUCTION = KindRow("instruction", is_cue=True)
     """What a speaker is told by the conversation itself: its own task, or to begin."""
-    SPEECH = Row(
+    SPEECH = KindRow(
         "speech",
         is_spoken=True,
         own="always",
@@ -65,11 +65,11 @@ class Kind(StrEnum):
         on_page=True,
     )
     """What a speaker said."""
-    SHIFT = Row("shift", own="never", is_talk=True, is_cue=True)
+    SHIFT = KindRow("shift", own="never", is_talk=True, is_cue=True)
     """An opening answer handed to the one who speaks first in the rounds."""
-    DRAFT = Row("draft", is_reply=True, on_page=True)
+    DRAFT = KindRow("draft", is_reply=True, on_page=True)
     """A reply that broke a rule and was asked for again."""
-    TOOL_CALLS = Row(
+    TOOL_CALLS = KindRow(
         "tool_calls",
         is_spoken=True,
         own="always",
@@ -79,25 +79,25 @@ class Kind(StrEnum):
         on_page=True,
     )
     """A speaker's call of tools, with what it said beside it."""
-    TOOL_RESULT = Row("tool_result", is_spoken=True, own="always", is_result=True, on_page=True)
+    TOOL_RESULT = KindRow("tool_result", is_spoken=True, own="always", is_result=True, on_page=True)
     """What a tool answered."""
-    QUESTION = Row("question")
+    QUESTION = KindRow("question")
     """The judge's question."""
-    REFLECTION = Row("reflection", is_result=True, ends_turn=True, on_page=True)
+    REFLECTION = KindRow("reflection", is_result=True, ends_turn=True, on_page=True)
     """A speaker's answer to the judge, or a separate judge's."""
-    CHOICE = Row("choice", on_page=True)
+    CHOICE = KindRow("choice", on_page=True)
     """Who was chosen to speak next."""
-    ANSWER = Row("answer", is_reply=True, is_result=True)
+    ANSWER = KindRow("answer", is_reply=True, is_result=True)
     """What was answered for a speaker, or by a tool, before hooks have seen it."""
-    HEARD = Row("heard", is_talk=True)
+    HEARD = KindRow("heard", is_talk=True)
     """What a hook made of what a speaker has just heard; it stands in its place from then on."""
-    CODE = Row("code", is_reply=True, has_calls=True)
+    CODE = KindRow("code", is_reply=True, has_calls=True)
     """The fenced code that a speaker runs, a call for each block. What it says of that follows."""
-    SUMMARY = Row("summary", is_memory=True)
+    SUMMARY = KindRow("summary", is_memory=True)
     """What stands for the older part of a speaker's history in its prompts. It may be empty."""
-    FORGOTTEN = Row("forgotten", is_memory=True, on_page=True)
+    FORGOTTEN = KindRow("forgotten", is_memory=True, on_page=True)
     """A speaker's memory was reset: what was said before is not in its view any more."""
-    REMEMBERED = Row("remembered", is_talk=True, ends_turn=True, is_memory=True)
+    REMEMBERED = KindRow("remembered", is_talk=True, ends_turn=True, is_memory=True)
     """A line of a memory that was loaded: only its owner hears it, and nothing counts it."""
-    REMOVED = Row("removed", on_page=True)
+    REMOVED = KindRow("removed", on_page=True)
     """A message that was removed: it stays for the record, nobody hears it, nothing counts it."""

@@ -1,4 +1,4 @@
-"""The messages of the log: LangChain's, each with its `Line` and its place beside it.
+"""The messages of the log: LangChain's, each with its `About` and its place beside it.
 
 A message's id is its own among all conversations: that of the model which gave it, or a random one.
 LangGraph streams what a node writes in its mode ``messages`` unless a model's tokens had the same
@@ -28,7 +28,7 @@ from .kinds import Kind
 from .stage import ALOUD, Stage
 
 KEY = "duologue"
-"""Where a message's `Line` stands in its ``additional_kwargs``."""
+"""Where a message's `About` stands in its ``additional_kwargs``."""
 
 PLACE = "duologue_place"
 """Where its place in the log stands there, counted from 0."""
@@ -77,7 +77,7 @@ class Flaw(StrEnum):
     """It is the speaker's own last message once more."""
 
 
-class Line(Data):
+class About(Data):
     """What stands beside a message in the log."""
 
     kind: Kind
@@ -118,7 +118,7 @@ class Line(Data):
     to_user: dict[str, str] = Field(default_factory=dict)
     """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
     without it."""
-    was: "Line | None" = None
+    was: "About | None" = None
     """What stood beside a removed message before it was removed."""
 
     def heard_by(self, name: str) -> bool:
@@ -150,10 +150,10 @@ NOBODY: tuple[str, ...] = ()
 """The audience of what is kept for the record only."""
 
 
-def line(message: BaseMessage) -> Line:
+def line(message: BaseMessage) -> About:
     """Read what stands beside a message of the log."""
     found = message.additional_kwargs.get(KEY)
-    return Line(kind=Kind.INSTRUCTION) if found is None else Line.model_validate(found)
+    return About(kind=Kind.INSTRUCTION) if found is None else About.model_validate(found)
 
 
 def line_kind(message: BaseMessage) -> Kind | None:
@@ -165,7 +165,7 @@ def line_kind(message: BaseMessage) -> Kind | None:
 def said(
     number: int,
     text: str,
-    about: Line,
+    about: About,
     *,
     id: str | None = None,  # noqa: A002  # as LangChain calls it
     tool_calls: Sequence[ToolCall] = (),
@@ -200,7 +200,7 @@ def result(
     final: bool = True,
 ) -> ToolMessage:
     """Make the message of a tool's answer, heard by the speaker who called it."""
-    about = Line(
+    about = About(
         kind=Kind.TOOL_RESULT if final else Kind.ANSWER,
         speaker=speaker,
         audience=(speaker,) if final else NOBODY,
@@ -219,7 +219,7 @@ def result(
     )
 
 
-def beside(about: Line, number: int) -> dict[str, Any]:
+def beside(about: About, number: int) -> dict[str, Any]:
     """Give what stands beside the message at this place of the log."""
     return {KEY: about.model_dump(mode="json", exclude_defaults=True), PLACE: number}
 
@@ -261,7 +261,7 @@ def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [message for message in log if line(message).kind is Kind.SPEECH]
 
 
-def is_said(message: BaseMessage, about: Line) -> bool:
+def is_said(message: BaseMessage, about: About) -> bool:
     """Whether a speaker says something with a message: in its turn, or beside a call of tools."""
     row = about.kind.row
     speaks = row.is_spoken and row.is_reply

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from .kinds import Kind
-from .messages import Line, line, line_kind, place_of
+from .messages import About, line, line_kind, place_of
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
@@ -52,7 +52,7 @@ def _is_of_the_past(message: BaseMessage, name: str) -> bool:
     return name == about.speaker or name in (about.audience or ())
 
 
-def is_in_view(message: BaseMessage, about: Line, name: str) -> bool:
+def is_in_view(message: BaseMessage, about: About, name: str) -> bool:
     """Whether a line that a speaker remembers stands in its view, where no hook has changed it."""
     if isinstance(message, SystemMessage):
         return False

@@ -30,14 +30,14 @@ class _Messages(DeltaChannel[list[AnyMessage]]):
 # DeltaChannel is in beta; the class above and these aliases are all that knows of it. With plain
 # channels the SQLite saver writes the whole log and the whole spec again at every step.
 Messages = Annotated[list[AnyMessage], _Messages(append)]
-Kept = Annotated[dict[str, Any], DeltaChannel(newest, dict)]
+Latest = Annotated[dict[str, Any], DeltaChannel(newest, dict)]
 KeptText = Annotated[str, DeltaChannel(newest, str)]
 
 
 class Input(TypedDict, total=False):
     """What a run is started with."""
 
-    conversation: Kept
+    conversation: Latest
     """A `Conversation`, as a dict."""
 
 
@@ -55,17 +55,17 @@ class Output(TypedDict, total=False):
 class State(Input, Output, total=False):
     """Everything a session is resumed from."""
 
-    spec: Kept
+    spec: Latest
     """The conversation that this session runs, complete and checked."""
     unspoken: Messages
     """What else stands in the log, such as drafts, verdicts and what speakers are told. Each
     message has its place beside it; `graphs.log.channels.log_of` puts both together."""
     position: dict[str, Any]
     """Where it is: a `Position`, as a dict. Missing until the task stands."""
-    interpreter: Kept
+    interpreter: Latest
     """What is kept of the interpreter that runs its code: a `graphs.spec.sandbox.Kept`, as a
     dict. Missing until code has run."""
-    decisions: Kept
+    decisions: Latest
     """What a person has decided of the calls of a message that have not run yet, under ``message``
     (its id) and ``decisions``. Empty or missing at any other time."""
     usage: dict[str, Any]

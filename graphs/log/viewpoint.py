@@ -24,7 +24,7 @@ from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from .call_text import put_back
 from .kinds import Kind
-from .messages import Line, is_said, line, place_of
+from .messages import About, is_said, line, place_of
 from .remembered import is_in_view, remembered
 
 SILENCE = "(says nothing)"
@@ -90,7 +90,7 @@ def _shown(speaker: Speaker, name: str) -> Iterator[BaseMessage]:
             yield AIMessage(example.content, name=name)
 
 
-def _replaced(read: Iterable[tuple[BaseMessage, Line]], name: str) -> set[str]:
+def _replaced(read: Iterable[tuple[BaseMessage, About]], name: str) -> set[str]:
     """The places of what this speaker has heard otherwise, since a hook changed it."""
     return {replaced for _, about in read if about.heard_by(name) for replaced in about.instead_of}
 
@@ -126,7 +126,7 @@ def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
     )
 
 
-def _from_outside(about: Line) -> str:
+def _from_outside(about: About) -> str:
     return f"{about.speaker}" if about.audience is None else f"{about.speaker} (heard by nobody)"
 
 
@@ -147,7 +147,7 @@ def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
 def _add_own(
     view: list[BaseMessage],
     message: BaseMessage,
-    about: Line,
+    about: About,
     name: str,
     results: Mapping[str, ToolMessage],
 ) -> None:
@@ -193,7 +193,7 @@ def _calls(message: AIMessage) -> list[ToolCall]:
 def _add_heard(
     view: list[BaseMessage],
     message: BaseMessage,
-    about: Line,
+    about: About,
     names: Mapping[str, str],
     *,
     label: bool,

@@ -14,9 +14,9 @@ from ..spec.conversation import Conversation
 from ..spec.ends import EndChatMode, Reason
 from ..spec.judges import SeparateJudge
 from ..spec.limits import most_messages
-from .ends.holding import ENDS, Held, holding, reasons_of
+from .ends.holding import ENDS, HeldEnd, holding, reasons_of
 from .moves import MOVES, TURN_ENDS, Actor, Strength
-from .position import Event, Leaving, Position
+from .position import Leaving, Phase, Position
 from .turns import NextTurn, code_waits, due, in_turn, next_turn
 
 
@@ -82,13 +82,13 @@ def _agent(conversation: Conversation, turn: NextTurn) -> Node:
 _STOP_CALLS: Final = {reason for reason, end in ENDS.items() if end.stops_calls}
 
 
-def _is_over(conversation: Conversation, position: Position, held: list[Held]) -> bool:
+def _is_over(conversation: Conversation, position: Position, held: list[HeldEnd]) -> bool:
     """Whether what holds, the strongest first, ends it here."""
     if not held:
         return False
     if position.event in TURN_ENDS:
         return _is_over_between_turns(conversation, position, held)
-    before_calls = position.event is Event.CALLED and position.stage is not Stage.LAST_WORDS
+    before_calls = position.event is Phase.CALLED and position.stage is not Stage.LAST_WORDS
     if before_calls and any(one.reasons & _STOP_CALLS for one in held):
         return True
     weakest = MOVES[position.event].ends
@@ -96,10 +96,10 @@ def _is_over(conversation: Conversation, position: Position, held: list[Held]) -
 
 
 def _is_over_between_turns(
-    conversation: Conversation, position: Position, held: list[Held]
+    conversation: Conversation, position: Position, held: list[HeldEnd]
 ) -> bool:
     comes = due(conversation, position)
-    if comes is Event.CHECKED:
+    if comes is Phase.CHECKED:
         # Predicates may be one more reason.
         return False
     if held[0].strength is Strength.HARD:
@@ -110,7 +110,7 @@ def _is_over_between_turns(
     if held and held[0].strength is Strength.SAID:
         return True
     # Promised last words are spoken whatever else holds, and a verdict may change the reason.
-    return bool(held) and not position.owed and comes is not Event.JUDGED
+    return bool(held) and not position.owed and comes is not Phase.JUDGED
 
 
 def max_steps(conversation: Conversation) -> int:
@@ -129,7 +129,7 @@ def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
     """Give the position after a turn of any speaker, in any part."""
     return position.model_copy(
         update={
-            "event": Event.SPOKEN,
+            "event": Phase.SPOKEN,
             "stage": stage,
             "speaker": speaker,
             "turns": position.turns + (stage is Stage.ROUNDS),
@@ -144,7 +144,7 @@ def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
 
 
 def paused(
-    position: Position, turn: Decision, event: Event, *, succeeded: bool = False
+    position: Position, turn: Decision, event: Phase, *, succeeded: bool = False
 ) -> Position:
     """Give the position after an event within a turn; `succeeded` counts a round of tools."""
     return position.model_copy(
@@ -153,35 +153,35 @@ def paused(
             "stage": turn.stage,
             "speaker": turn.speaker,
             "tool_rounds": position.tool_rounds + succeeded,
-            "asked_again": position.asked_again or event is Event.REJECTED,
+            "asked_again": position.asked_again or event is Phase.REJECTED,
         }
     )
 
 
 def left(position: Position, turn: Decision, leaving: Leaving) -> Position:
     """Give the position after a person ended it instead of speaking."""
-    return paused(position, turn, Event.LEFT).model_copy(update={"left": leaving})
+    return paused(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
 
 
 def checked(position: Position) -> Position:
     """Give the position after the predicates were asked whether they hold."""
-    return position.model_copy(update={"event": Event.CHECKED})
+    return position.model_copy(update={"event": Phase.CHECKED})
 
 
 def asked(position: Position) -> Position:
     """Give the position after the first of the judge's two questions."""
-    return position.model_copy(update={"event": Event.ASKED})
+    return position.model_copy(update={"event": Phase.ASKED})
 
 
 def judged(conversation: Conversation, position: Position, *, complete: bool) -> Position:
     """Give the position after it was judged whether a task is complete."""
     if not complete or position.speaker is None:
-        return position.model_copy(update={"event": Event.JUDGED})
+        return position.model_copy(update={"event": Phase.JUDGED})
     separate = isinstance(conversation.judge, SeparateJudge)
     done = conversation.stoppers if separate else (position.speaker,)
     return position.model_copy(
         update={
-            "event": Event.JUDGED,
+            "event": Phase.JUDGED,
             "completed": tuple(dict.fromkeys((*position.completed, *done))),
             "owed": last_words(conversation, position.speaker),
         }
@@ -205,4 +205,4 @@ def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
 def chose(conversation: Conversation, position: Position, name: str | None) -> Position:
     """Give the position after it was chosen who speaks next."""
     chosen = name or in_turn(conversation, position)
-    return position.model_copy(update={"event": Event.CHOSEN, "chosen": chosen})
+    return position.model_copy(update={"event": Phase.CHOSEN, "chosen": chosen})

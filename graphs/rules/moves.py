@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ..spec.conversation import Conversation
 from ..spec.limits import most_tool_rounds
-from .position import Event
+from .position import Phase
 
 
 class Strength(IntEnum):
@@ -37,7 +37,7 @@ class Move(NamedTuple):
 
     actor: Actor  # who acts
     ends: Strength | None  # the weakest end that may end the conversation here. None: none does.
-    then: tuple[Event, ...]  # what may follow; of what is due between turns, the first one does
+    then: tuple[Phase, ...]  # what may follow; of what is due between turns, the first one does
     times: Callable[[Conversation], int]  # how many steps it takes in a turn, at most
 
 
@@ -69,50 +69,50 @@ def _each_call(conversation: Conversation) -> int:
     return most_tool_rounds(conversation) * (1 + shown + decided)
 
 
-_REPLY = (Event.REJECTED, Event.ANSWERED, Event.CALLED, Event.SPOKEN)
+_REPLY = (Phase.REJECTED, Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
 """What a speaker's reply may be."""
 
-_TURN = (Event.PASSED, Event.SUMMARISED, *_REPLY, Event.LEFT)
+_TURN = (Phase.PASSED, Phase.SUMMARISED, *_REPLY, Phase.LEFT)
 """What a turn may begin with."""
 
-MOVES: Final[Mapping[Event, Move]] = {
-    Event.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _never),
+MOVES: Final[Mapping[Phase, Move]] = {
+    Phase.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _never),
     # Within a turn.
-    Event.PASSED: Move(Actor.SPEAKER, Strength.HARD, (Event.SUMMARISED, *_REPLY), _with_people),
-    Event.SUMMARISED: Move(Actor.SPEAKER, Strength.HARD, _REPLY, _with_summaries),
-    Event.REJECTED: Move(Actor.SPEAKER, Strength.HARD, _REPLY[1:], _once),
+    Phase.PASSED: Move(Actor.SPEAKER, Strength.HARD, (Phase.SUMMARISED, *_REPLY), _with_people),
+    Phase.SUMMARISED: Move(Actor.SPEAKER, Strength.HARD, _REPLY, _with_summaries),
+    Phase.REJECTED: Move(Actor.SPEAKER, Strength.HARD, _REPLY[1:], _once),
     # What is answered already is said before anything ends.
-    Event.ANSWERED: Move(Actor.SPEAKER, None, (Event.CALLED, Event.SPOKEN), _each_answer),
+    Phase.ANSWERED: Move(Actor.SPEAKER, None, (Phase.CALLED, Phase.SPOKEN), _each_answer),
     # Ends that stop calls end it here, too, but for last words.
-    Event.CALLED: Move(
+    Phase.CALLED: Move(
         Actor.TOOLS,
         Strength.HARD,
-        (Event.RAN, Event.RETURNED, Event.GIVEN, Event.LEFT),
+        (Phase.RAN, Phase.RETURNED, Phase.GIVEN, Phase.LEFT),
         _each_call,
     ),
-    Event.RAN: Move(Actor.TOOLS, None, (Event.RETURNED, Event.GIVEN), most_tool_rounds),
-    Event.RETURNED: Move(Actor.SPEAKER, Strength.SAID, _REPLY, most_tool_rounds),
+    Phase.RAN: Move(Actor.TOOLS, None, (Phase.RETURNED, Phase.GIVEN), most_tool_rounds),
+    Phase.RETURNED: Move(Actor.SPEAKER, Strength.SAID, _REPLY, most_tool_rounds),
     # It takes the place of the last `RETURNED`.
-    Event.GIVEN: Move(Actor.SPEAKER, None, (Event.ANSWERED, Event.SPOKEN), _never),
+    Phase.GIVEN: Move(Actor.SPEAKER, None, (Phase.ANSWERED, Phase.SPOKEN), _never),
     # Between turns.
-    Event.SPOKEN: Move(
+    Phase.SPOKEN: Move(
         Actor.NEXT,
         Strength.CAP,
-        (Event.CHECKED, Event.ASKED, Event.JUDGED, Event.CHOSEN, *_TURN),
+        (Phase.CHECKED, Phase.ASKED, Phase.JUDGED, Phase.CHOSEN, *_TURN),
         _once,
     ),
-    Event.CHECKED: Move(
-        Actor.NEXT, Strength.CAP, (Event.ASKED, Event.JUDGED, Event.CHOSEN, *_TURN), _once
+    Phase.CHECKED: Move(
+        Actor.NEXT, Strength.CAP, (Phase.ASKED, Phase.JUDGED, Phase.CHOSEN, *_TURN), _once
     ),
-    Event.ASKED: Move(Actor.JUDGE, Strength.HARD, (Event.JUDGED,), _once),
-    Event.JUDGED: Move(Actor.NEXT, Strength.CAP, (Event.CHOSEN, *_TURN), _once),
-    Event.CHOSEN: Move(Actor.NEXT, Strength.CAP, _TURN, _once),
+    Phase.ASKED: Move(Actor.JUDGE, Strength.HARD, (Phase.JUDGED,), _once),
+    Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (Phase.CHOSEN, *_TURN), _once),
+    Phase.CHOSEN: Move(Actor.NEXT, Strength.CAP, _TURN, _once),
     # Once in a conversation.
-    Event.LEFT: Move(Actor.NOBODY, Strength.CAP, (), _never),
+    Phase.LEFT: Move(Actor.NOBODY, Strength.CAP, (), _never),
 }
 
 BETWEEN_TURNS: Final = tuple(event for event, move in MOVES.items() if move.actor is Actor.NEXT)
 """After these events, where nothing else is due, somebody's turn begins."""
 
-TURN_ENDS: Final = tuple(event for event in BETWEEN_TURNS if event is not Event.STARTED)
+TURN_ENDS: Final = tuple(event for event in BETWEEN_TURNS if event is not Phase.STARTED)
 """After these events a turn is over, or about to be."""

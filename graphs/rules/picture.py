@@ -3,7 +3,7 @@
 from typing import Final
 
 from .moves import MOVES, Strength
-from .position import Event
+from .position import Phase
 
 _ENDED_BY: Final = {
     None: "nothing",
@@ -15,7 +15,7 @@ _ENDED_BY: Final = {
 
 def picture() -> str:
     """Draw the moves; events after which the same one acts, and the same may end it, are a box."""
-    boxes: dict[object, list[Event]] = {}
+    boxes: dict[object, list[Phase]] = {}
     for event, move in MOVES.items():
         boxes.setdefault((move.actor, move.ends), []).append(event)
     lines = ["stateDiagram-v2"]
@@ -23,7 +23,7 @@ def picture() -> str:
         move = MOVES[box[0]]
         label = f"{_names(box)}<br/>next: {move.actor}<br/>ended by: {_ENDED_BY[move.ends]}"
         lines.append(f'    state "{label}" as {box[0]}')
-    lines.append(f"    [*] --> {Event.STARTED}")
+    lines.append(f"    [*] --> {Phase.STARTED}")
     for box in boxes.values():
         follow = {event for before in box for event in MOVES[before].then}
         for other in boxes.values():
@@ -35,5 +35,5 @@ def picture() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _names(events: list[Event]) -> str:
+def _names(events: list[Phase]) -> str:
     return ", ".join(events)

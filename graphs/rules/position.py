@@ -14,7 +14,7 @@ from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 
 
-class Event(StrEnum):
+class Phase(StrEnum):
     """What has just happened; each is a step of the graph of its own."""
 
     STARTED = "started"  # the task stands; nobody has spoken
@@ -89,7 +89,7 @@ class Facts(Data):
 class Position(Data):
     """Where a conversation is, after the latest event."""
 
-    event: Event = Event.STARTED
+    event: Phase = Phase.STARTED
     """What has just happened."""
     stage: Stage = Stage.ROUNDS
     """The part of the conversation it happened in."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from ..log.kinds import Kind
-from ..log.messages import Line, place_of
+from ..log.messages import About, place_of
 from ..log.remembered import is_in_view
 from ..log.stage import Stage
 from ..log.viewpoint import SILENCE
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
     place: int  # its place in the log, from 0
     message: BaseMessage  # the message
-    about: Line  # what stands beside it
+    about: About  # what stands beside it
     is_own: bool  # whether it is the speaker's own, and not something heard
     tokens: int  # what it takes in the speaker's prompt
     is_talk: bool  # whether it is something that the speaker or another said
@@ -36,7 +36,7 @@ class Part(NamedTuple):
         return self._replace(tokens=self.tokens + tokens)
 
 
-def is_summary(about: Line, name: str) -> bool:
+def is_summary(about: About, name: str) -> bool:
     """Whether a line is a summary of what this speaker said and heard."""
     return about.kind is Kind.SUMMARY and about.speaker == name
 
@@ -48,7 +48,7 @@ def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) 
     first_line = _first_line(read, begin)
     standing = _standing(conversation.speaker(name))
     pinned: set[str] = set()
-    own: Line | None = None  # the line before, where it is the speaker's own
+    own: About | None = None  # the line before, where it is the speaker's own
     has_spoken = False
     for place, (message, about) in enumerate(read):
         is_own = about.speaker == name
@@ -90,7 +90,7 @@ def _label(conversation: Conversation, name: str, other: str | None) -> str:
     return speaker.prefixes.get(other or "", "") + (f"{other}: " if labelled else "")
 
 
-def _is_talk(message: BaseMessage, about: Line) -> bool:
+def _is_talk(message: BaseMessage, about: About) -> bool:
     # What the conversation itself told a speaker is remembered, too.
     is_told = about.kind is Kind.REMEMBERED and about.speaker is None
     has_text = not about.kind.row.has_calls or bool(message.text.strip())
@@ -126,7 +126,7 @@ def _standing(speaker: Speaker) -> tuple[str, ...]:
     return known if speaker.task is None else (speaker.task, *known)
 
 
-def _tells(standing: tuple[str, ...], message: BaseMessage, about: Line, name: str) -> bool:
+def _tells(standing: tuple[str, ...], message: BaseMessage, about: About, name: str) -> bool:
     """Whether a speaker is told once more what stands for good, as after a fork or a reset."""
     told = about.kind in (Kind.INSTRUCTION, Kind.REMEMBERED) and about.speaker is None
     alone = told and about.audience == (name,)

@@ -7,17 +7,17 @@ from langchain_core.messages import BaseMessage
 
 from ..log.kinds import Kind
 from ..log.messages import KEY, line_kind
-from .position import Event, Position
+from .position import Phase, Position
 
 _CALLS: Final = tuple(kind for kind in Kind if kind.row.has_calls)
 
-_RESTS_ON: Final[Mapping[Event, tuple[Kind, ...]]] = {
-    Event.REJECTED: (Kind.DRAFT,),
-    Event.ANSWERED: (Kind.ANSWER,),
-    Event.CALLED: _CALLS,
-    Event.RAN: _CALLS,
-    Event.GIVEN: _CALLS,
-    Event.ASKED: (Kind.QUESTION,),
+_RESTS_ON: Final[Mapping[Phase, tuple[Kind, ...]]] = {
+    Phase.REJECTED: (Kind.DRAFT,),
+    Phase.ANSWERED: (Kind.ANSWER,),
+    Phase.CALLED: _CALLS,
+    Phase.RAN: _CALLS,
+    Phase.GIVEN: _CALLS,
+    Phase.ASKED: (Kind.QUESTION,),
 }
 """Which message the next node reads after an event, by its kind, with the lines behind it."""
 
@@ -26,13 +26,13 @@ def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
     """Give the position, or an earlier one where the next node would read a removed message."""
     if _stands(position.event, log):
         return position
-    again = Event.SPOKEN if position.event is Event.ASKED else Event.PASSED
+    again = Phase.SPOKEN if position.event is Phase.ASKED else Phase.PASSED
     # A removed draft does not count as a reply that was rejected.
-    asked_again = position.asked_again and position.event is not Event.REJECTED
+    asked_again = position.asked_again and position.event is not Phase.REJECTED
     return position.model_copy(update={"event": again, "asked_again": asked_again})
 
 
-def _stands(event: Event, log: Sequence[BaseMessage]) -> bool:
+def _stands(event: Phase, log: Sequence[BaseMessage]) -> bool:
     """Whether all that the next node reads is still there."""
     kinds = _RESTS_ON.get(event, ())
     for message in reversed(log) if kinds else ():

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from ...nodes.prompts import summaries as prompts
 from ..log.kinds import Kind
-from ..log.messages import KEY, Line, line, place_of
+from ..log.messages import KEY, About, line, place_of
 from ..log.remembered import remembered
 from ..speakers.context import LastMessages, RunningSummary, TokenBudget
 from ..spec.context_limits import tokens_of_summary
@@ -218,7 +218,7 @@ class _Walk:
 
 def _told(summary: BaseMessage) -> BaseMessage:
     """What a speaker is told of a summary, in the place of what it stands for."""
-    about = Line(kind=Kind.INSTRUCTION, audience=(str(line(summary).speaker),))
+    about = About(kind=Kind.INSTRUCTION, audience=(str(line(summary).speaker),))
     return HumanMessage(
         prompts.filled(prompts.IN_SHORT, summary=summary.text.strip()),
         id=summary.id,

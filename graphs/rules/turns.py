@@ -8,7 +8,7 @@ from ..spec.conversation import Conversation
 from ..spec.ends import EndChatMode
 from ..spec.judges import RoundRobin
 from .moves import MOVES, TURN_ENDS
-from .position import Event, Position
+from .position import Phase, Position
 
 
 class NextTurn(NamedTuple):
@@ -18,12 +18,12 @@ class NextTurn(NamedTuple):
     stage: Stage  # the part of the conversation it belongs to
 
 
-def due(conversation: Conversation, position: Position) -> Event | None:
+def due(conversation: Conversation, position: Position) -> Phase | None:
     """Give what the completion judge does before the next turn, if anything."""
     return next((event for event in _DUE if is_due(conversation, position, event)), None)
 
 
-def is_due(conversation: Conversation, position: Position, event: Event) -> bool:
+def is_due(conversation: Conversation, position: Position, event: Phase) -> bool:
     """Whether predicates are still to be checked, a task judged, or the next speaker chosen."""
     return event in MOVES[position.event].then and _DUE[event](conversation, position)
 
@@ -52,10 +52,10 @@ def _has_choice(conversation: Conversation, position: Position) -> bool:
     return chosen and position.turns > 0 and not position.owed
 
 
-_DUE: Final[Mapping[Event, Callable[[Conversation, Position], bool]]] = {
-    Event.CHECKED: _has_predicates,
-    Event.JUDGED: _has_stopper,
-    Event.CHOSEN: _has_choice,
+_DUE: Final[Mapping[Phase, Callable[[Conversation, Position], bool]]] = {
+    Phase.CHECKED: _has_predicates,
+    Phase.JUDGED: _has_stopper,
+    Phase.CHOSEN: _has_choice,
 }
 """When each of these is to be done between turns; predicates cost nothing, and come first."""
 

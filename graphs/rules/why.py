@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ..log.kinds import Kind
-from ..log.messages import Line, place_of
+from ..log.messages import About, place_of
 from ..spec.conversation import Conversation
 from ..spec.judges import Verdict
 from .ends.cause import Cause, CauseKind
-from .ends.end import Step
+from .ends.end import CountedMessage
 from .ends.holding import ENDS
 from .ends.talk import Talk, read_log
 from .facts import facts_of
@@ -53,19 +53,19 @@ def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Itera
         if not _matters(about):
             continue
         talk = Talk.of(conversation, read[:place])
-        step = Step(message, about, talk, before, facts_of(talk))
+        step = CountedMessage(message, about, talk, before, facts_of(talk))
         for end in ENDS.values():
             yield from end.causes(step)
         before = step.facts
 
 
-def _matters(about: Line) -> bool:
+def _matters(about: About) -> bool:
     """Whether a message may change what is counted."""
     calls = about.kind in (Kind.TOOL_CALLS, Kind.TOOL_RESULT)
     return about.counts or calls or about.verdict is not None
 
 
-def _told(message: BaseMessage, about: Line) -> Iterator[Cause]:
+def _told(message: BaseMessage, about: About) -> Iterator[Cause]:
     """What a message says by itself."""
     found = {"message": place_of(message), "speaker": about.speaker}
     if about.verdict is not None:

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue, computed_field
 
 from ..common.data import Data
 from ..log.kinds import Kind
-from ..log.messages import Line, Source, is_said, line, place_of
+from ..log.messages import About, Source, is_said, line, place_of
 from ..rules.outcome import Outcome
 from ..rules.result import Result
 from ..speakers.approval import DecisionType
@@ -260,7 +260,7 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
             return
 
 
-def _said(message: BaseMessage, about: Line) -> MessageSaid:
+def _said(message: BaseMessage, about: About) -> MessageSaid:
     return MessageSaid(
         id=place_of(message),
         speaker=about.speaker or "",

@@ -30,7 +30,7 @@ from .stored_state import check_state, reading_session
 
 
 @dataclass(frozen=True)
-class Step:
+class StoredStep:
     """One step of a session, which wrote a message."""
 
     state: State
@@ -48,7 +48,7 @@ def config_of(session: str) -> RunnableConfig:
     return {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
 
 
-async def find_step(graph: Graph, session: str, message: str | None) -> Step:
+async def find_step(graph: Graph, session: str, message: str | None) -> StoredStep:
     """Find the step that wrote a message."""
     with reading_session(graph, session):
         step = await _found(graph, session, message)
@@ -57,7 +57,7 @@ async def find_step(graph: Graph, session: str, message: str | None) -> Step:
         return step
 
 
-async def _found(graph: Graph, session: str, message: str | None) -> Step:
+async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
     now = await _read(graph, config_of(session))
     ids = _ids(now)
     if not ids:
@@ -81,7 +81,7 @@ async def _found(graph: Graph, session: str, message: str | None) -> Step:
         else:
             first, known = middle + 1, len(held)
     removed = [str(one.id) for one in log_of(now) if line_kind(one) is Kind.REMOVED]
-    return Step(await _read(graph, places[first]), known, steps[:first], removed)
+    return StoredStep(await _read(graph, places[first]), known, steps[:first], removed)
 
 
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from ..common.sanitize import clean, escaped
 from ..log.kinds import Kind
-from ..log.messages import Failure, Line, Source, line, place_of
+from ..log.messages import About, Failure, Source, line, place_of
 from ..log.remembered import memory
 from ..rules.outcome import Outcome
 from ..rules.result import Result
@@ -79,7 +79,7 @@ def _end(outcome: Outcome | None) -> Iterator[str]:
 
 
 def _message(
-    message: BaseMessage, about: Line, called: dict[str, str], *, told: bool
+    message: BaseMessage, about: About, called: dict[str, str], *, told: bool
 ) -> Iterator[str]:
     """Write one message down, in paragraphs; none where only its speaker's page shows it."""
     if (note := _note(about)) is not None:
@@ -94,7 +94,7 @@ def _message(
         yield from _calls(message, called)
 
 
-def _note(about: Line) -> str | None:
+def _note(about: About) -> str | None:
     """Say in one line what stands beside the conversation."""
     if about.kind is Kind.REFLECTION and about.verdict is not None:
         return verdict_in_words(about.verdict, separate=about.speaker is None)
@@ -109,7 +109,7 @@ def _note(about: Line) -> str | None:
     return None
 
 
-def _speech(message: BaseMessage, about: Line) -> Iterator[str]:
+def _speech(message: BaseMessage, about: About) -> Iterator[str]:
     if about.kind is Kind.DRAFT:
         yield f"*Rejected and asked again: {_plain(about.problem or '')}*"
     elif about.is_speech and about.audience is not None:
@@ -141,7 +141,7 @@ def _result(message: BaseMessage, called: Mapping[str, str]) -> Iterator[str]:
     yield _fenced(says.text)
 
 
-def _came(name: str, about: Line, *, failed: bool) -> str:
+def _came(name: str, about: About, *, failed: bool) -> str:
     """Say what came of a call, or who answered in its place."""
     if about.decision == "respond":
         return f"A person answers for {name}"

@@ -24,7 +24,7 @@ from ..spec.sandbox import Kept, new_key
 from ..spec.versions import restored
 from ..store.address import Store
 from ..store.rows import check_session_id
-from .checkpoints import Step, copy_steps, find_step, write_state
+from .checkpoints import StoredStep, copy_steps, find_step, write_state
 from .fork_state import forked
 from .listing import known_session, known_store, made_up_id, new_session
 
@@ -140,7 +140,7 @@ def _merged(data: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str,
     return merged
 
 
-async def _write(store: Store, session: str, conversation: Conversation, step: Step) -> None:
+async def _write(store: Store, session: str, conversation: Conversation, step: StoredStep) -> None:
     """Store a new session; until the row is there, which goes last, nobody knows of it."""
     # What was removed later stays removed, whatever message it goes on from.
     gone = [RemoveMessage(id=one) for one in step.removed]
@@ -162,7 +162,7 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
         await write_state(graph, session, {**state, **update_of(log[_first_new(log, step) :], log)})
 
 
-def _first_new(log: Sequence[BaseMessage], step: Step) -> int:
+def _first_new(log: Sequence[BaseMessage], step: StoredStep) -> int:
     """The place of the first message that is not in the copied steps as it is now."""
     both = zip(log_of(step.state), log, strict=False)
     differ = (place for place, (before, now) in enumerate(both) if before != now)

@@ -12,14 +12,14 @@ from ...nodes.prompts import speaking as prompts
 from ...nodes.step.handover import lines_before
 from ..log.channels import log_of
 from ..log.kinds import Kind
-from ..log.messages import PLACE, Line, line, said
+from ..log.messages import PLACE, About, line, said
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Decision, Node, decide, last_words
 from ..rules.ends.holding import holding, reasons_of
 from ..rules.facts import observed
 from ..rules.outcome import outcome
-from ..rules.position import Event, Facts, Position
+from ..rules.position import Facts, Phase, Position
 from ..rules.removal import standing
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
@@ -27,7 +27,7 @@ from ..spec.judges import SeparateJudge
 from ..spec.usage import used_so_far
 from ..spec.versions import restored
 
-_PENDING: Final = {Event.CALLED: 1, Event.REJECTED: 1, Event.ANSWERED: 1, Event.ASKED: 2}
+_PENDING: Final = {Phase.CALLED: 1, Phase.REJECTED: 1, Phase.ANSWERED: 1, Phase.ASKED: 2}
 """After these events the next node reads so many of the newest lines by their place."""
 
 _NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
@@ -145,7 +145,7 @@ def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
         said(
             0,
             prompts.filled(prompts.NEW_TASK, task=speaker.task),
-            Line(kind=Kind.INSTRUCTION, audience=(speaker.name,)),
+            About(kind=Kind.INSTRUCTION, audience=(speaker.name,)),
         )
         for before, speaker in zip(old.speakers, new.speakers, strict=True)
         if new.opening.answers and speaker.task != before.task
@@ -170,7 +170,7 @@ def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) ->
 
 def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
     """Give the place in a log where `put_in` puts new lines."""
-    if position.event in (Event.RAN, Event.GIVEN):
+    if position.event in (Phase.RAN, Phase.GIVEN):
         # The calls, and behind them what each of the tools gave.
         return max(place for place, one in enumerate(log) if line(one).kind.row.has_calls)
     return len(log) - _PENDING.get(position.event, 0)

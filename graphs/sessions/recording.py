@@ -16,7 +16,7 @@ from ...nodes.testing import Reply
 from ...nodes.turn.outputs import calling
 from ..log.call_text import TO_USER
 from ..log.kinds import Kind
-from ..log.messages import Flaw, Line, Source, line
+from ..log.messages import About, Flaw, Source, line
 from ..log.parsing import parse
 from ..rules.approval import needing_approval
 from ..rules.outcome import Outcome
@@ -45,7 +45,7 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
 
 
 def _answer(
-    conversation: Conversation, message: AnyMessage, about: Line
+    conversation: Conversation, message: AnyMessage, about: About
 ) -> Reply | AIMessage | None:
     match about.kind:
         case Kind.SPECIFIED_TASK:
@@ -68,7 +68,7 @@ def _answer(
             return None
 
 
-def _spoken(conversation: Conversation, message: AIMessage, about: Line) -> AIMessage:
+def _spoken(conversation: Conversation, message: AIMessage, about: About) -> AIMessage:
     """What a speaker's model answered, as it is behind all reading of what a server sends."""
     calls = [*message.tool_calls]
     said = [about.to_user.get(str(call["id"])) for call in calls]
@@ -82,7 +82,7 @@ def _spoken(conversation: Conversation, message: AIMessage, about: Line) -> AIMe
     )
 
 
-def _is_cut_off(conversation: Conversation, text: str, about: Line) -> bool:
+def _is_cut_off(conversation: Conversation, text: str, about: About) -> bool:
     """Whether an answer was cut off: it would have its form if it had stopped by itself."""
     speaker = conversation.speaker(about.speaker or "")
     form, stop = speaker.format, speaker.generation.stop

@@ -14,14 +14,14 @@ from ..common.background import in_background
 from ..common.errors import SessionError, SpecError
 from ..log.channels import log_of, update_of
 from ..log.kinds import Kind
-from ..log.messages import Failure, Line, Source, line, result, said
+from ..log.messages import About, Failure, Source, line, result, said
 from ..log.reducer import take_back
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Node, after_turn, decide
 from ..rules.facts import observed
 from ..rules.moves import TURN_ENDS
-from ..rules.position import Event, Position
+from ..rules.position import Phase, Position
 from ..rules.removal import standing
 from ..rules.result import Result
 from ..rules.turns import next_turn
@@ -113,7 +113,7 @@ def spoken(
     known = len(log)
     log += _dropped(log, position, speaker)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
-    about = Line(kind=Kind.SPEECH, speaker=speaker, source=Source.HUMAN, stage=stage)
+    about = About(kind=Kind.SPEECH, speaker=speaker, source=Source.HUMAN, stage=stage)
     log.append(said(len(log), text, about))
     facts = observed(conversation, log).model_copy(update=not_in_the_log(position.facts))
     after = after_turn(position, speaker, stage).model_copy(update={"facts": facts})
@@ -127,7 +127,7 @@ def spoken(
 
 def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
     """What is told of calls that wait, for whoever has made them."""
-    if position.event not in (Event.CALLED, Event.RAN):
+    if position.event not in (Phase.CALLED, Phase.RAN):
         return []
     called = calling(log)
     if line(called).kind is Kind.CODE:

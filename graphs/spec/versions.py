@@ -6,13 +6,13 @@ from ..common.validation import check_depth, validated
 from ..common.versions import Migration, Versions, upgraded
 from .conversation import Conversation
 
-VERSIONS: Final = Versions[Migration](oldest=6)
+SPEC_VERSIONS: Final = Versions[Migration](oldest=6)
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 
 def migrated(data: dict[str, Any], where: str = "") -> dict[str, Any]:
     """Bring a spec to the version of this release."""
-    return upgraded(data, VERSIONS, where)
+    return upgraded(data, SPEC_VERSIONS, where)
 
 
 def restored(data: dict[str, Any], where: str = "") -> Conversation:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from .errors import busy_session, unknown_session
-from .rows import SessionRow, Status, check_session_id
+from .rows import SessionRow, SessionStatus, check_session_id
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Held(ABC):
         await self._mark("unfinished")
 
     @abstractmethod
-    async def _mark(self, status: Status, reason: str | None = None) -> None:
+    async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:
         """Change the status of the session's row."""
 
     @abstractmethod

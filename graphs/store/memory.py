@@ -7,7 +7,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from .base import Held, Store
 from .errors import lost_session, taken_session, unknown_session
-from .rows import SessionRow, Status, new_row
+from .rows import SessionRow, SessionStatus, new_row
 from .saver import GuardedSaver
 from .serializer import PlainSerializer
 
@@ -75,7 +75,7 @@ class MemoryHeld(Held):
         self.check(self.session)
         return self._space.rows.pop(self.session, None) is not None
 
-    async def _mark(self, status: Status, reason: str | None = None) -> None:
+    async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:
         self.check(self.session)
         self._space.change(self.session, self.url, status=status, reason=reason)
 

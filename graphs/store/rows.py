@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from ..common.errors import SessionError
 
-Status = Literal["unfinished", "waiting", "finished"]
+SessionStatus = Literal["unfinished", "waiting", "finished"]
 """Whether a conversation has ended, or waits for a person."""
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -36,7 +36,7 @@ class SessionRow(BaseModel):
     title: str
     spec: str
     digest: str
-    status: Status = "unfinished"
+    status: SessionStatus = "unfinished"
     reason: str | None = None
     stop_requested: bool = False
     created_at: AwareDatetime

@@ -50,7 +50,7 @@ Results: TypeAlias = Sequence[int | Exception]
 """For each job the number of rows that its last statement changed, or why it was not written."""
 
 
-class Failure(NamedTuple):
+class WriteFailure(NamedTuple):
     """Why jobs were not written."""
 
     error: Exception
@@ -69,7 +69,7 @@ class Writer:
     def __init__(
         self,
         commit: Callable[[Sequence[Job]], Awaitable[Results]],
-        explain: Callable[[Exception], Failure],
+        explain: Callable[[Exception], WriteFailure],
     ) -> None:
         self._commit = commit
         self._explain = explain

@@ -28,7 +28,7 @@ from ...tools.registry.state import ArgumentsError
 from ..models.tool_calling.calls import read_call
 from ..step.asking import ask
 from ..step.resources import Moment
-from .call import Answer, wrong
+from .call import CallResult, wrong
 
 
 def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval | None:
@@ -131,15 +131,15 @@ def _unfit_arguments(answer: Decisions, tools: Mapping[str, BaseTool]) -> str | 
     return None
 
 
-def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> Answer | None:
+def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult | None:
     """Give what a call that is not run gives."""
     match decision:
         case Reject():
             why = (decision.message or "").strip()
             told = _REFUSED.format(name=call["name"]) + (_THEY_SAY + why if why else _NO_REASON)
-            return Answer(told, Failure.PERSON, decision="reject")
+            return CallResult(told, Failure.PERSON, decision="reject")
         case Respond():
-            return Answer(decision.message, decision="respond")
+            return CallResult(decision.message, decision="respond")
         case _:
             return None
 
@@ -172,7 +172,7 @@ def kind_of(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None
     return "approve" if is_same and decision.type == "edit" else decision.type
 
 
-def edit_told(call: ToolCall, answer: Answer) -> str:
+def edit_told(call: ToolCall, answer: CallResult) -> str:
     """Give an answer's text as the speaker is told it, who learns where its call was changed."""
     if answer.decision != "edit":
         return answer.text

@@ -27,7 +27,7 @@ from ...tools.registry.state import ArgumentsError, RunCode, ToolState
 from ..step.resources import Moment, session_id
 
 
-class Answer(NamedTuple):
+class CallResult(NamedTuple):
     """What came of one call."""
 
     text: str
@@ -48,17 +48,17 @@ class Answer(NamedTuple):
         return self._asdict() | {"failure": self.failure and self.failure.value}
 
     @classmethod
-    def read(cls, recorded: Mapping[str, Any]) -> "Answer":
+    def read(cls, recorded: Mapping[str, Any]) -> "CallResult":
         """Read what `recorded` has written."""
         failure = recorded["failure"]
         return cls(**{**recorded, "failure": Failure(failure) if failure else None})
 
 
-def given(message: ToolMessage) -> Answer:
+def given(message: ToolMessage) -> CallResult:
     """Read an answer that a tool or a hook gave."""
     about = line(message)
     failed = message.status == "error"
-    return Answer(
+    return CallResult(
         _text_of(message),
         (about.failure or Failure.TOOL) if failed else None,
         about.arguments,
@@ -85,10 +85,10 @@ def _text_of(message: ToolMessage) -> str:
     return "\n".join(parts)
 
 
-def unknown_tool(name: str, allowed: Sequence[str]) -> Answer:
+def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
     """Answer a call of a tool that the speaker has not (Lagent, Agere)."""
     there_are = f"there are: {', '.join(allowed)}" if allowed else "you have none"
-    return Answer(f"There is no tool {name!r}; {there_are}.", Failure.CALL)
+    return CallResult(f"There is no tool {name!r}; {there_are}.", Failure.CALL)
 
 
 def tool_state(moment: Moment, speaker: Speaker, run_code: RunCode) -> ToolState:
@@ -113,7 +113,7 @@ def _heard(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     ]
 
 
-async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: float) -> Answer:
+async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: float) -> CallResult:
     """Run one call of a tool.
 
     What the tool's function takes beside its arguments (`ToolRuntime`, `InjectedState`,
@@ -131,7 +131,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
         problem = _unstorable(error)
         if problem is None:
             raise
-        return Answer(f"{name} failed: what it asks can't be stored: {problem}", Failure.TOOL)
+        return CallResult(f"{name} failed: what it asks can't be stored: {problem}", Failure.TOOL)
     except GraphBubbleUp:
         raise
     except ValidationError as error:
@@ -142,7 +142,9 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
             # Whatever the tool made of that: it is the whole run that ends.
             raise asyncio.CancelledError from error
         if isinstance(error, TimeoutError) and limit.expired():
-            return Answer(f"{name} took longer than {seconds:g} s: it was given up", Failure.TOOL)
+            return CallResult(
+                f"{name} took longer than {seconds:g} s: it was given up", Failure.TOOL
+            )
         return _failed(name, tool, error)
     return _read(name, found)
 
@@ -157,24 +159,24 @@ def _unstorable(asked: GraphInterrupt) -> Exception | None:
     return None
 
 
-def _failed(name: str, tool: BaseTool, error: BaseException) -> Answer:
+def _failed(name: str, tool: BaseTool, error: BaseException) -> CallResult:
     """Tell the model what went wrong."""
     unfit = f"The arguments of {name} do not fit"
     match error:
         case ToolInvocationError() if error.source.title == getattr(
             tool.args_schema, "__name__", name
         ):
-            return Answer(f"{unfit}: {wrong(error.source)}", Failure.CALL)
+            return CallResult(f"{unfit}: {wrong(error.source)}", Failure.CALL)
         case ToolInvocationError():
             # The tool's own, about something that it has read.
-            return Answer(f"{name} failed: ValidationError: {error.source}", Failure.TOOL)
+            return CallResult(f"{name} failed: ValidationError: {error.source}", Failure.TOOL)
         case ArgumentsError():
-            return Answer(f"{unfit}: {error}", Failure.CALL)
+            return CallResult(f"{unfit}: {error}", Failure.CALL)
         case ToolException() | _ExitError():
             # The first is meant for the model (Yacana's ToolError).
-            return Answer(f"{name} failed: {error}", Failure.TOOL)
+            return CallResult(f"{name} failed: {error}", Failure.TOOL)
         case _:
-            return Answer(f"{name} failed: {type(error).__name__}: {error}", Failure.TOOL)
+            return CallResult(f"{name} failed: {type(error).__name__}: {error}", Failure.TOOL)
 
 
 class _ExitError(Exception):
@@ -216,10 +218,10 @@ def wrong(error: ValidationError) -> str:
     )
 
 
-def _read(name: str, found: Any) -> Answer:  # noqa: ANN401
+def _read(name: str, found: Any) -> CallResult:  # noqa: ANN401
     messages = found.get("messages") if isinstance(found, dict) else None
     if not messages or not isinstance(messages[0], ToolMessage):
         what = type(found[0] if isinstance(found, list) and found else found).__name__
         hint = ", which tools here may not" if isinstance(found, Command | list) else ""
-        return Answer(f"{name} failed: it gave a {what}{hint}", Failure.TOOL)
+        return CallResult(f"{name} failed: it gave a {what}{hint}", Failure.TOOL)
     return given(messages[0])

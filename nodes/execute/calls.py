@@ -28,7 +28,7 @@ from ..turn.given import turn_of
 from ..turn.hooks import Hooks, before_tool
 from ..turn.outputs import exit_code_of
 from .approval import as_decided, instead_of_tool, kind_of
-from .call import Answer, given, run_call, tool_state, unknown_tool
+from .call import CallResult, given, run_call, tool_state, unknown_tool
 from .interpreter import Interpreter
 from .results import Answers
 
@@ -56,7 +56,7 @@ class _Call(NamedTuple):
     call: ToolCall
     decision: DecisionType | None
     """What a person has decided of it."""
-    instead: Answer | None = None
+    instead: CallResult | None = None
     """What a hook has answered in the tool's place."""
 
     @property
@@ -64,7 +64,7 @@ class _Call(NamedTuple):
         """The id, by which its result is found."""
         return str(self.call["id"])
 
-    def about(self, answer: Answer) -> Answer:
+    def about(self, answer: CallResult) -> CallResult:
         """Note what was run, where that is not what the speaker has called."""
         name, arguments = self.call["name"], self.call["args"]
         changed = self.decision == "edit" or arguments != self.made["args"]
@@ -87,7 +87,7 @@ class CallsRun:
     async def all_of(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
         """Run the calls, the hooks before them first; give what came of each."""
         is_code = line(message).kind is Kind.CODE
-        found: dict[str, Answer] = {}
+        found: dict[str, CallResult] = {}
         asked: list[_Call] = []
         for made in message.tool_calls:
             decision = decisions.get(str(made["id"]))
@@ -102,16 +102,16 @@ class CallsRun:
         answers = {call_id: found[call_id] for call_id in ids if call_id in found}
         for broken in message.invalid_tool_calls:
             text = broken["error"] or f"The call of {broken['name']} can't be read."
-            answers[str(broken["id"])] = Answer(text, Failure.CALL)
+            answers[str(broken["id"])] = CallResult(text, Failure.CALL)
         return answers
 
-    async def _run(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, Answer]:
+    async def _run(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, CallResult]:
         """Run calls; give what came of each, by its id."""
         run = self._block if is_code else self._tool
         chained = [one for one in calls if is_code or self._runs_code(one.call)]
         # LangGraph knows a task by its place: these begin now, the others one after another.
         begun = {one.id: self._begin(run, one) for one in calls if one not in chained}
-        found: dict[str, Answer] = {}
+        found: dict[str, CallResult] = {}
         held_up: list[BaseException] = []
         for one in chained:
             try:
@@ -121,7 +121,7 @@ class CallsRun:
                 held_up.append(error)
                 break
             self.interpreter.keep(record["kept"])
-            found[one.id] = answer = Answer.read(record["answer"])
+            found[one.id] = answer = CallResult.read(record["answer"])
             if is_code and exit_code_of(answer.parsed, failed=answer.failure is not None):
                 # The first that fails is the last (AutoGen).
                 break
@@ -130,7 +130,7 @@ class CallsRun:
             if isinstance(came, BaseException):
                 held_up.append(came)
             else:
-                found[call_id] = Answer.read(came["answer"])
+                found[call_id] = CallResult.read(came["answer"])
         _raise_all(held_up)
         return found
 
@@ -157,13 +157,13 @@ class CallsRun:
         return [
             one._replace(
                 call=ToolCall(**{**one.call, "args": made["args"]}),
-                instead=None if made["instead"] is None else Answer.read(made["instead"]),
+                instead=None if made["instead"] is None else CallResult.read(made["instead"]),
             )
             for one, made in zip(asked, (await see_calls(record))["calls"], strict=True)
         ]
 
     def _begin(
-        self, run: Callable[[ToolCall], Awaitable[Answer]], one: _Call
+        self, run: Callable[[ToolCall], Awaitable[CallResult]], one: _Call
     ) -> Awaitable[dict[str, Any]]:
         async def record() -> dict[str, Any]:
             answer = await run(one.call) if one.instead is None else one.instead
@@ -175,7 +175,7 @@ class CallsRun:
         tool = self.moment.resources.registry.tool(call["name"])
         return tool is not None and bool(languages_of(tool))
 
-    async def _tool(self, call: ToolCall) -> Answer:
+    async def _tool(self, call: ToolCall) -> CallResult:
         registry, conversation = self.moment.resources.registry, self.moment.conversation
         allowed = self.speaker.tools if self.speaker.tool_choice != "none" else ()
         tool = registry.tool(call["name"]) if call["name"] in allowed else None
@@ -204,7 +204,7 @@ class CallsRun:
 
         return run_code
 
-    async def _block(self, call: ToolCall) -> Answer:
+    async def _block(self, call: ToolCall) -> CallResult:
         return await self.interpreter.run_block(call["name"], call["args"]["code"])
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from ...graphs.common.errors import SpecError
 from ...graphs.spec.sandbox import Kept, Language, Sandbox, new_key
 from ...tools.sandbox import sandbox as sandboxes
-from .call import Answer
+from .call import CallResult
 
 
 class Interpreter:
@@ -32,14 +32,14 @@ class Interpreter:
         self._kept = ran.kept
         return ran
 
-    async def run_block(self, language: str, code: str) -> Answer:
+    async def run_block(self, language: str, code: str) -> CallResult:
         """Run a fenced block of a message; of one that can't be run, say so (AutoGen)."""
         if language not in get_args(Language):
             what = f"unknown language {language!r}" if language else "unlabelled code"
             text = f"{what}: only python and shell can be run; name one of them behind the fence"
-            return Answer(text, parsed={"exit_code": 1, "language": language})
+            return CallResult(text, parsed={"exit_code": 1, "language": language})
         try:
             ran = await self.run("python" if language == "python" else "shell", code)
         except SpecError as error:
-            return Answer(str(error), parsed={"exit_code": 1, "language": language})
-        return Answer(ran.output, parsed={"exit_code": ran.exit_code, "language": language})
+            return CallResult(str(error), parsed={"exit_code": 1, "language": language})
+        return CallResult(ran.output, parsed={"exit_code": ran.exit_code, "language": language})

@@ -7,18 +7,18 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Failure, Line, Source, line, result, said
+from ...graphs.log.messages import About, Failure, Source, line, result, said
 from ...graphs.rules.end_chat import paused
-from ...graphs.rules.position import Event
+from ...graphs.rules.position import Phase
 from ...graphs.speakers.speaker import Speaker
 from ..step.resources import Moment
 from ..turn.given import turn_of
 from ..turn.hooks import Hooks, after_tool
 from ..turn.people import Interruption
 from .approval import edit_told
-from .call import Answer, given
+from .call import CallResult, given
 
-Answers = Mapping[str, Answer]
+Answers = Mapping[str, CallResult]
 """What came of each call, by its id, in the order of the calls."""
 
 
@@ -26,7 +26,7 @@ async def past_hooks(moment: Moment, speaker: Speaker, hooks: Hooks, message: AI
     """Run the hooks behind the tools; give what they make of each result."""
     turn = turn_of(moment, speaker, moment.log)
     calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
-    answers: dict[str, Answer] = {}
+    answers: dict[str, CallResult] = {}
     for found in moment.log[moment.log.index(message) + 1 :]:
         if not isinstance(found, ToolMessage):
             # What somebody was told meanwhile.
@@ -60,7 +60,7 @@ async def returned(
     succeeded = not is_code and any(answer.failure in counts for answer in answers.values())
     is_said = is_code or _is_direct(moment, speaker, message, answers)
     told = dict(answers)
-    event = Event.GIVEN if is_said else Event.RETURNED
+    event = Phase.GIVEN if is_said else Phase.RETURNED
     position = paused(moment.position, moment.turn, event, succeeded=succeeded)
     if not is_said:
         # What is said as it is tells of nothing but the tool.
@@ -76,8 +76,8 @@ async def interrupted(
     """Write for each call that it was interrupted, and behind that what the person has said."""
     text = f"Not run: {person.speaker} said something instead."
     calls = (*message.tool_calls, *message.invalid_tool_calls)
-    answers = {str(call["id"]): Answer(text, Failure.PERSON) for call in calls}
-    about = Line(
+    answers = {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
+    about = About(
         kind=Kind.SPEECH,
         speaker=person.speaker,
         stage=moment.turn.stage,
@@ -87,7 +87,7 @@ async def interrupted(
     lines = result_lines(moment, speaker, answers, final=True)
     spoken = said(len(moment.log) + len(lines), person.text, about)
     # It counts as a round: else a turn could go on for ever.
-    position = paused(moment.position, moment.turn, Event.RETURNED, succeeded=True)
+    position = paused(moment.position, moment.turn, Phase.RETURNED, succeeded=True)
     return await moment.step(position, [*lines, spoken])
 
 

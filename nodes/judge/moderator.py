@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 from ...graphs.common.data import listing
 from ...graphs.common.errors import SpecError
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Line, said
+from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.end_chat import chose
 from ...graphs.rules.turns import in_turn
 from ...graphs.speakers.speaker import Generation
@@ -25,7 +25,7 @@ from ..step.resources import Moment, heard
 from ..turn.prompt import Asked
 from .observer import observed
 
-UNREADABLE = "This names nobody who could speak next."
+UNREADABLE_CHOICE = "This names nobody who could speak next."
 """What is recorded of a choice that can't be read."""
 
 
@@ -113,11 +113,11 @@ async def _chosen(
     id: str | None = None,  # noqa: A002  # as LangChain calls it
 ) -> dict[str, Any]:
     position = chose(moment.conversation, moment.position, name)
-    about = Line(
+    about = About(
         kind=Kind.CHOICE,
         audience=NOBODY,
         to=position.chosen,
-        problem=None if name is not None else UNREADABLE,
+        problem=None if name is not None else UNREADABLE_CHOICE,
     )
     choice = said(len(moment.log) + len(new), text, about, id=id)
     return await moment.step(position, [*new, choice], usage)

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Line, line, place_of, said
+from ...graphs.log.messages import NOBODY, About, line, place_of, said
 from ...graphs.log.viewpoint import overheard
 from ...graphs.text.tokens import tokens_of
 from ..models.client.too_long import ran_out_of_room
@@ -59,7 +59,7 @@ async def observed(
                 return Asked(answer, found, lines[len(moment.log) :], usage)
             has_room = True
         text = prompts.filled(SHORTENED, name=prompts.OBSERVER)
-        about = Line(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
+        about = About(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
         lines.append(said(len(lines), "", about))
         notify(text)
 
@@ -72,7 +72,7 @@ def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     return list(log[next(places, 0) :])
 
 
-def _is_cut(about: Line) -> bool:
+def _is_cut(about: About) -> bool:
     return about.kind is Kind.SUMMARY and about.speaker is None
 
 

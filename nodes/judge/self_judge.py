@@ -12,9 +12,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Line, said
+from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.end_chat import asked, judged
-from ...graphs.rules.position import Event
+from ...graphs.rules.position import Phase
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.spec.judges import Judge, Verdict
 from ..models.model import Model
@@ -44,7 +44,7 @@ async def judge_yourself(moment: Moment) -> dict[str, Any]:
     temperature = conversation.judge.temperature
     if conversation.judge.form == "structured":
         return await _structured(moment, speaker, model, temperature)
-    if moment.position.event is not Event.ASKED:
+    if moment.position.event is not Phase.ASKED:
         return await _what_is_left(moment, speaker, model)
     return await _is_complete(moment, speaker, model, temperature)
 
@@ -97,7 +97,7 @@ async def _structured(
     # An unreadable answer is no reflection worth keeping in the speaker's view.
     audience = _kept(speaker) if verdict.readable else NOBODY
     lines = [
-        said(number, prompts.JUDGE_YOURSELF, Line(kind=Kind.QUESTION, audience=audience)),
+        said(number, prompts.JUDGE_YOURSELF, About(kind=Kind.QUESTION, audience=audience)),
         said(number + 1, text, _reflection(speaker, audience, verdict), id=answer.id),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
@@ -116,7 +116,7 @@ async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[
     found = await _in_text(moment, speaker, model, [question], _own_temperature(speaker))
     answer, number = found.answer, len(moment.log) + len(found.new)
     lines = [
-        said(number, prompts.WHAT_IS_LEFT, Line(kind=Kind.QUESTION, audience=_kept(speaker))),
+        said(number, prompts.WHAT_IS_LEFT, About(kind=Kind.QUESTION, audience=_kept(speaker))),
         said(number + 1, answer.text, _reflection(speaker, _kept(speaker), None), id=answer.id),
     ]
     return await moment.step(asked(moment.position), [*found.new, *lines], found.usage)
@@ -140,7 +140,7 @@ async def _is_complete(
     )
     number = len(moment.log) + len(found.new)
     lines = [
-        said(number, prompts.IS_COMPLETE, Line(kind=Kind.QUESTION, audience=NOBODY)),
+        said(number, prompts.IS_COMPLETE, About(kind=Kind.QUESTION, audience=NOBODY)),
         said(number + 1, answer.text, _reflection(speaker, NOBODY, verdict), id=answer.id),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
@@ -173,8 +173,8 @@ def _answered(reflection: BaseMessage) -> AIMessage:
     return AIMessage(reflection.text.strip() or prompts.NOTHING_LEFT)
 
 
-def _reflection(speaker: Speaker, audience: tuple[str, ...], verdict: Verdict | None) -> Line:
-    return Line(kind=Kind.REFLECTION, speaker=speaker.name, audience=audience, verdict=verdict)
+def _reflection(speaker: Speaker, audience: tuple[str, ...], verdict: Verdict | None) -> About:
+    return About(kind=Kind.REFLECTION, speaker=speaker.name, audience=audience, verdict=verdict)
 
 
 def yes_or_no(text: str) -> bool | None:

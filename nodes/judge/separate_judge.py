@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Line, said
+from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.end_chat import judged
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
@@ -43,9 +43,9 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
     number = len(moment.log) + len(found.new)
     text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
-    about = Line(kind=Kind.REFLECTION, audience=kept, verdict=verdict)
+    about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict)
     lines = [
-        said(number, prompts.JUDGE_CRITERIA, Line(kind=Kind.QUESTION, audience=NOBODY)),
+        said(number, prompts.JUDGE_CRITERIA, About(kind=Kind.QUESTION, audience=NOBODY)),
         said(number + 1, text, about, id=answer.id),
     ]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Line, line, said
+from ...graphs.log.messages import About, line, said
 from ...graphs.log.stage import Stage
 from ...graphs.rules.end_chat import Decision, Node
 from ...graphs.rules.moves import BETWEEN_TURNS
-from ...graphs.rules.position import Event, Position
+from ...graphs.rules.position import Phase, Position
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.fields import Opening
@@ -30,12 +30,12 @@ def lines_before(
     speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
     if position.event not in BETWEEN_TURNS or not speaks:
         return []
-    told = _told_privately(conversation) if position.event is Event.STARTED else []
+    told = _told_privately(conversation) if position.event is Phase.STARTED else []
     told += _before(conversation, position, decision, log)
     return [said(len(log) + place, text, about) for place, (text, about) in enumerate(told)]
 
 
-def _told_privately(conversation: Conversation) -> list[tuple[str, Line]]:
+def _told_privately(conversation: Conversation) -> list[tuple[str, About]]:
     return [
         (text, _to(speaker.name))
         for speaker in conversation.speakers
@@ -49,7 +49,7 @@ def _before(
     position: Position,
     decision: Decision,
     log: Sequence[BaseMessage],
-) -> list[tuple[str, Line]]:
+) -> list[tuple[str, About]]:
     name = decision.speaker
     speaker = conversation.speaker(name)
     if decision.stage is Stage.PRIVATE:
@@ -57,7 +57,7 @@ def _before(
         return [(prompt or "", _to(name))]
     if decision.stage is Stage.OPENING:
         heard_by_all = conversation.opening.reconcile
-        about = Line(kind=Kind.INSTRUCTION, to=name, audience=None if heard_by_all else (name,))
+        about = About(kind=Kind.INSTRUCTION, to=name, audience=None if heard_by_all else (name,))
         return [(speaker.task or "", about)]
     if decision.stage is Stage.ROUNDS and position.turns == 0:
         if _begins_by_itself(speaker) and conversation.opening == Opening():
@@ -78,7 +78,7 @@ def _begins_by_itself(speaker: Speaker) -> bool:
     return is_given and not speaker.has_model
 
 
-def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -> tuple[str, Line]:
+def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -> tuple[str, About]:
     """What has the first speaker of the rounds begin (Yacana's shift message)."""
     opening = conversation.opening
     if opening.first_line is not None:
@@ -98,8 +98,8 @@ def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -
     if answer is None:
         # It was removed.
         return prompts.BEGIN, _to(owner)
-    return answer, Line(kind=Kind.SHIFT, speaker=before, audience=(owner,))
+    return answer, About(kind=Kind.SHIFT, speaker=before, audience=(owner,))
 
 
-def _to(name: str) -> Line:
-    return Line(kind=Kind.INSTRUCTION, audience=(name,))
+def _to(name: str) -> About:
+    return About(kind=Kind.INSTRUCTION, audience=(name,))

@@ -18,7 +18,7 @@ from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import observed, with_usage
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
-from ...graphs.rules.position import Event, Facts, Position
+from ...graphs.rules.position import Facts, Phase, Position
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.conversation import Conversation, Form
@@ -32,7 +32,7 @@ from ..models.resolve import Models
 from ..models.tool_calling.offered import check_room
 from .handover import lines_before
 
-StopRequested = Callable[[str], Awaitable[bool]]
+AskedToStop = Callable[[str], Awaitable[bool]]
 """Takes a session's id; whether somebody asked it to stop."""
 
 
@@ -44,7 +44,7 @@ class Resources:
     """Where models are found."""
     registry: Registry
     """Where tools and functions are found."""
-    stop_requested: StopRequested | None = None
+    stop_requested: AskedToStop | None = None
     """Tells, between turns, whether a session was asked to stop."""
     written: Callable[[], Awaitable[None]] | None = None
     """Awaits what is being written, as a person's answer is while its node begins."""
@@ -189,10 +189,10 @@ class Moment:
         self, log: Sequence[BaseMessage], position: Position, before: Facts
     ) -> tuple[str, ...]:
         """The predicates that hold, of those that the ends name."""
-        if position.event is Event.SPOKEN:
+        if position.event is Phase.SPOKEN:
             # What held before this message says nothing of it.
             return ()
-        if position.event is not Event.CHECKED:
+        if position.event is not Phase.CHECKED:
             return before.predicates
         said = heard(log)
         # All of it may be removed, and functions may look at the newest message.

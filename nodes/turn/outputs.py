@@ -39,7 +39,7 @@ def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:
     return AIMessage("", tool_calls=calls)
 
 
-class Output(NamedTuple):
+class ToolOutput(NamedTuple):
     """What a speaker says that its tools or its code have given."""
 
     text: str
@@ -50,7 +50,7 @@ class Output(NamedTuple):
     """For code the exit code and the outputs, as plain values."""
 
 
-def given_by(log: Sequence[BaseMessage]) -> Output:
+def given_by(log: Sequence[BaseMessage]) -> ToolOutput:
     """Give what the newest calls gave, as what the speaker says."""
     message = calling(log)
     # Where hooks have seen what a call gave, theirs is the newer one.
@@ -59,7 +59,7 @@ def given_by(log: Sequence[BaseMessage]) -> Output:
     results = [one for one in asked if one is not None]
     if line(message).kind is not Kind.CODE:
         text = "\n\n".join(one.text for one in results if one.text.strip())
-        return Output(text, Source.TOOL, None)
+        return ToolOutput(text, Source.TOOL, None)
     codes = [
         exit_code_of(line(one).parsed, failed=one.status == "error") for one in reversed(results)
     ]
@@ -67,7 +67,7 @@ def given_by(log: Sequence[BaseMessage]) -> Output:
     left = len(asked) - len(results)
     outputs = [one.text for one in results]
     parsed: JsonValue = {"exit_code": exit_code, "outputs": [*outputs]}
-    return Output(_report(exit_code, outputs, left), Source.CODE, parsed)
+    return ToolOutput(_report(exit_code, outputs, left), Source.CODE, parsed)
 
 
 def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:

@@ -17,9 +17,9 @@ from langchain_core.messages import (
 
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Line, line, said
+from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.log.viewpoint import viewpoint
-from ...graphs.rules.position import Event
+from ...graphs.rules.position import Phase
 from ...graphs.rules.shortening import Around, halved, last_summary, shortened
 from ...graphs.speakers.context import RunningSummary, TokenBudget
 from ...graphs.speakers.speaker import Speaker
@@ -90,7 +90,7 @@ def view_of(
 
 def mending(moment: Moment) -> list[BaseMessage]:
     """Give what stands behind a speaker's view where it is asked once more, else nothing."""
-    if moment.position.event is not Event.REJECTED:
+    if moment.position.event is not Phase.REJECTED:
         return []
     draft = moment.log[-1]
     request = HumanMessage(prompts.filled(prompts.MEND, problem=line(draft).problem))
@@ -181,7 +181,7 @@ def _cut(
         return None
     # What was summarised before stays known.
     before = last_summary(lines, speaker.name)
-    about = Line(
+    about = About(
         kind=Kind.SUMMARY,
         speaker=speaker.name,
         audience=NOBODY,

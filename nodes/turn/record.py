@@ -7,11 +7,11 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Flaw, Line, Source, place_name, said
+from ...graphs.log.messages import NOBODY, About, Flaw, Source, place_name, said
 from ...graphs.log.parsing import parse
 from ...graphs.log.stage import Stage
 from ...graphs.rules.end_chat import Decision, paused, spoke
-from ...graphs.rules.position import Event
+from ...graphs.rules.position import Phase
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ..models.tool_calling.to_user import texts_by_id
@@ -34,7 +34,7 @@ def is_call(message: AIMessage) -> bool:
 
 
 async def write_answer(
-    moment: Moment, speaker: Speaker, given: Given, about: Line
+    moment: Moment, speaker: Speaker, given: Given, about: About
 ) -> dict[str, Any]:
     """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
     hooks = moment.resources.registry.hooks_of(speaker)
@@ -54,14 +54,16 @@ async def write_answer(
     sees = bool(message.text.strip()) or not is_call(message)
     if sees and sees_replies(hooks):
         about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
-        waiting = paused(moment.position, moment.turn, Event.ANSWERED)
+        waiting = paused(moment.position, moment.turn, Phase.ANSWERED)
         return await moment.step(
             waiting, [*given.new, _line_of(number, message, about)], given.usage
         )
     return await write_said(moment, speaker, given._replace(message=message), about)
 
 
-async def write_said(moment: Moment, speaker: Speaker, given: Given, about: Line) -> dict[str, Any]:
+async def write_said(
+    moment: Moment, speaker: Speaker, given: Given, about: About
+) -> dict[str, Any]:
     """Write down what the speaker says."""
     position, turn = moment.position, moment.turn
     number = len(moment.log) + len(given.new)
@@ -69,7 +71,7 @@ async def write_said(moment: Moment, speaker: Speaker, given: Given, about: Line
         kind = Kind.CODE if about.source is Source.CODE else Kind.TOOL_CALLS
         called = about.model_copy(update={"kind": kind})
         lines = [*given.new, _line_of(number, given.message, called)]
-        return await moment.step(paused(position, turn, Event.CALLED), lines, given.usage)
+        return await moment.step(paused(position, turn, Phase.CALLED), lines, given.usage)
     schema = moment.resources.registry.schema_of(speaker)
     about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
     spoken = said(number, given.message.text, about, id=given.message.id)
@@ -77,7 +79,7 @@ async def write_said(moment: Moment, speaker: Speaker, given: Given, about: Line
 
 
 def _read(
-    speaker: Speaker, text: str, about: Line, schema: type[BaseModel] | None
+    speaker: Speaker, text: str, about: About, schema: type[BaseModel] | None
 ) -> dict[str, object]:
     """Read what is said by the speaker's output format."""
     if speaker.format is None or about.source is Source.CODE:
@@ -91,7 +93,7 @@ def _read(
     return read | {"flaw": Flaw.FORM, "problem": found.problem}
 
 
-def _line_of(number: int, message: AIMessage, about: Line) -> AnyMessage:
+def _line_of(number: int, message: AIMessage, about: About) -> AnyMessage:
     return said(
         number,
         message.text,

@@ -7,10 +7,10 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from ...graphs.common.errors import SpecError
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Line, Source, said, storable
+from ...graphs.log.messages import About, Source, said, storable
 from ...graphs.log.stage import ALOUD
 from ...graphs.log.viewpoint import heard_since
-from ...graphs.rules.position import Event
+from ...graphs.rules.position import Phase
 from ...graphs.rules.turns import begins
 from ...graphs.speakers.replies import (
     AnyReply,
@@ -32,10 +32,10 @@ from .outputs import code_heard, given_by
 async def reply_of(moment: Moment, speaker: Speaker, said_by_person: str | None) -> Given:
     """Get the reply of the speaker whose turn it is."""
     match moment.position.event:
-        case Event.GIVEN:
+        case Phase.GIVEN:
             output = given_by(moment.log)
             return Given(AIMessage(output.text), output.source, [], moment.usage, output.parsed)
-        case Event.REJECTED | Event.RETURNED:
+        case Phase.REJECTED | Phase.RETURNED:
             # In the middle of a turn it is the model's.
             return await from_model(moment, speaker, [])
         case _:
@@ -64,7 +64,7 @@ async def _by_hooks(moment: Moment, speaker: Speaker) -> tuple[list[AnyMessage],
 
 
 def _heard(moment: Moment, speaker: Speaker, text: str) -> AnyMessage:
-    about = Line(
+    about = About(
         kind=Kind.HEARD,
         audience=(speaker.name,),
         instead_of=tuple(heard_since(moment.log, speaker.name)),

@@ -10,12 +10,12 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Flaw, Line, Source, line, said, storable
+from ...graphs.log.messages import NOBODY, About, Flaw, Source, line, said, storable
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import left, paused
 from ...graphs.rules.moves import BETWEEN_TURNS
-from ...graphs.rules.position import Event, Leaving
+from ...graphs.rules.position import Leaving, Phase
 from ...graphs.speakers.speaker import Speaker
 from ..step.resources import Moment, Resources
 from .checks import Problem, find_problem
@@ -34,7 +34,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         return anew
     position, turn = moment.position, moment.turn
     speaker = _as_in(turn.stage, moment.conversation.speaker(turn.speaker))
-    if position.event is Event.ANSWERED:
+    if position.event is Phase.ANSWERED:
         return await _past_hooks(moment, speaker)
     person: str | None = None
     if position.event in BETWEEN_TURNS:
@@ -43,13 +43,13 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         if isinstance(found, Leaving):
             return await moment.step(left(position, turn, found), [])
         if found == "":
-            return await moment.step(paused(position, turn, Event.PASSED), [])
+            return await moment.step(paused(position, turn, Phase.PASSED), [])
         person = found
-    if person is None and position.event in (*BETWEEN_TURNS, Event.PASSED):
+    if person is None and position.event in (*BETWEEN_TURNS, Phase.PASSED):
         left_out = await summed_up(moment, speaker)
         if left_out is not None:
             summary, usage = left_out
-            waiting = paused(position, turn, Event.SUMMARISED)
+            waiting = paused(position, turn, Phase.SUMMARISED)
             return await moment.step(waiting, [summary], usage)
     return await _reply(moment, speaker, person)
 
@@ -60,7 +60,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     given = await reply_of(moment, speaker, person)
     if given.message.response_metadata.get("finish_reason") == "length":
         speaker = _without_stops(speaker)
-    about = Line(
+    about = About(
         kind=Kind.SPEECH,
         speaker=speaker.name,
         audience=audience_of(conversation, turn),
@@ -82,7 +82,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
             about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
             number = len(moment.log) + len(given.new)
             draft = said(number, given.message.text, about, id=given.message.id)
-            rejected = paused(position, turn, Event.REJECTED)
+            rejected = paused(position, turn, Phase.REJECTED)
             return await moment.step(rejected, [*given.new, draft], given.usage)
     plain = given._replace(message=AIMessage(storable(given.message.text), id=given.message.id))
     return await write_answer(moment, speaker, plain, about)

@@ -17,7 +17,7 @@ from langchain_core.messages import (
 
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, Line, line, said
+from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.rules.shortening import last_summary, to_summarise
 from ...graphs.speakers.context import RunningSummary
@@ -72,7 +72,7 @@ async def summarise(
         usage, text = moment.used(model, answer), cut(answer.text.strip(), context.words)
         answered = answer.id
         break
-    about = Line(kind=Kind.SUMMARY, speaker=speaker.name, audience=NOBODY, since=since)
+    about = About(kind=Kind.SUMMARY, speaker=speaker.name, audience=NOBODY, since=since)
     return said(len(moment.log), text or before, about, id=answered), usage
 
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs.log.code_blocks import CodeBlock, code_blocks, inferred
+from duologue.graphs.log.code_blocks import RunnableBlock, code_blocks, inferred
 
 
 def fenced(code: str, label: str = "", fence: str = "```") -> str:
@@ -21,7 +21,7 @@ def fenced(code: str, label: str = "", fence: str = "```") -> str:
 )
 def test_a_label_names_the_language(label: str, language: str) -> None:
     """A7."""
-    assert code_blocks(fenced("print(1)", label)) == [CodeBlock(language, "print(1)")]
+    assert code_blocks(fenced("print(1)", label)) == [RunnableBlock(language, "print(1)")]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_label_names_the_language(label: str, language: str) -> None:
 def test_without_a_label_it_is_inferred(code: str, language: str) -> None:
     """A7."""
     assert inferred(code) == language
-    assert code_blocks(fenced(code)) == [CodeBlock(language, code)]
+    assert code_blocks(fenced(code)) == [RunnableBlock(language, code)]
 
 
 def test_all_blocks_come_in_order_wherever_they_stand() -> None:

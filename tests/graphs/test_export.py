@@ -15,7 +15,7 @@ from markdown_it.token import Token
 
 from duologue.graphs import Conversation, Result, SpecError, export_session, get_session
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Failure, Line, place_of, result as answered, said
+from duologue.graphs.log.messages import About, Failure, place_of, result as answered, said
 from duologue.graphs.sessions.export import as_json_lines, as_markdown
 
 from .fork_help import plain, run
@@ -46,7 +46,7 @@ def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> R
         {"task": "Plan", "speakers": [{"name": name} for name in names]}
     )
     log: list[AnyMessage] = [
-        said(number, text, Line(kind=Kind.SPEECH, speaker=names[number % 2], **line))
+        said(number, text, About(kind=Kind.SPEECH, speaker=names[number % 2], **line))
         for number, text in enumerate(texts)
     ]
     return Result("s", conversation, log, "Plan", None)
@@ -239,7 +239,7 @@ def test_control_characters_are_shown_and_break_no_line() -> None:
 def test_a_page_tells_who_answered_a_call(fields: dict[str, Any], told: str) -> None:
     whole = made("Hi.")
     calls = [ToolCall(name="mail", args={}, id="a", type="tool_call")]
-    about = Line(kind=Kind.TOOL_CALLS, speaker="Ann")
+    about = About(kind=Kind.TOOL_CALLS, speaker="Ann")
     whole.messages.append(said(1, "", about, tool_calls=calls))
     whole.messages.append(answered(2, "Sent.", speaker="Ann", call_id="a", **fields))
     assert f"\n{told}\n" in as_markdown(whole)

@@ -24,9 +24,9 @@ from duologue.graphs import (
     resume,
 )
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Line as About, line, place_of, said
+from duologue.graphs.log.messages import About, line, place_of, said
 from duologue.graphs.log.stage import Stage
-from duologue.graphs.rules.position import Event, Facts
+from duologue.graphs.rules.position import Facts, Phase
 from duologue.graphs.sessions.fork_state import carried
 from duologue.graphs.spec.ends import DoneToken, EndChat, EndChatMode, Guards, MaxMessages
 from duologue.graphs.spec.judges import Moderator, SeparateJudge
@@ -486,7 +486,7 @@ def test_positions_carry_over() -> None:
     ]
     spent = Facts(calls=3, tokens=5, cost=0.5, seconds=7)
     done = Position(
-        event=Event.JUDGED,
+        event=Phase.JUDGED,
         speaker="Ben",
         turns=2,
         completed=("Ben",),
@@ -497,7 +497,7 @@ def test_positions_carry_over() -> None:
     kept = done.model_copy(update={"facts": spent.model_copy(update=counted)})
     assert carried(old, old, done, log) == kept
     assert carried(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
-    later = {"event": Event.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
+    later = {"event": Phase.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
     word = said(2, "A2", About(kind=Kind.SPEECH, speaker="Ann", stage=Stage.LAST_WORDS))
     found = carried(old, new, done.model_copy(update=later), [*log, word])
     assert (found.owed, found.stage, found.turns) == ((), Stage.LAST_WORDS, 2)

@@ -7,8 +7,8 @@ from duologue.graphs.log.messages import (
     KEY,
     NOBODY,
     PLACE,
+    About,
     Failure,
-    Line,
     line,
     place_of,
     result,
@@ -19,7 +19,7 @@ from duologue.graphs.log.reducer import append
 
 
 def test_what_stands_beside_a_message_survives_the_way_through_plain_values() -> None:
-    about = Line(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY, problem="It was empty.")
+    about = About(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY, problem="It was empty.")
     message = said(7, "hm", about)
     stored = append([], [message.model_dump()])
     assert line(message) == about
@@ -28,16 +28,16 @@ def test_what_stands_beside_a_message_survives_the_way_through_plain_values() ->
 
 
 def test_a_message_from_elsewhere_is_an_instruction_to_all() -> None:
-    assert line(HumanMessage("Hello")) == Line(kind=Kind.INSTRUCTION)
+    assert line(HumanMessage("Hello")) == About(kind=Kind.INSTRUCTION)
     assert line(HumanMessage("Hello")).heard_by("Ann")
 
 
 def test_only_turns_are_speeches() -> None:
     """Y17: the log holds more than what was said in turn."""
     log = [
-        said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
-        said(1, "x", Line(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY)),
-        said(2, "Hello", Line(kind=Kind.SPEECH, speaker="Ann")),
+        said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
+        said(1, "x", About(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY)),
+        said(2, "Hello", About(kind=Kind.SPEECH, speaker="Ann")),
         result(3, "4", speaker="Ann", call_id="c"),
     ]
     assert [message.text for message in speeches(log)] == ["Hello"]
@@ -45,7 +45,7 @@ def test_only_turns_are_speeches() -> None:
 
 def test_a_tools_answer_is_heard_by_its_caller_only() -> None:
     message = result(3, "no", speaker="Ann", call_id="c9", failure=Failure.TOOL)
-    assert line(message) == Line(
+    assert line(message) == About(
         kind=Kind.TOOL_RESULT, speaker="Ann", audience=("Ann",), failure=Failure.TOOL
     )
     assert isinstance(message, ToolMessage)

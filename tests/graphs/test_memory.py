@@ -231,8 +231,8 @@ def test_a_dump_of_an_older_version_is_brought_up_to_date(
     def step(data: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in data.items() if key != "mood"}
 
-    older = dump_format.VERSIONS.oldest - 1
-    monkeypatch.setattr(dump_format, "VERSIONS", Versions(older, (step,)))
+    older = dump_format.DUMP_VERSIONS.oldest - 1
+    monkeypatch.setattr(dump_format, "DUMP_VERSIONS", Versions(older, (step,)))
     assert load_session(SESSION | {"version": older, "mood": "good"}, store=there) == "one"
 
 

@@ -24,7 +24,7 @@ from duologue.graphs import (
 from duologue.graphs.build import build_graph
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Line, line, place_of, said, with_own_ids
+from duologue.graphs.log.messages import About, line, place_of, said, with_own_ids
 from duologue.nodes.scripted import (
     Reply,
     ScriptedChatModel,
@@ -85,7 +85,7 @@ async def test_each_reply_is_streamed_under_one_id_that_it_keeps(streaming: bool
 
 
 def test_a_models_id_is_kept_unless_the_log_has_it() -> None:
-    about = Line(kind=Kind.SPEECH, speaker="Ann")
+    about = About(kind=Kind.SPEECH, speaker="Ann")
     log = [said(0, "a", about, id="x")]
     one, other, third = with_own_ids(
         [said(1, "b", about, id="x"), said(2, "c", about, id="y"), said(3, "d", about, id="y")], log

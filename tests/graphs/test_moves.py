@@ -8,7 +8,7 @@ from duologue.graphs.rules.ends.end import Named
 from duologue.graphs.rules.ends.holding import ENDS
 from duologue.graphs.rules.moves import MOVES, Strength
 from duologue.graphs.rules.picture import picture
-from duologue.graphs.rules.position import Event
+from duologue.graphs.rules.position import Phase
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
 from duologue.graphs.speakers.speaker import Speaker
@@ -78,11 +78,11 @@ def test_conversations_make_every_move_of_the_table() -> None:
         hooks=True,
         summaries=True,
     )
-    found: set[tuple[Event, Event]] = set()
+    found: set[tuple[Phase, Phase]] = set()
     for order in (RoundRobin(), Moderator()):
         for when in (None, Predicate(name="won")):
             for human in (False, True):
                 found |= Walk(talk(order, when, human=human), choices).moves
     moves = {(event, then) for event, move in MOVES.items() for then in move.then}
     # Nobody in the walk sees calls before they run; `test_calls_through_the_proxy` has that.
-    assert moves - found == {(Event.CALLED, Event.LEFT)}
+    assert moves - found == {(Phase.CALLED, Phase.LEFT)}

@@ -21,7 +21,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import KEY, NOBODY, Line, line, place_of, result, said
+from duologue.graphs.log.messages import KEY, NOBODY, About, line, place_of, result, said
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.state import State
@@ -48,7 +48,7 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
         lambda key, heard: said(0, "as a hook made it", heard).model_copy(update={"id": key}),
         IDS,
         st.builds(
-            lambda one: Line(kind=Kind.HEARD, audience=("Ann",), instead_of=(one,)),
+            lambda one: About(kind=Kind.HEARD, audience=("Ann",), instead_of=(one,)),
             st.sampled_from(["m1", "m2"]),
         ),
     ),
@@ -120,18 +120,18 @@ def test_neither_the_old_log_nor_the_writes_are_changed(
 
 
 LOG: list[AnyMessage] = [
-    said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
+    said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
     said(
         1,
         "I add.",
-        Line(kind=Kind.TOOL_CALLS, speaker="Ann"),
+        About(kind=Kind.TOOL_CALLS, speaker="Ann"),
         tool_calls=[tool_call(name="add", args={"a": [1, {"b": None}]}, id="c1")],
         invalid_tool_calls=[invalid_tool_call(name="add", args="{", id="c2", error="no JSON")],
     ),
     result(2, "4", speaker="Ann", call_id="c1"),
     result(3, "no JSON", speaker="Ann", call_id="c2"),
-    said(4, "It is 4.", Line(kind=Kind.SPEECH, speaker="Ann")),
-    said(5, "It is FOUR.", Line(kind=Kind.HEARD, audience=("Ben",), instead_of=("m0004",))),
+    said(4, "It is 4.", About(kind=Kind.SPEECH, speaker="Ann")),
+    said(5, "It is FOUR.", About(kind=Kind.HEARD, audience=("Ben",), instead_of=("m0004",))),
 ]
 
 
@@ -171,8 +171,8 @@ def test_a_removed_message_keeps_its_place_its_text_and_what_it_was() -> None:
     log = append(LOG, [RemoveMessage(id=str(LOG[0].id))])
     assert [message.id for message in log] == [message.id for message in LOG]
     assert log[0].text == "Begin."
-    was = Line(kind=Kind.INSTRUCTION, audience=("Ann",))
-    assert line(log[0]) == Line(kind=Kind.REMOVED, audience=NOBODY, was=was)
+    was = About(kind=Kind.INSTRUCTION, audience=("Ann",))
+    assert line(log[0]) == About(kind=Kind.REMOVED, audience=NOBODY, was=was)
     assert log[1:] == LOG[1:]
 
 
@@ -188,11 +188,11 @@ def test_what_a_hook_made_of_a_message_goes_with_it() -> None:
 
 
 def test_an_opening_answer_that_was_handed_on_goes_with_it() -> None:
-    opening = Line(kind=Kind.SPEECH, speaker="Ann", audience=("Ann",), stage=Stage.OPENING)
+    opening = About(kind=Kind.SPEECH, speaker="Ann", audience=("Ann",), stage=Stage.OPENING)
     log = [
         said(0, "Roses.", opening),
-        said(1, "Roses.", Line(kind=Kind.SHIFT, speaker="Ann", audience=("Ben",))),
-        said(2, "Roses.", Line(kind=Kind.SPEECH, speaker="Ann")),
+        said(1, "Roses.", About(kind=Kind.SHIFT, speaker="Ann", audience=("Ben",))),
+        said(2, "Roses.", About(kind=Kind.SPEECH, speaker="Ann")),
     ]
     assert removed(0, log) == ["m0000", "m0001"]
     assert removed(2, log) == ["m0002"]
@@ -215,14 +215,14 @@ def test_a_message_from_elsewhere_can_be_removed() -> None:
     log = append(
         [HumanMessage("Hi", id="x"), AIMessage("?")], [{"type": "remove", "id": "x", "content": ""}]
     )
-    assert line(log[0]) == Line(kind=Kind.REMOVED, audience=NOBODY)
+    assert line(log[0]) == About(kind=Kind.REMOVED, audience=NOBODY)
     assert log[0].additional_kwargs == {KEY: {"kind": "removed", "audience": []}}
     assert line(log[1]).kind is Kind.INSTRUCTION
 
 
 LINES = st.lists(st.integers(0, 8), unique=True, max_size=6).map(
     lambda places: [
-        said(place, f"{place}", Line(kind=Kind.SPEECH, speaker="A")) for place in places
+        said(place, f"{place}", About(kind=Kind.SPEECH, speaker="A")) for place in places
     ]
 )
 

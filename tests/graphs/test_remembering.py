@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, Line, place_name, place_of, result, said
+from duologue.graphs.log.messages import NOBODY, About, place_name, place_of, result, said
 from duologue.graphs.log.remembered import memory, remembered
 from duologue.graphs.log.viewpoint import newly_heard, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
@@ -17,13 +17,13 @@ NAMES = ("Ann", "Ben")
 
 
 def spoke(number: int, name: str, text: str = "", **fields: Any) -> AnyMessage:  # noqa: ANN401
-    about = Line.model_validate({"kind": Kind.SPEECH, "speaker": name} | fields)
+    about = About.model_validate({"kind": Kind.SPEECH, "speaker": name} | fields)
     return said(number, text or f"line {number}", about)
 
 
 def forgets(number: int, name: str, since: int | None) -> AnyMessage:
     found = None if since is None else place_name(since)
-    about = Line(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=found)
+    about = About(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=found)
     return said(number, "", about)
 
 
@@ -88,12 +88,12 @@ def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
 def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
     """Own answers that were handed on, drafts, others' calls and results are left out."""
     log = [
-        said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
+        said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
         spoke(1, "Ann", kind=Kind.DRAFT, audience=NOBODY),
         spoke(2, "Ann"),
         spoke(3, "Ann", kind=Kind.SHIFT, audience=("Ben",)),
         spoke(4, "Ben", kind=Kind.TOOL_CALLS),
-        said(5, "", Line(kind=Kind.TOOL_CALLS, speaker="Ben")),
+        said(5, "", About(kind=Kind.TOOL_CALLS, speaker="Ben")),
         result(6, "sun", speaker="Ben", call_id="a"),
         spoke(7, "Ben", audience=("Ben",)),
     ]
@@ -130,6 +130,6 @@ def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten
             *kept,
             place_name(len(log)),
         ]
-        others = [one for one in log if Line.model_validate(one.additional_kwargs["duologue"])]
+        others = [one for one in log if About.model_validate(one.additional_kwargs["duologue"])]
         reset = [*others, forgets(len(log), "Ann" if name == "Ben" else "Ben", None)]
         assert [one for one in ids(remembered(reset, name)) if one in kept] == kept

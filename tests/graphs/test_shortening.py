@@ -12,7 +12,7 @@ from langchain_core.messages.tool import tool_call
 
 from drawn_logs import Run, runs
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, PLACE, Line, line, place_of, result, said
+from duologue.graphs.log.messages import NOBODY, PLACE, About, line, place_of, result, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.shortening import (
@@ -217,11 +217,11 @@ def talk(*contexts: Context | str, **fields: Any) -> Conversation:  # noqa: ANN4
 def spoken(conversation: Conversation, turns: int, text: str = "Yes. " * 12) -> list[AnyMessage]:
     """A log in which all speak in turn; the first line has Ann begin."""
     log: list[AnyMessage] = [
-        said(0, "Please begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",)))
+        said(0, "Please begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",)))
     ]
     for number in range(turns):
         name = conversation.names[number % len(conversation.names)]
-        about = Line(kind=Kind.SPEECH, speaker=name)
+        about = About(kind=Kind.SPEECH, speaker=name)
         log.append(said(len(log), f"{number}: {text}", about))
     return log
 
@@ -230,7 +230,7 @@ def summed_up(
     log: list[AnyMessage], since: str | None, text: str, name: str = "Ann"
 ) -> list[AnyMessage]:
     """The log with a summary of a speaker's behind it."""
-    about = Line(kind=Kind.SUMMARY, speaker=name, audience=NOBODY, since=since)
+    about = About(kind=Kind.SUMMARY, speaker=name, audience=NOBODY, since=since)
     return [*log, said(len(log), text, about)]
 
 
@@ -313,10 +313,10 @@ def test_a_new_task_told_in_a_fork_is_never_left_out() -> None:
     )
     log = spoken(conversation, 4)
     told = "From now on your task is: Buy the boat."
-    log.append(said(len(log), told, Line(kind=Kind.INSTRUCTION, audience=("Ann",))))
+    log.append(said(len(log), told, About(kind=Kind.INSTRUCTION, audience=("Ann",))))
     for number in range(6):
         name = conversation.names[number % 2]
-        log.append(said(len(log), "Well.", Line(kind=Kind.SPEECH, speaker=name)))
+        log.append(said(len(log), "Well.", About(kind=Kind.SPEECH, speaker=name)))
     lines, since = cut(conversation, log, "Ann")
     assert lines[0].text == told
     assert since == place_of(log[-1])
@@ -340,7 +340,7 @@ def test_a_summary_stands_where_the_cut_is_and_is_told_to_its_speaker_alone() ->
 def test_the_newest_summary_counts_and_one_without_text_only_cuts(policy: Any) -> None:  # noqa: ANN401
     conversation = talk(policy)
     log = summed_up(spoken(conversation, 6), "m0002", "Old.")
-    log = [*summed_up(log, "m0004", " "), said(8, "So.", Line(kind=Kind.SPEECH, speaker="Ann"))]
+    log = [*summed_up(log, "m0004", " "), said(8, "So.", About(kind=Kind.SPEECH, speaker="Ann"))]
     lines, since = cut(conversation, log, "Ann")
     assert since == "m0004"
     assert lines == log[4:]
@@ -473,11 +473,11 @@ def test_the_other_policies_sum_nothing_up(policy: Any) -> None:  # noqa: ANN401
 def test_what_a_hook_made_of_a_line_weighs_in_its_place() -> None:
     """L7: a long line that a hook made short leaves room."""
     conversation = talk(TokenBudget(limit=400))
-    log: list[AnyMessage] = [said(0, "Go.", Line(kind=Kind.INSTRUCTION, audience=("Ann",)))]
+    log: list[AnyMessage] = [said(0, "Go.", About(kind=Kind.INSTRUCTION, audience=("Ann",)))]
     for number in range(10):
-        log.append(said(len(log), "No.", Line(kind=Kind.SPEECH, speaker="Ann")))
-        log.append(said(len(log), "Yes. " * 100, Line(kind=Kind.SPEECH, speaker="Bob")))
-        about = Line(kind=Kind.HEARD, audience=("Ann",), instead_of=(f"m{len(log) - 1:04d}",))
+        log.append(said(len(log), "No.", About(kind=Kind.SPEECH, speaker="Ann")))
+        log.append(said(len(log), "Yes. " * 100, About(kind=Kind.SPEECH, speaker="Bob")))
+        about = About(kind=Kind.HEARD, audience=("Ann",), instead_of=(f"m{len(log) - 1:04d}",))
         log.append(said(len(log), f"{number}", about))
     assert cut(conversation, log, "Ann").since is None
     unhooked = [one for one in log if line(one).kind is not Kind.HEARD]
@@ -488,20 +488,20 @@ def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
     """Y10, Y18: a kept question belongs to the speech before it, a result to its call."""
     conversation = talk(LastMessages(limit=2))
     call = tool_call(name="add", args={}, id="c1")
-    told = Line(kind=Kind.INSTRUCTION, audience=("Ann",))
+    told = About(kind=Kind.INSTRUCTION, audience=("Ann",))
     log = [
         *spoken(conversation, 4),
-        said(5, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
+        said(5, "", About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
         result(6, "4", speaker="Ann", call_id="c1"),
         said(7, "By the way, hurry.", told),
-        said(8, "Four.", Line(kind=Kind.SPEECH, speaker="Ann")),
-        said(9, "What is left?", Line(kind=Kind.QUESTION, audience=("Ann",))),
-        said(10, "All.", Line(kind=Kind.REFLECTION, speaker="Ann", audience=("Ann",))),
+        said(8, "Four.", About(kind=Kind.SPEECH, speaker="Ann")),
+        said(9, "What is left?", About(kind=Kind.QUESTION, audience=("Ann",))),
+        said(10, "All.", About(kind=Kind.REFLECTION, speaker="Ann", audience=("Ann",))),
     ]
     assert cut(conversation, log[:8], "Ann").since == "m0004"
     for length in (9, 10, 11):
         assert halved(conversation, log[:length], "Ann", FIXED) is None
-    log.append(said(11, "So?", Line(kind=Kind.SPEECH, speaker="Bob")))
+    log.append(said(11, "So?", About(kind=Kind.SPEECH, speaker="Bob")))
     assert cut(conversation, log, "Ann").since == "m0011"
 
 
@@ -510,7 +510,7 @@ def test_what_stands_for_silence_is_counted() -> None:
     log = spoken(conversation, 0)
     for number in range(60):
         name = conversation.names[number % 2]
-        log.append(said(len(log), " ", Line(kind=Kind.SPEECH, speaker=name)))
+        log.append(said(len(log), " ", About(kind=Kind.SPEECH, speaker=name)))
         view = viewpoint(conversation, cut(conversation, log, "Ann").lines, "Ann")
         assert FIXED.front + sum(tokens_of_message(one) for one in view) <= 200
 

@@ -573,7 +573,7 @@ def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"task": data["chore"]} | {k: v for k, v in data.items() if k != "chore"}
 
     later = create_model("Later", __base__=Conversation, version=(Literal[8], 8))
-    monkeypatch.setattr(stored, "VERSIONS", Versions(SPEC_VERSION, (first, second)))
+    monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (first, second)))
     monkeypatch.setattr(stored, "Conversation", later)
 
 
@@ -592,8 +592,8 @@ def test_an_older_version_is_migrated_step_by_step(load: Load) -> None:
 
 
 def test_each_change_of_a_shape_has_its_step() -> None:
-    assert stored.VERSIONS.newest == SPEC_VERSION
-    assert dump.VERSIONS.newest == dump.DUMP_VERSION
+    assert stored.SPEC_VERSIONS.newest == SPEC_VERSION
+    assert dump.DUMP_VERSIONS.newest == dump.DUMP_VERSION
 
 
 @pytest.mark.parametrize("version", [1, SPEC_VERSION - 1])
@@ -614,7 +614,7 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
         return data
 
     later = create_model("Later", __base__=Conversation, version=(Literal[7], 7))
-    monkeypatch.setattr(stored, "VERSIONS", Versions(SPEC_VERSION, (step,)))
+    monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (step,)))
     monkeypatch.setattr(stored, "Conversation", later)
     assert get_session("s", store="memory:versions").conversation.task == "Plan"
     assert set(seen) == {6}

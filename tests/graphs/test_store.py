@@ -483,8 +483,8 @@ async def test_a_later_format_is_made_of_this_one_by_its_steps(
         ("ALTER TABLE duologue_sessions ADD COLUMN mood TEXT",),
         ("UPDATE duologue_sessions SET mood = 'good'",),
     )
-    oldest = tables.VERSIONS.oldest
-    monkeypatch.setattr(tables, "VERSIONS", Versions(oldest, steps))
+    oldest = tables.STORE_VERSIONS.oldest
+    monkeypatch.setattr(tables, "STORE_VERSIONS", Versions(oldest, steps))
     for _ in range(2):  # the second time there is nothing to do
         async with open_store(shared) as store:
             assert isinstance(store, SqlStore)

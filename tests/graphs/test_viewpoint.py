@@ -20,7 +20,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, Failure, Line, line, result, said
+from duologue.graphs.log.messages import NOBODY, About, Failure, line, result, said
 from duologue.graphs.log.viewpoint import provider_names, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
@@ -98,7 +98,7 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
             )
             continue
         is_told = kind in (Kind.INSTRUCTION, Kind.QUESTION, Kind.SPECIFIED_TASK)
-        about = Line(kind=kind, speaker=None if is_told else draw(who), audience=draw(audiences))
+        about = About(kind=kind, speaker=None if is_told else draw(who), audience=draw(audiences))
         called = draw(st.lists(ids, max_size=3)) if kind is Kind.TOOL_CALLS else []
         calls = [tool_call(name="add", args={}, id=call) for call in called]
         bad = draw(st.lists(ids, max_size=1)) if kind is Kind.TOOL_CALLS else []
@@ -227,7 +227,7 @@ def real_log(  # noqa: C901  # one branch for each thing a turn may hold
     turns: list[tuple[str, int, int]] = []
 
     def write(text: str, kind: Kind, speaker: str | None, audience: Any, **more: Any) -> None:  # noqa: ANN401
-        about = Line(kind=kind, speaker=speaker, audience=audience)
+        about = About(kind=kind, speaker=speaker, audience=audience)
         log.append(said(len(log), text, about, **more))
 
     def turn(name: str, audience: tuple[str, ...] | None) -> None:
@@ -298,10 +298,10 @@ def test_own_lines_are_the_assistants_and_all_others_the_users() -> None:
     """L3, Y20: neighbours in the user role are joined by a blank line, each with its speaker."""
     conversation = talk(["Ann", "Bob", "Cid"])
     log = [
-        said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
-        said(1, "Hello.", Line(kind=Kind.SPEECH, speaker="Ann")),
-        said(2, "Hi.", Line(kind=Kind.SPEECH, speaker="Bob")),
-        said(3, "Hey.", Line(kind=Kind.SPEECH, speaker="Cid")),
+        said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
+        said(1, "Hello.", About(kind=Kind.SPEECH, speaker="Ann")),
+        said(2, "Hi.", About(kind=Kind.SPEECH, speaker="Bob")),
+        said(3, "Hey.", About(kind=Kind.SPEECH, speaker="Cid")),
     ]
     assert list(views(conversation, log, "Ann")) == [
         "human: Begin.",
@@ -319,8 +319,8 @@ def test_two_speakers_hear_each_other_without_labels() -> None:
     """Y17: user and assistant as each agent sees it."""
     conversation = talk(["Ann", "Bob"])
     log = [
-        said(0, "Hello.", Line(kind=Kind.SPEECH, speaker="Ann")),
-        said(1, "Hi.", Line(kind=Kind.SPEECH, speaker="Bob")),
+        said(0, "Hello.", About(kind=Kind.SPEECH, speaker="Ann")),
+        said(1, "Hi.", About(kind=Kind.SPEECH, speaker="Bob")),
     ]
     assert list(views(conversation, log, "Ann")) == ["ai: Hello.", "human: Hi."]
     assert list(views(conversation, log, "Bob")) == ["human: Hello.", "ai: Hi."]
@@ -331,9 +331,9 @@ def test_others_hear_the_text_beside_a_call_and_not_the_call() -> None:
     conversation = talk(["Ann", "Bob"])
     call = tool_call(name="add", args={"a": 1}, id="c1")
     log = [
-        said(0, "Let me see.", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
+        said(0, "Let me see.", About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
         result(1, "secret 4", speaker="Ann", call_id="c1"),
-        said(2, "Four.", Line(kind=Kind.SPEECH, speaker="Ann")),
+        said(2, "Four.", About(kind=Kind.SPEECH, speaker="Ann")),
     ]
     assert list(views(conversation, log, "Ann")) == [
         "ai: Let me see.",
@@ -347,7 +347,7 @@ def test_the_newest_of_two_results_is_shown() -> None:
     conversation = talk(["Ann", "Bob"])
     call = tool_call(name="add", args={}, id="c1")
     log = [
-        said(0, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
+        said(0, "", About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
         result(1, "old", speaker="Ann", call_id="c1"),
         result(2, "new", speaker="Ann", call_id="c1"),
     ]
@@ -358,8 +358,8 @@ def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
     """Y19: the text goes back to the model to mend its arguments."""
     conversation = talk(["Ann", "Bob"])
     log = [
-        said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",))),
-        said(1, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), invalid_tool_calls=[no_json("c1")]),
+        said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
+        said(1, "", About(kind=Kind.TOOL_CALLS, speaker="Ann"), invalid_tool_calls=[no_json("c1")]),
         result(
             2,
             "The arguments of add are not valid JSON.",

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.marks import read_marks
-from duologue.graphs.log.messages import NOBODY, Line, said
+from duologue.graphs.log.messages import NOBODY, About, said
 from duologue.graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
@@ -194,7 +194,7 @@ def test_marks_that_two_speakers_share_are_nobody_elses_part() -> None:
 
 def speech(number: int, name: str, text: str, kind: Kind = Kind.SPEECH) -> AnyMessage:
     audience = NOBODY if kind is Kind.DRAFT else None
-    return said(number, text, Line(kind=kind, speaker=name, audience=audience))
+    return said(number, text, About(kind=kind, speaker=name, audience=audience))
 
 
 SAME = "one two three four five"

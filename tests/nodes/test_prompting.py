@@ -8,8 +8,8 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
 from duologue.graphs import Conversation
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, Line, said
-from duologue.graphs.rules.position import Event, Position
+from duologue.graphs.log.messages import NOBODY, About, said
+from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.shortening import Around
 from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.models.resolve import Models
@@ -31,15 +31,15 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Mom
             "speakers": [{"name": "Ann", "context": context, "brief": BRIEF}, {"name": "Bob"}],
         }
     )
-    log: list[AnyMessage] = [said(0, "Begin.", Line(kind=Kind.INSTRUCTION, audience=("Ann",)))]
+    log: list[AnyMessage] = [said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",)))]
     for number in range(2 * turns):
-        about = Line(kind=Kind.SPEECH, speaker=conversation.names[number % 2])
+        about = About(kind=Kind.SPEECH, speaker=conversation.names[number % 2])
         log.append(said(len(log), f"{number}. Yes, and so on.", about))
-    position = Position(speaker="Bob", event=Event.SPOKEN)
+    position = Position(speaker="Bob", event=Phase.SPOKEN)
     if draft is not None:
-        about = Line(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY, problem="It is wrong.")
+        about = About(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY, problem="It is wrong.")
         log.append(said(len(log), draft, about))
-        position = Position(speaker="Ann", event=Event.REJECTED)
+        position = Position(speaker="Ann", event=Phase.REJECTED)
     resources = Resources(Models(), Registry())
     return Moment(resources, conversation, position, log, {}, "Cook.")
 

@@ -8,7 +8,7 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, Position, RunningSummary, Speaker
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, Line, line, place_of, result, said
+from duologue.graphs.log.messages import NOBODY, About, line, place_of, result, said
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.step.resources import Moment, Resources
 from duologue.nodes.testing import Script, ScriptedChatModel
@@ -28,7 +28,7 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def heard(number: int, text: str, speaker: str | None, **fields: Any) -> AnyMessage:  # noqa: ANN401
     kind = Kind.INSTRUCTION if speaker is None else Kind.SPEECH
-    return said(number, text, Line(**{"kind": kind, "speaker": speaker} | fields))
+    return said(number, text, About(**{"kind": kind, "speaker": speaker} | fields))
 
 
 LOG: list[AnyMessage] = [
@@ -60,7 +60,7 @@ async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> N
     summary, usage = await summarise(now, ann, LOG[:3], "m0003")
     assert summary.text == "They meet on Monday."
     assert place_of(summary) == "m0005"
-    assert line(summary) == Line(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY, since="m0003")
+    assert line(summary) == About(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY, since="m0003")
     assert usage["cheap"].calls == 1
     (call,) = cheap.calls
     asked = call.messages[-1].text
@@ -71,8 +71,8 @@ async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> N
 
 
 async def test_the_summary_before_is_part_of_the_next_one() -> None:
-    old = said(5, "Ann is Bob's aunt.", Line(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY))
-    others = said(6, "Bob lies.", Line(kind=Kind.SUMMARY, speaker="Bob", audience=NOBODY))
+    old = said(5, "Ann is Bob's aunt.", About(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY))
+    others = said(6, "Bob lies.", About(kind=Kind.SUMMARY, speaker="Bob", audience=NOBODY))
     now, ann, cheap = moment(["Both."], [*LOG, old, others])
     await summarise(now, ann, LOG[1:3], "m0003")
     asked = cheap.calls[0].messages[-1].text
@@ -82,7 +82,7 @@ async def test_the_summary_before_is_part_of_the_next_one() -> None:
 
 @pytest.mark.parametrize("blank", ["", " \n"])
 async def test_a_blank_answer_keeps_the_summary_before(blank: str) -> None:
-    old = said(5, "Ann is Bob's aunt.", Line(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY))
+    old = said(5, "Ann is Bob's aunt.", About(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY))
     now, ann, _ = moment([blank], [*LOG, old])
     summary, usage = await summarise(now, ann, LOG[1:3], "m0003")
     assert summary.text == "Ann is Bob's aunt."
@@ -99,12 +99,12 @@ async def test_a_summary_that_is_too_long_is_cut_at_a_sentence() -> None:
 async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
     call = tool_call(name="add", args={"a": 17}, id="c1")
     lines: list[AnyMessage] = [
-        said(1, "", Line(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
+        said(1, "", About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
         result(2, "It is 18.", speaker="Ann", call_id="c1"),
         said(
             3,
             "Wait.",
-            Line(kind=Kind.TOOL_CALLS, speaker="Bob"),
+            About(kind=Kind.TOOL_CALLS, speaker="Bob"),
             tool_calls=[tool_call(name="sub", args={"b": 4}, id="c2")],
         ),
         heard(4, "", "Bob"),

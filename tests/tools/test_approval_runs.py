@@ -26,7 +26,7 @@ from pydantic import BaseModel
 from duologue.graphs import AnswerError, DuologueError, Reason, SpecError, build_graph
 from duologue.graphs.build import Graph
 from duologue.graphs.log.channels import log_of
-from duologue.graphs.log.messages import Failure, Line, line
+from duologue.graphs.log.messages import About, Failure, line
 from duologue.graphs.run.events import ToolAnswered, events_of
 from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
@@ -154,7 +154,7 @@ END: list[Scripted] = ["Done.", "Fine."]
 ASKS: dict[str, Any] = {"interrupt_on": {"mail": True}}
 
 
-def about(message: ToolMessage) -> Line:
+def about(message: ToolMessage) -> About:
     return line(message)
 
 

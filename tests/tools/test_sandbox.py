@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.spec.sandbox import Kept, Language, Level, Sandbox
 from duologue.tools.sandbox import sandbox as module
-from duologue.tools.sandbox.output import Output
+from duologue.tools.sandbox.output import CappedOutput
 from duologue.tools.sandbox.sandbox import Ran, check, level_for, run
 from sandboxes import Session, is_running, need, wait_until
 
@@ -490,7 +490,7 @@ async def test_an_ordinary_mistake_in_monty_gets_no_lecture() -> None:
     [(0, None), (1024, None), (1025, 1), (2048, 1024), (10**6, 10**6 - 1024)],
 )
 def test_output_is_cut_at_its_exact_size(size: int, left_out: int | None) -> None:
-    output = Output(1)
+    output = CappedOutput(1)
     data = b"a" * (size // 2) + b"z" * (size - size // 2)
     for start in range(0, size, 700):
         output.add(data[start : start + 700])
@@ -504,7 +504,7 @@ def test_output_is_cut_at_its_exact_size(size: int, left_out: int | None) -> Non
 @pytest.mark.parametrize("character", ["ä", "→", "🙂"])
 @pytest.mark.parametrize("shift", range(5))
 def test_no_character_is_cut_in_two(character: str, shift: int) -> None:
-    output = Output(1)
+    output = CappedOutput(1)
     data = ("x" * shift + character * 2000).encode()
     output.add(data)
     text = output.text()

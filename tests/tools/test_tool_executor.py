@@ -27,7 +27,7 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.log.messages import Failure, line
-from duologue.nodes.execute.call import Answer
+from duologue.nodes.execute.call import CallResult
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
 
@@ -323,10 +323,10 @@ async def test_arguments_are_held_to_a_json_schema_too(args: dict[str, Any], wor
 
 def test_what_a_call_gave_is_recorded_as_plain_values() -> None:
     """Strict msgpack reads nothing else back."""
-    answer = Answer("late", Failure.TOOL, {"n": 1}, {"exit_code": 1})
+    answer = CallResult("late", Failure.TOOL, {"n": 1}, {"exit_code": 1})
     recorded = answer.recorded()
     assert type(recorded["failure"]) is str
-    assert Answer.read(json.loads(json.dumps(recorded))) == answer
+    assert CallResult.read(json.loads(json.dumps(recorded))) == answer
 
 
 async def test_a_tool_that_waits_for_a_person_leaves_the_session_waiting() -> None:

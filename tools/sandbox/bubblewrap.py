@@ -19,7 +19,7 @@ from .seccomp import program
 FILES_MIB: Final = 64
 """MiB that the files in each folder that can be written to may take."""
 
-NOBODY: Final = 65534
+NOBODY_ID: Final = 65534
 """Who code runs as where the library runs as root, which no limit binds."""
 
 _SYSTEM = (
@@ -114,7 +114,7 @@ def _is_shown(path: str) -> bool:
 def _as_nobody(bwrap: str, shown: list[tuple[str, str]]) -> tuple[list[str], list[tuple[str, str]]]:
     """Become nobody first; what nobody may not reach is put where it can be reached."""
     become = [
-        *(_program("setpriv"), f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+        *(_program("setpriv"), f"--reuid={NOBODY_ID}", f"--regid={NOBODY_ID}", "--clear-groups"),
     ]
     hidden = [number for number, (path, _) in enumerate(shown) if not _open_to_all(path)]
     if not hidden:

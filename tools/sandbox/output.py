@@ -3,7 +3,7 @@
 from codecs import getincrementaldecoder
 
 
-class Output:
+class CappedOutput:
     """Takes bytes, keeps the first and the last of them, and counts the others."""
 
     def __init__(self, kib: int) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from .launch import Launch
 from .workers import Worker
 
-MOST: Final = 8
+MOST_KEPT: Final = 8
 """How many interpreters there are at once; a call waits while all of them are busy."""
 
 _PATIENCE = 0.2
@@ -26,7 +26,7 @@ class Workers:
     def __init__(self) -> None:
         self._idle: OrderedDict[str, Worker] = OrderedDict()
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
-        self._room = asyncio.Semaphore(MOST)
+        self._room = asyncio.Semaphore(MOST_KEPT)
         self._busy = 0
         self._number = 0
         self._guard: asyncio.Task[None] | None = None
@@ -69,7 +69,7 @@ class Workers:
                 await worker.close()
                 worker = None
             if worker is None:
-                while self._idle and len(self._idle) + self._busy > MOST:
+                while self._idle and len(self._idle) + self._busy > MOST_KEPT:
                     _, oldest = self._idle.popitem(last=False)
                     await oldest.close()
                 worker = await Worker.start(await launch())

@@ -18,9 +18,9 @@ from ...graphs.common.threads import LoopThread
 from ...graphs.spec.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
 from . import bubblewrap, host, monty
 from .launch import Launch, StartError
-from .output import Output
+from .output import CappedOutput
 from .pool import Workers
-from .workers import MOST_MEMORY, Ended
+from .workers import MOST_MEMORY, WorkerEnded
 
 __all__ = ["Ran", "check", "close", "level_for", "run"]
 
@@ -103,7 +103,7 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
     if _NO_TEXT.search(code):
         said = "[not run: the code has a NUL or half a character in it: take it out]\n"
         return Ran(126, said, kept, level)
-    output = Output(sandbox.output_kib)
+    output = CappedOutput(sandbox.output_kib)
     try:
         if level == "monty":
             return await _run_monty(sandbox, code, kept)
@@ -122,7 +122,7 @@ async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
     async with _workers().lock(kept.key):
         # It touches nothing outside, so it may be run again: an idle process may have ended.
         for _ in range(2):
-            output = Output(sandbox.output_kib)
+            output = CappedOutput(sandbox.output_kib)
             async with _workers().any("monty", _launch_monty) as worker:
                 ended = await worker.ask(sandbox, order, output)
             if not ended.broke_off:
@@ -135,7 +135,7 @@ async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
     return Ran(ended.exit_code, anew + said + (AS_BEFORE if cut_short else ""), after, "monty")
 
 
-def _said(output: Output, ended: Ended) -> str:
+def _said(output: CappedOutput, ended: WorkerEnded) -> str:
     said = output.text()
     if not ended.note:
         return said
@@ -199,7 +199,7 @@ async def _problem(level: Level) -> str | None:
 
 async def _try(level: Level) -> str | None:
     sandbox = Sandbox(level=level, seconds=20)
-    output = Output(1)
+    output = CappedOutput(1)
     try:
         if level == "monty":
             order = _monty_order(sandbox, "6*7", None)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ...graphs.spec.sandbox import Sandbox
 from .launch import Launch, ready, started
-from .output import Output
+from .output import CappedOutput
 from .processes import Snapshot, family, kill, memory, namespace_bytes, send, snapshot
 
 MOST_OUTPUT: Final = 128 << 20
@@ -38,7 +38,7 @@ _SWEEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WorkerEnded:
     """How a call ended."""
 
     exit_code: int
@@ -98,9 +98,11 @@ class Worker:
         """Whether its process is known to have ended, such as for want of memory."""
         return self._transport.get_returncode() is not None
 
-    async def ask(self, sandbox: Sandbox, order: Mapping[str, Any], output: Output) -> Ended:
+    async def ask(
+        self, sandbox: Sandbox, order: Mapping[str, Any], output: CappedOutput
+    ) -> WorkerEnded:
         """Run code to its end, or to that of its time. Cancelled, it kills the process."""
-        work: asyncio.Task[Ended] | None = None
+        work: asyncio.Task[WorkerEnded] | None = None
         watch: asyncio.Task[None] | None = None
         self._snapshot = None
         self.asked += 1
@@ -127,28 +129,28 @@ class Worker:
 
     async def _ended(
         self,
-        work: "asyncio.Task[Ended]",
+        work: "asyncio.Task[WorkerEnded]",
         watch: "asyncio.Task[None]",
         sandbox: Sandbox,
-        output: Output,
-    ) -> Ended:
+        output: CappedOutput,
+    ) -> WorkerEnded:
         if work.done():
             try:
                 return work.result()
             except (_BrokenError, OSError):
                 code = await self.close()
                 if output.size > MOST_OUTPUT:
-                    return Ended(137, f"ended: more than {MOST_OUTPUT >> 20} MiB of output")
+                    return WorkerEnded(137, f"ended: more than {MOST_OUTPUT >> 20} MiB of output")
                 said = f"the interpreter broke off with exit code {code}"
-                return Ended(code, said, broke_off=True)
+                return WorkerEnded(code, said, broke_off=True)
         await self.close()
         # It has the last words, and gives them when it sees the end.
         await asyncio.wait({work}, timeout=1)
         if watch.done():
-            return Ended(137, f"ended: it used more than {sandbox.memory_mib} MiB of memory")
-        return Ended(124, f"ended: it ran longer than {sandbox.seconds:g} s")
+            return WorkerEnded(137, f"ended: it used more than {sandbox.memory_mib} MiB of memory")
+        return WorkerEnded(124, f"ended: it ran longer than {sandbox.seconds:g} s")
 
-    async def _talk(self, order: Mapping[str, Any], output: Output) -> Ended:
+    async def _talk(self, order: Mapping[str, Any], output: CappedOutput) -> WorkerEnded:
         mark = secrets.token_hex(16).encode()
         data = json.dumps({"mark": mark.decode(), **order}).encode()
         if _HAS_SIGNALS:
@@ -167,9 +169,9 @@ class Worker:
         memory = rest[found.end() :]
         while len(memory) < int(found[2]):
             memory += await self._more()
-        return Ended(int(found[1]) & 0xFF, memory=memory[: int(found[2])])
+        return WorkerEnded(int(found[1]) & 0xFF, memory=memory[: int(found[2])])
 
-    async def _until(self, mark: bytes, data: bytes, output: Output | None) -> bytes:
+    async def _until(self, mark: bytes, data: bytes, output: CappedOutput | None) -> bytes:
         """Read up to a mark; give what came after it."""
         dropped = 0
         while (at := data.find(mark)) < 0:

@@ -7,11 +7,11 @@ from ...spec.ends import MaxMessages, Reason
 from ..moves import Strength
 from ..people import has_capped_calls, is_capped
 from ..position import Facts, Position
-from .end import End, Named
+from .end import EndRule, Named
 from .said import answers_unasked
 
 
-class AutoRepliesReached(End):
+class AutoRepliesReached(EndRule):
     """So many automatic replies were given in a person's place (AutoGen)."""
 
     reason = Reason.MAX_CONSECUTIVE_AUTO_REPLY
@@ -38,7 +38,7 @@ class MessagesReached(Named[MaxMessages]):
         return facts.messages >= end.limit
 
 
-class RoundsReached(End):
+class RoundsReached(EndRule):
     """The round cap is reached."""
 
     reason = Reason.MAX_ITERATIONS

@@ -6,7 +6,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from ...log.messages import Line, place_of
+from ...log.messages import About, place_of
 from ...spec.conversation import Conversation
 from ...spec.ends import Leaf, Reason
 from ..moves import Strength
@@ -34,17 +34,17 @@ class AtEnd(NamedTuple):
         return [end for end in self.held if isinstance(end, kind)]
 
 
-class Step(NamedTuple):
+class CountedMessage(NamedTuple):
     """A message on the way to the end."""
 
     message: BaseMessage  # the message
-    about: Line  # what is known of it
+    about: About  # what is known of it
     talk: Talk  # the log up to it
     before: Facts  # what was counted before it
     facts: Facts  # what is counted with it
 
 
-class End(ABC):
+class EndRule(ABC):
     """One way to end a conversation."""
 
     reason: ClassVar[Reason]
@@ -73,11 +73,13 @@ class End(ABC):
         """Give the speaker whose words, calls or completed task ended it."""
         return None
 
-    def causes(self, step: Step) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[Cause]:
         """Tell what a message contributed to it."""
         yield from ()
 
-    def _cause(self, step: Step, kind: CauseKind, speaker: str | None, text: str) -> Cause:
+    def _cause(
+        self, step: CountedMessage, kind: CauseKind, speaker: str | None, text: str
+    ) -> Cause:
         return Cause(
             kind=kind,
             message=place_of(step.message),
@@ -87,7 +89,7 @@ class End(ABC):
         )
 
 
-class Named(End, Generic[L]):
+class Named(EndRule, Generic[L]):
     """An end that ``end_chat.when`` names by its reason."""
 
     def holds(self, conversation: Conversation, position: Position) -> bool:
@@ -98,7 +100,7 @@ class Named(End, Generic[L]):
         """Whether it holds as the spec has it."""
 
 
-class Guard(End):
+class Guard(EndRule):
     """Counts what goes wrong and ends the conversation at a limit; a limit of 0 switches it off."""
 
     strength = Strength.GUARD
@@ -112,11 +114,11 @@ class Guard(End):
         limit: int = getattr(conversation.end_chat.guards, self.reason)
         return limit
 
-    def counts(self, about: Line) -> bool:
+    def counts(self, about: About) -> bool:
         """Whether it may count a message."""
         return about.counts
 
-    def counted_at(self, step: Step) -> int:
+    def counted_at(self, step: CountedMessage) -> int:
         """Give the count at a message."""
         return step.facts.count(self.reason)
 
@@ -126,7 +128,7 @@ class Guard(End):
     def by(self, at: AtEnd) -> str | None:
         return at.position.speaker
 
-    def causes(self, step: Step) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[Cause]:
         limit = self.limit(step.talk.conversation)
         count = self.counted_at(step) if limit and self.counts(step.about) else 0
         if count >= self.least:

@@ -6,12 +6,12 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from ...log.kinds import Kind
-from ...log.messages import Flaw, Line, Source
+from ...log.messages import About, Flaw, Source
 from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...text.farewells import is_farewell
 from ...text.wording import is_blank, is_equal, is_same, is_same_move
-from .end import AtEnd, Guard, Step
+from .end import AtEnd, CountedMessage, Guard
 from .talk import DATA, Read, Talk, trailing
 
 _FREE = (Source.HUMAN, Source.TEXT, *DATA)
@@ -29,7 +29,7 @@ class UnreadableVerdicts(Guard):
         verdicts = (about.verdict for _, about in reversed(talk.read))
         return trailing(not verdict.readable for verdict in verdicts if verdict is not None)
 
-    def counts(self, about: Line) -> bool:
+    def counts(self, about: About) -> bool:
         return about.verdict is not None
 
 
@@ -43,10 +43,10 @@ class RoleFlips(Guard):
     def count(self, talk: Talk) -> int:
         return max(self._flips(talk).values(), default=0)
 
-    def counts(self, about: Line) -> bool:
+    def counts(self, about: About) -> bool:
         return about.counts and about.flaw is Flaw.ROLE_FLIP
 
-    def counted_at(self, step: Step) -> int:
+    def counted_at(self, step: CountedMessage) -> int:
         return self._flips(step.talk)[step.about.speaker]
 
     def by(self, at: AtEnd) -> str | None:
@@ -96,7 +96,7 @@ def _answers_the_same(heard: Read, place: int) -> bool:
     return place == 0 or is_alike(heard[place - 1], heard[-2])
 
 
-def is_alike(before: tuple[BaseMessage, Line], now: tuple[BaseMessage, Line]) -> bool:
+def is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:
     """Whether the same answer to two messages is a repetition.
 
     It is none where they are two moves of a game, or where a person asks the same again.
@@ -118,7 +118,7 @@ class Farewells(Guard):
         return trailing(_is_farewell(talk.conversation, *one) for one in reversed(talk.heard))
 
 
-def _is_farewell(conversation: Conversation, message: BaseMessage, about: Line) -> bool:
+def _is_farewell(conversation: Conversation, message: BaseMessage, about: About) -> bool:
     if about.source is Source.HUMAN:
         return False
     marks = conversation.speaker(about.speaker or "").marks
@@ -143,7 +143,7 @@ class SameToolCalls(Guard):
         ]
         return trailing(call == calls[0] for call in calls)
 
-    def counts(self, about: Line) -> bool:
+    def counts(self, about: About) -> bool:
         return about.kind is Kind.TOOL_CALLS
 
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Final
 
-from ...log.messages import Failure, Line
+from ...log.messages import About, Failure
 from ...spec.conversation import Conversation
 from ...spec.ends import (
     MaxCalls,
@@ -15,7 +15,7 @@ from ...spec.ends import (
 )
 from ..moves import Strength
 from ..position import Facts, Position
-from .end import AtEnd, End, Guard, Named
+from .end import AtEnd, EndRule, Guard, Named
 from .talk import Talk
 
 
@@ -36,7 +36,7 @@ class StopWasRequested(Named[StopRequested]):
         return facts.stop_requested
 
 
-class Quit(End):
+class Quit(EndRule):
     """A person left the conversation."""
 
     reason = Reason.QUIT
@@ -112,7 +112,7 @@ class _Errors(Guard):
         limit: int = getattr(conversation, f"max_{self.reason}")
         return limit
 
-    def counts(self, about: Line) -> bool:
+    def counts(self, about: About) -> bool:
         return about.failure is self.failure
 
 

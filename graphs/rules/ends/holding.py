@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ...spec.conversation import Conversation
-from ...spec.ends import AllOf, AnyOf, End as SpecEnd, Leaf, Reason
+from ...spec.ends import AllOf, AnyOf, End, Leaf, Reason
 from ..moves import Strength
 from ..position import Facts, Position
 from .caps import CAPS
-from .end import End, Named
+from .end import EndRule, Named
 from .guards import GUARDS
 from .hard import HARD
 from .said import SAID
 from .verdicts import VERDICTS
 
-ENDS: Final[Mapping[Reason, End]] = {
+ENDS: Final[Mapping[Reason, EndRule]] = {
     end.reason: end for end in (*HARD, *SAID, *VERDICTS, *GUARDS, *CAPS)
 }
 """Every end, in order of precedence."""
@@ -28,7 +28,7 @@ _NAMED: Final[Mapping[str, Named[Any]]] = {
 _PLACES: Final = {reason: place for place, reason in enumerate(ENDS)}
 
 
-class Held(NamedTuple):
+class HeldEnd(NamedTuple):
     """Something that ends a conversation and holds now."""
 
     strength: Strength  # what it overrules; of ends joined by ``&`` the weakest counts
@@ -36,7 +36,7 @@ class Held(NamedTuple):
     ends: tuple[Leaf, ...] = ()  # the ends of the spec that it consists of
 
 
-def holding(conversation: Conversation, position: Position) -> list[Held]:
+def holding(conversation: Conversation, position: Position) -> list[HeldEnd]:
     """Give everything that holds at a position, the strongest first."""
     when = conversation.end_chat.when
     held = [] if when is None else _terms(when, position.facts)
@@ -44,17 +44,17 @@ def holding(conversation: Conversation, position: Position) -> list[Held]:
     return sorted(held, key=lambda one: (one.strength, sorted(_PLACES[of] for of in one.reasons)))
 
 
-def reasons_of(held: list[Held]) -> tuple[Reason, ...]:
+def reasons_of(held: list[HeldEnd]) -> tuple[Reason, ...]:
     """Give the reasons of all that holds, each once, the strongest first."""
     ordered = (reason for one in held for reason in sorted(one.reasons, key=_PLACES.__getitem__))
     return tuple(dict.fromkeys(ordered))
 
 
-def _one(end: End, *ends: Leaf) -> Held:
-    return Held(end.strength, frozenset((end.reason,)), ends)
+def _one(end: EndRule, *ends: Leaf) -> HeldEnd:
+    return HeldEnd(end.strength, frozenset((end.reason,)), ends)
 
 
-def _terms(end: SpecEnd, facts: Facts) -> list[Held]:
+def _terms(end: End, facts: Facts) -> list[HeldEnd]:
     """Give those of the ends joined by ``|`` that hold."""
     if isinstance(end, AnyOf):
         return [held for part in end.of for held in _terms(part, facts)]
@@ -66,7 +66,7 @@ def _terms(end: SpecEnd, facts: Facts) -> list[Held]:
         return []
     # Of several ways in which one part holds the strongest counts; of the parts the weakest.
     return [
-        Held(
+        HeldEnd(
             max(min(held.strength for held in part) for part in parts),
             frozenset().union(*(held.reasons for part in parts for held in part)),
             tuple(leaf for part in parts for held in part for leaf in held.ends),

@@ -8,10 +8,10 @@ from ...spec.conversation import Conversation
 from ...spec.ends import DoneToken, EndingTool, NoCode, Predicate, Reason, leaves
 from ..moves import TURN_ENDS, Strength
 from ..people import is_terminated, never_asked
-from ..position import Event, Facts, Position
+from ..position import Facts, Phase, Position
 from ..turns import begins, is_due, next_turn
 from .cause import Cause, CauseKind
-from .end import AtEnd, End, Named, Step
+from .end import AtEnd, CountedMessage, EndRule, Named
 
 
 class TokenSaid(Named[DoneToken]):
@@ -33,7 +33,7 @@ class TokenSaid(Named[DoneToken]):
         ends, said = at.those(DoneToken), at.facts.tokens_said
         return [name for end in ends for name in _doers(end.token, end.by, said)]
 
-    def causes(self, step: Step) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[Cause]:
         for token, who in step.facts.tokens_said:
             if (token, who) not in step.before.tokens_said:
                 yield self._cause(step, CauseKind.SAID, who, f"said {token}")
@@ -53,7 +53,7 @@ class PredicateHeld(Named[Predicate]):
         return f"the predicate {_joined(names)} says so"
 
 
-class ToolCalled(Named[EndingTool]):
+class EndingToolCalled(Named[EndingTool]):
     """A tool that ends it was called and has answered without an error."""
 
     reason = Reason.ENDING_TOOL
@@ -73,7 +73,7 @@ class ToolCalled(Named[EndingTool]):
         ends, called = at.those(EndingTool), at.facts.tools_called
         return [name for end in ends for name in _doers(end.tool, end.by, called)]
 
-    def causes(self, step: Step) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[Cause]:
         ends = [end for _, end in leaves(step.talk.conversation.end_chat.when)]
         for tool, who in step.facts.tools_called:
             is_new = (tool, who) not in step.before.tools_called
@@ -98,7 +98,7 @@ class NoCodeWritten(Named[NoCode]):
     def by(self, at: AtEnd) -> str | None:
         return at.position.speaker
 
-    def causes(self, step: Step) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[Cause]:
         ends = leaves(step.talk.conversation.end_chat.when)
         who = step.facts.no_code_by
         awaited = any(isinstance(end, NoCode) and end.by == who for _, end in ends)
@@ -106,7 +106,7 @@ class NoCodeWritten(Named[NoCode]):
             yield self._cause(step, CauseKind.SAID, who, "wrote no code")
 
 
-class Terminated(End):
+class Terminated(EndRule):
     """A termination message came, and no person wanted to go on (AutoGen)."""
 
     reason = Reason.TERMINATION
@@ -122,7 +122,7 @@ class Terminated(End):
     def by(self, at: AtEnd) -> str | None:
         return at.facts.said_by
 
-    def causes(self, step: Step) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[Cause]:
         if step.facts.terminated and step.about.counts:
             who = step.facts.said_by
             yield self._cause(step, CauseKind.SAID, who, "a termination message")
@@ -130,7 +130,7 @@ class Terminated(End):
 
 def answers_unasked(conversation: Conversation, position: Position) -> str | None:
     """Give who answers next, where that is an automatic reply for a person who is never asked."""
-    if position.event not in TURN_ENDS or is_due(conversation, position, Event.CHOSEN):
+    if position.event not in TURN_ENDS or is_due(conversation, position, Phase.CHOSEN):
         return None
     name, stage = next_turn(conversation, position)
     answers = stage in ALOUD and never_asked(conversation, name)
@@ -146,4 +146,4 @@ def _joined(words: list[str]) -> str:
     return " and ".join(dict.fromkeys(words))
 
 
-SAID: Final = (TokenSaid(), PredicateHeld(), ToolCalled(), NoCodeWritten(), Terminated())
+SAID: Final = (TokenSaid(), PredicateHeld(), EndingToolCalled(), NoCodeWritten(), Terminated())

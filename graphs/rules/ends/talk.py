@@ -1,4 +1,4 @@
-"""A log as the ends read it: each message with its `Line`."""
+"""A log as the ends read it: each message with its `About`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
@@ -7,18 +7,18 @@ from typing import NamedTuple
 from langchain_core.messages import BaseMessage
 
 from ...log.kinds import Kind
-from ...log.messages import Line, Source, line
+from ...log.messages import About, Source, line
 from ...spec.conversation import Conversation
 
-Read = Sequence[tuple[BaseMessage, Line]]
-"""Messages of a log, each with its `Line`."""
+Read = Sequence[tuple[BaseMessage, About]]
+"""Messages of a log, each with its `About`."""
 
 DATA = (Source.CODE, Source.TOOL)
 """Sources of replies that nobody worded: no word in them ends anything, and no code is run."""
 
 
 def read_log(log: Sequence[BaseMessage]) -> Read:
-    """Read the `Line` of each message of a log."""
+    """Read the `About` of each message of a log."""
     return [(message, line(message)) for message in log]
 
 
@@ -35,12 +35,12 @@ class Talk(NamedTuple):
         return cls(conversation, read, [one for one in read if one[1].counts])
 
     @property
-    def this_turn(self) -> Iterator[tuple[BaseMessage, Line]]:
+    def this_turn(self) -> Iterator[tuple[BaseMessage, About]]:
         """The messages since the last turn ended, newest first."""
         return takewhile(lambda one: not one[1].ends_turn, reversed(self.read))
 
     @property
-    def results(self) -> list[Line]:
+    def results(self) -> list[About]:
         """What came of the calls of this turn."""
         return [about for _, about in self.this_turn if about.kind is Kind.TOOL_RESULT]
 

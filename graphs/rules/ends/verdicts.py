@@ -7,10 +7,10 @@ from ...spec.ends import EndChatMode, Reason
 from ...spec.judges import SeparateJudge
 from ..moves import Strength
 from ..position import Position
-from .end import AtEnd, End
+from .end import AtEnd, EndRule
 
 
-class Completed(End):
+class Completed(EndRule):
     """The tasks that the end-chat mode asks for are complete."""
 
     reason = Reason.COMPLETED

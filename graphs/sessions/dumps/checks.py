@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from ...log.kinds import Kind
 from ...log.messages import place_name
 from ...rules.end_chat import decide
-from ...rules.position import Event, Position
+from ...rules.position import Phase, Position
 from ...spec.conversation import Conversation
 from .lines import Message
 
@@ -84,11 +84,11 @@ def _check_position(
 
 
 _NEWEST: Final = {
-    Event.REJECTED: Kind.DRAFT,
-    Event.ANSWERED: Kind.ANSWER,
-    Event.ASKED: Kind.REFLECTION,
+    Phase.REJECTED: Kind.DRAFT,
+    Phase.ANSWERED: Kind.ANSWER,
+    Phase.ASKED: Kind.REFLECTION,
 }
 """After these events the next node reads the newest message."""
 
-_BEHIND_CALLS: Final = (Event.CALLED, Event.RAN, Event.GIVEN)
+_BEHIND_CALLS: Final = (Phase.CALLED, Phase.RAN, Phase.GIVEN)
 """After these events the next node reads the newest calls."""

@@ -33,7 +33,7 @@ from .lines import Message, Remembered, dumped, message_of
 DUMP_VERSION: Final = 5
 """The version of the dumps this release writes. Specs inside have a version of their own."""
 
-VERSIONS: Final = Versions[Migration](oldest=5)
+DUMP_VERSIONS: Final = Versions[Migration](oldest=5)
 """The versions of a dump; the newest is `DUMP_VERSION`."""
 
 
@@ -54,7 +54,7 @@ class Decided(Data):
     """The decisions, by the ids of the calls. None: the person has seen them, and lets them run."""
 
 
-class Step(Data):
+class DumpedStep(Data):
     """What one step of a session wrote."""
 
     messages: tuple[Message, ...] = ()
@@ -86,7 +86,7 @@ class SessionDump(Data):
     """The id of the session that was dumped."""
     spec: Spec
     """The spec it goes on by."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DumpedStep, ...] = ()
     """Its steps, oldest first. None where it has not begun."""
 
     @model_validator(mode="after")
@@ -157,7 +157,7 @@ def _read(data: object, where: str) -> SessionDump | MemoryDump:
         raise SpecError(f"{where}format: {kind!r} is no dump of ours; there are {listing(_DUMPS)}")
     if "version" not in data:
         raise SpecError(f"{where}version: is missing")
-    newest = upgraded(dict(data), VERSIONS, where)
+    newest = upgraded(dict(data), DUMP_VERSIONS, where)
     return validated(_DUMPS[kind], newest, where, _DEEPEST)
 
 
@@ -172,8 +172,8 @@ def whole(session: str, conversation: Conversation, states: Sequence[State]) -> 
     )
 
 
-def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step, ...]:
-    steps: list[Step] = []
+def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[DumpedStep, ...]:
+    steps: list[DumpedStep] = []
     spec, stored, task = conversation, conversation.stored(), ""
     kept: dict[str, Any] = {}
     for state in states:
@@ -186,7 +186,7 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Step
         keeps = state.get("interpreter") or kept
         decided = state.get("decisions")
         steps.append(
-            Step(
+            DumpedStep(
                 messages=tuple(dumped(message) for message in log_of(state)),
                 position=None if stands is None else Position.model_validate(stands),
                 usage=used_so_far(state),
@@ -235,7 +235,7 @@ def states_of(dump: SessionDump) -> list[State]:
     return states
 
 
-def _written(step: Step, ids: dict[str, str]) -> list[AnyMessage]:
+def _written(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
     """Give what a step writes to the log; `ids` holds those of the steps before, by place."""
     messages = [
         message_of(one, number_of(one.id), one.line, one.message_id) for one in step.messages

@@ -18,10 +18,10 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import Field, JsonValue
 
 from ...common.data import Data
-from ...log.messages import Line, beside, line, place_of, said, storable
+from ...log.messages import About, beside, line, place_of, said, storable
 
 
-class Call(Data):
+class DumpedCall(Data):
     """A call of a tool."""
 
     name: str
@@ -50,7 +50,7 @@ class Said(Data):
 
     text: str
     """Its text."""
-    tool_calls: tuple[Call, ...] = ()
+    tool_calls: tuple[DumpedCall, ...] = ()
     """The tools it calls."""
     invalid_tool_calls: tuple[BrokenCall, ...] = ()
     """Calls whose arguments are not JSON."""
@@ -67,7 +67,7 @@ class Message(Said):
     """Its place in the log, such as ``m0004``."""
     message_id: str | None = None
     """The id that no other message has. None: it is given a new one."""
-    line: Line
+    line: About
     """What stands beside it: who said it, who hears it, what it is."""
 
 
@@ -126,7 +126,8 @@ def _said(message: BaseMessage) -> dict[str, Any]:
         found |= {"call_id": message.tool_call_id, "failed": message.status == "error"}
     if isinstance(message, AIMessage):
         found["tool_calls"] = [
-            Call(name=call["name"], args=call["args"], id=call["id"]) for call in message.tool_calls
+            DumpedCall(name=call["name"], args=call["args"], id=call["id"])
+            for call in message.tool_calls
         ]
         found["invalid_tool_calls"] = [
             BrokenCall(name=call["name"], args=call["args"], id=call["id"], error=call["error"])
@@ -135,7 +136,7 @@ def _said(message: BaseMessage) -> dict[str, Any]:
     return found
 
 
-def message_of(says: Said, number: int, about: Line, message_id: str | None = None) -> AnyMessage:
+def message_of(says: Said, number: int, about: About, message_id: str | None = None) -> AnyMessage:
     """Make the message at this place of the log out of what was written down."""
     message_id = message_id or str(uuid4())
     if says.call_id is not None:

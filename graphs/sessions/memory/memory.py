@@ -22,7 +22,7 @@ from .transfer import begin_anew, dumped, load_whole, replace_memory
 Dump = Mapping[str, Any] | str | Path
 """A dump, or the path of a ``.json`` file that holds one."""
 
-Format = Literal["markdown", "jsonl"]
+ExportFormat = Literal["markdown", "jsonl"]
 """What a session can be exported as."""
 
 
@@ -192,7 +192,7 @@ copy_session = in_background(acopy_session)
 async def aexport_session(
     session: str,
     *,
-    format: Format,  # noqa: A002  # what it is called everywhere
+    format: ExportFormat,  # noqa: A002  # what it is called everywhere
     speaker: str | None = None,
     store: str | Path | None = None,
 ) -> str:

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from ....nodes.prompts import speaking as prompts
 from ...log.kinds import Kind
-from ...log.messages import NOBODY, Line, line, place_name, place_of, said
+from ...log.messages import NOBODY, About, line, place_name, place_of, said
 from ...log.remembered import memory
 from ...log.stage import Stage
 from ...rules.position import Position
@@ -34,7 +34,7 @@ def forgetting(
     place = place_of_news(position, log)
     first = _behind_its_turn(log[:place], name)
     since = place_of(log[first]) if first < place else None
-    about = Line(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=since)
+    about = About(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=since)
     kept = memory(log[first:place], name)
     new = [said(0, "", about), *(_loaded(dump, name, log, kept) if dump is not None else ())]
     knows = [message.text for message in memory(put_in(new, position, log), name)]
@@ -66,10 +66,10 @@ def _told_in_the_log_only(conversation: Conversation, name: str) -> list[tuple[s
     return told
 
 
-def _for(name: str, **fields: object) -> Line:
+def _for(name: str, **fields: object) -> About:
     """The line of something that a speaker remembers, and that counts nowhere."""
     about = {"kind": Kind.REMEMBERED, "stage": Stage.PRIVATE, "audience": (name,)}
-    return Line.model_validate(about | fields)
+    return About.model_validate(about | fields)
 
 
 def _loaded(
@@ -96,7 +96,7 @@ def _loaded(
     return [message_of(one, 0, _about(dump, one, name)) for one in lines]
 
 
-def _about(dump: MemoryDump, one: Remembered, name: str) -> Line:
+def _about(dump: MemoryDump, one: Remembered, name: str) -> About:
     speaker = one.speaker
     if one.speaker == dump.speaker:
         speaker = name

@@ -22,7 +22,7 @@ from ...common.addresses import redacted
 from ...common.errors import StoreError
 from ..base import settled
 from ..errors import as_store_error, lost_session, store_errors, store_failure
-from ..writer import Failure, Job, Lease, Results, Statement, Writer
+from ..writer import Job, Lease, Results, Statement, WriteFailure, Writer
 from .postgres_owner import ALIVE, PostgresOwner, halves, key
 from .postgres_pool import Connection, Connections, UnreachableError
 from .postgres_saver import PostgresSaver
@@ -126,8 +126,8 @@ class PostgresStore(SqlStore):
     async def _commit(self, jobs: Sequence[Job]) -> Results:
         return await self._connections.again(partial(self._committed, jobs))
 
-    def _explain(self, error: Exception) -> Failure:
-        return Failure(as_store_error(self.url, error), isinstance(error, UnreachableError))
+    def _explain(self, error: Exception) -> WriteFailure:
+        return WriteFailure(as_store_error(self.url, error), isinstance(error, UnreachableError))
 
     async def _committed(self, jobs: Sequence[Job]) -> Results:
         async with self._connections.pool.connection() as connection:

@@ -14,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from ...common.errors import StoreError
 from ..errors import as_store_error, lost_session, store_errors, store_failure
-from ..writer import Failure, Job, Lease, Results, Statement, Writer
+from ..writer import Job, Lease, Results, Statement, WriteFailure, Writer
 from .leases import LEASE
 from .sqlite_files import StoreFile
 from .sqlite_owner import Owner
@@ -127,11 +127,11 @@ class SqliteStore(SqlStore):
                     raise
                 time.sleep(_PAUSE)
 
-    def _explain(self, error: Exception) -> Failure:
+    def _explain(self, error: Exception) -> WriteFailure:
         # A file that is gone is for all, too.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         is_for_all = isinstance(error, StoreError) or code in _FOR_ALL
-        return Failure(as_store_error(self.url, error), is_for_all)
+        return WriteFailure(as_store_error(self.url, error), is_for_all)
 
     async def close(self) -> None:
         """See `Store.close`."""

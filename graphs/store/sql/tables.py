@@ -11,11 +11,11 @@ from ...common.versions import Versions
 from ..base import Held
 from ..errors import taken_session, unknown_session
 from ..reading import read_row, read_version
-from ..rows import SessionRow, Status, new_row
+from ..rows import SessionRow, SessionStatus, new_row
 from ..writer import Lease
 from .leases import LeasedStore
 
-VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3)
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3)
 """The versions of the tables; a step is the statements that make the next version of one."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at FROM duologue_sessions"""
@@ -52,12 +52,12 @@ class SqlStore(LeasedStore):
         # Where they are there nothing is written, so that who only reads waits for no writer.
         known = await self._read(self.known_tables)
         found = await self._read("SELECT version FROM duologue_schema") if known else []
-        stands = read_version(found, VERSIONS, self.url)
-        if stands == VERSIONS.newest:
+        stands = read_version(found, STORE_VERSIONS, self.url)
+        if stands == STORE_VERSIONS.newest:
             return
-        steps = [_TABLES] if stands is None else VERSIONS.steps_from(stands)
+        steps = [_TABLES] if stands is None else STORE_VERSIONS.steps_from(stands)
         statements = [self.statement(sql) for step in steps for sql in step]
-        version = self.statement("UPDATE duologue_schema SET version = ?", VERSIONS.newest)
+        version = self.statement("UPDATE duologue_schema SET version = ?", STORE_VERSIONS.newest)
         await self.writer.write(*statements, version)
 
     async def get(self, session: str) -> SessionRow | None:
@@ -136,7 +136,7 @@ class SqlHeld(Held):
         """See `Held.drain`."""
         await self.lease.drain()
 
-    async def _mark(self, status: Status, reason: str | None = None) -> None:
+    async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:
         changes: LiteralString = "status = ?, reason = ?"
         await self._store.update(self.session, changes, status, reason, lease=self.lease)
 

@@ -25,7 +25,7 @@ NOT_JSON = "The arguments of {name} are not valid JSON: {why}."
 CUT_OFF = "The call of {name} was cut off: the answer had reached its longest length."
 NO_OBJECT = "The arguments of {name} must be a JSON object, not {what}."
 UNFIT = "The arguments of {name} can't be taken: {why}."
-UNREADABLE = "The call of {name} can't be read."
+UNREADABLE_CALL = "The call of {name} can't be read."
 
 _LEAST, _MOST = -(2**63), 2**64 - 1
 """The whole numbers that checkpoints can hold, in msgpack."""
@@ -159,7 +159,7 @@ def _still_broken(call: InvalidToolCall, names: Names) -> InvalidToolCall:
     read = read_call(name, call["args"], call["id"])
     if read["type"] == "invalid_tool_call":
         return read
-    error = storable(call["error"] or UNREADABLE.format(name=read["name"]))
+    error = storable(call["error"] or UNREADABLE_CALL.format(name=read["name"]))
     return _broken(str(read["name"]), call["args"], read["id"], error)
 
 
