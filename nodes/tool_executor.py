@@ -34,7 +34,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     speaker = moment.conversation.speaker(moment.turn.speaker)
     hooks = resources.registry.hooks_of(speaker)
     message = calling(moment.log)
-    if moment.position.event is Phase.RAN:
+    if moment.position.phase is Phase.RAN:
         answers = await past_hooks(moment, speaker, hooks, message)
         return await returned(moment, speaker, message, answers)
     decisions = decided(state, message)

@@ -190,21 +190,21 @@ class Walk:
                 yield tuple(sorted((dict(spent) | {name: self.limits[name]}).items()))
 
     def _from(self, position: Position, table: Table) -> Longest:
-        if position.event is Phase.CHECKED:
+        if position.phase is Phase.CHECKED:
             # The walk asks predicates together with the turn.
             self._follow(Phase.SPOKEN)
             self._now.append(Phase.SPOKEN)
         if self._now:
-            self._follow(position.event)
+            self._follow(position.phase)
         key = (_place(position), table)
         if key not in self.seen:
             # The facts are the onlooker's, in other words.
             position = position.model_copy(update={"facts": facts_of(table.tally)})
             # A path that came back to a position would go on for ever, and the recursion with it.
-            self._now.append(position.event)
+            self._now.append(position.phase)
             self.seen[key] = self._compared(position, table)
             self._now.pop()
-        if position.event is Phase.CHECKED:
+        if position.phase is Phase.CHECKED:
             self._now.pop()
         return self.seen[key]
 

@@ -2,7 +2,7 @@
 
 `decide` says what comes next, by the table in `graphs.rules.moves`. It has two callers, the node
 that has just acted and the edge behind it; both give it the same position, so they agree. The
-functions below it give the position after an event.
+functions below it give the position after a phase.
 """
 
 from enum import StrEnum
@@ -58,7 +58,7 @@ def decide(conversation: Conversation, position: Position) -> Decision:
     turn = NextTurn(position.speaker or conversation.order[0], position.stage)
     if _is_over(conversation, position, held):
         return _at(Node.END, turn, reasons_of(held))
-    match MOVES[position.event].actor:
+    match MOVES[position.phase].actor:
         case Actor.SPEAKER:
             return _at(_agent(conversation, turn), turn)
         case Actor.TOOLS:
@@ -86,12 +86,12 @@ def _is_over(conversation: Conversation, position: Position, held: list[HeldEnd]
     """Whether what holds, the strongest first, ends it here."""
     if not held:
         return False
-    if position.event in TURN_ENDS:
+    if position.phase in TURN_ENDS:
         return _is_over_between_turns(conversation, position, held)
-    before_calls = position.event is Phase.CALLED and position.stage is not Stage.LAST_WORDS
+    before_calls = position.phase is Phase.CALLED and position.stage is not Stage.LAST_WORDS
     if before_calls and any(one.reasons & _STOP_CALLS for one in held):
         return True
-    weakest = MOVES[position.event].ends
+    weakest = MOVES[position.phase].ends
     return weakest is not None and held[0].strength <= weakest
 
 
@@ -129,7 +129,7 @@ def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
     """Give the position after a turn of any speaker, in any part."""
     return position.model_copy(
         update={
-            "event": Phase.SPOKEN,
+            "phase": Phase.SPOKEN,
             "stage": stage,
             "speaker": speaker,
             "turns": position.turns + (stage is Stage.ROUNDS),
@@ -144,16 +144,16 @@ def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
 
 
 def paused(
-    position: Position, turn: Decision, event: Phase, *, succeeded: bool = False
+    position: Position, turn: Decision, phase: Phase, *, succeeded: bool = False
 ) -> Position:
-    """Give the position after an event within a turn; `succeeded` counts a round of tools."""
+    """Give the position after a phase within a turn; `succeeded` counts a round of tools."""
     return position.model_copy(
         update={
-            "event": event,
+            "phase": phase,
             "stage": turn.stage,
             "speaker": turn.speaker,
             "tool_rounds": position.tool_rounds + succeeded,
-            "asked_again": position.asked_again or event is Phase.REJECTED,
+            "asked_again": position.asked_again or phase is Phase.REJECTED,
         }
     )
 
@@ -165,23 +165,23 @@ def left(position: Position, turn: Decision, leaving: Leaving) -> Position:
 
 def checked(position: Position) -> Position:
     """Give the position after the predicates were asked whether they hold."""
-    return position.model_copy(update={"event": Phase.CHECKED})
+    return position.model_copy(update={"phase": Phase.CHECKED})
 
 
 def asked(position: Position) -> Position:
     """Give the position after the first of the judge's two questions."""
-    return position.model_copy(update={"event": Phase.ASKED})
+    return position.model_copy(update={"phase": Phase.ASKED})
 
 
 def judged(conversation: Conversation, position: Position, *, complete: bool) -> Position:
     """Give the position after it was judged whether a task is complete."""
     if not complete or position.speaker is None:
-        return position.model_copy(update={"event": Phase.JUDGED})
+        return position.model_copy(update={"phase": Phase.JUDGED})
     separate = isinstance(conversation.judge, SeparateJudge)
     done = conversation.stoppers if separate else (position.speaker,)
     return position.model_copy(
         update={
-            "event": Phase.JUDGED,
+            "phase": Phase.JUDGED,
             "completed": tuple(dict.fromkeys((*position.completed, *done))),
             "owed": last_words(conversation, position.speaker),
         }
@@ -205,4 +205,4 @@ def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
 def chose(conversation: Conversation, position: Position, name: str | None) -> Position:
     """Give the position after it was chosen who speaks next."""
     chosen = name or in_turn(conversation, position)
-    return position.model_copy(update={"event": Phase.CHOSEN, "chosen": chosen})
+    return position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})

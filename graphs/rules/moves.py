@@ -1,4 +1,4 @@
-"""How a conversation moves: what may follow each event, who acts there, and what may end it there.
+"""How a conversation moves: what may follow each phase, who acts there, and what may end it there.
 
 `graphs.rules.end_chat` decides by this table; `graphs.rules.picture` draws it.
 """
@@ -23,7 +23,7 @@ class Strength(IntEnum):
 
 
 class Actor(StrEnum):
-    """Who acts after an event."""
+    """Who acts after a phase."""
 
     SPEAKER = "the speaker"  # the one whose turn it is
     TOOLS = "the tools"  # in the tool executor
@@ -33,7 +33,7 @@ class Actor(StrEnum):
 
 
 class Move(NamedTuple):
-    """What comes after an event."""
+    """What comes after a phase."""
 
     actor: Actor  # who acts
     ends: Strength | None  # the weakest end that may end the conversation here. None: none does.
@@ -111,8 +111,8 @@ MOVES: Final[Mapping[Phase, Move]] = {
     Phase.LEFT: Move(Actor.NOBODY, Strength.CAP, (), _never),
 }
 
-BETWEEN_TURNS: Final = tuple(event for event, move in MOVES.items() if move.actor is Actor.NEXT)
-"""After these events, where nothing else is due, somebody's turn begins."""
+BETWEEN_TURNS: Final = tuple(phase for phase, move in MOVES.items() if move.actor is Actor.NEXT)
+"""After these phases, where nothing else is due, somebody's turn begins."""
 
-TURN_ENDS: Final = tuple(event for event in BETWEEN_TURNS if event is not Phase.STARTED)
-"""After these events a turn is over, or about to be."""
+TURN_ENDS: Final = tuple(phase for phase in BETWEEN_TURNS if phase is not Phase.STARTED)
+"""After these phases a turn is over, or about to be."""

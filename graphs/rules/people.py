@@ -40,7 +40,7 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
     """Give what a person is asked before the calls of another speaker are run, if anything."""
     name = watcher(conversation, caller)
     human = conversation.speaker(name).human if name is not None else None
-    if name is None or human is None or position.event is not Phase.CALLED:
+    if name is None or human is None or position.phase is not Phase.CALLED:
         return None
     if human.human_input_mode is HumanInputMode.ALWAYS:
         return Asking(name, Because.CALLS, "run")
@@ -107,7 +107,7 @@ def _has_capped(conversation: Conversation, position: Position, name: str) -> bo
 
 def has_capped_calls(conversation: Conversation, position: Position) -> bool:
     """Whether calls wait, and running them would be one automatic reply too many."""
-    if position.event is not Phase.CALLED or position.speaker is None:
+    if position.phase is not Phase.CALLED or position.speaker is None:
         return False
     name = watcher(conversation, position.speaker)
     return (

@@ -14,10 +14,10 @@ _ENDED_BY: Final = {
 
 
 def picture() -> str:
-    """Draw the moves; events after which the same one acts, and the same may end it, are a box."""
+    """Draw the moves; phases after which the same one acts, and the same may end it, are a box."""
     boxes: dict[object, list[Phase]] = {}
-    for event, move in MOVES.items():
-        boxes.setdefault((move.actor, move.ends), []).append(event)
+    for phase, move in MOVES.items():
+        boxes.setdefault((move.actor, move.ends), []).append(phase)
     lines = ["stateDiagram-v2"]
     for box in boxes.values():
         move = MOVES[box[0]]
@@ -25,15 +25,15 @@ def picture() -> str:
         lines.append(f'    state "{label}" as {box[0]}')
     lines.append(f"    [*] --> {Phase.STARTED}")
     for box in boxes.values():
-        follow = {event for before in box for event in MOVES[before].then}
+        follow = {phase for before in box for phase in MOVES[before].then}
         for other in boxes.values():
-            events = [event for event in other if event in follow]
-            if events:
-                lines.append(f"    {box[0]} --> {other[0]}: {_names(events)}")
-        if any(MOVES[event].ends is Strength.CAP for event in box):
+            phases = [phase for phase in other if phase in follow]
+            if phases:
+                lines.append(f"    {box[0]} --> {other[0]}: {_names(phases)}")
+        if any(MOVES[phase].ends is Strength.CAP for phase in box):
             lines.append(f"    {box[0]} --> [*]")
     return "\n".join(lines) + "\n"
 
 
-def _names(events: list[Phase]) -> str:
-    return ", ".join(events)
+def _names(phases: list[Phase]) -> str:
+    return ", ".join(phases)

@@ -1,6 +1,6 @@
 """Where a conversation is: what has just happened, and what was counted of all that was said.
 
-What may follow each event is in `graphs.rules.moves`.
+What may follow each one is in `graphs.rules.moves`.
 """
 
 from enum import StrEnum
@@ -87,9 +87,9 @@ class Facts(Data):
 
 
 class Position(Data):
-    """Where a conversation is, after the latest event."""
+    """Where a conversation is: its latest phase, and what is counted."""
 
-    event: Phase = Phase.STARTED
+    phase: Phase = Phase.STARTED
     """What has just happened."""
     stage: Stage = Stage.ROUNDS
     """The part of the conversation it happened in."""

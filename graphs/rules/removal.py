@@ -19,22 +19,22 @@ _RESTS_ON: Final[Mapping[Phase, tuple[Kind, ...]]] = {
     Phase.GIVEN: _CALLS,
     Phase.ASKED: (Kind.QUESTION,),
 }
-"""Which message the next node reads after an event, by its kind, with the lines behind it."""
+"""Which message the next node reads after a phase, by its kind, with the lines behind it."""
 
 
 def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
     """Give the position, or an earlier one where the next node would read a removed message."""
-    if _stands(position.event, log):
+    if _stands(position.phase, log):
         return position
-    again = Phase.SPOKEN if position.event is Phase.ASKED else Phase.PASSED
+    again = Phase.SPOKEN if position.phase is Phase.ASKED else Phase.PASSED
     # A removed draft does not count as a reply that was rejected.
-    asked_again = position.asked_again and position.event is not Phase.REJECTED
-    return position.model_copy(update={"event": again, "asked_again": asked_again})
+    asked_again = position.asked_again and position.phase is not Phase.REJECTED
+    return position.model_copy(update={"phase": again, "asked_again": asked_again})
 
 
-def _stands(event: Phase, log: Sequence[BaseMessage]) -> bool:
+def _stands(phase: Phase, log: Sequence[BaseMessage]) -> bool:
     """Whether all that the next node reads is still there."""
-    kinds = _RESTS_ON.get(event, ())
+    kinds = _RESTS_ON.get(phase, ())
     for message in reversed(log) if kinds else ():
         is_removed = line_kind(message) is Kind.REMOVED
         kind = _first_kind(message)

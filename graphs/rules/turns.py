@@ -20,12 +20,12 @@ class NextTurn(NamedTuple):
 
 def due(conversation: Conversation, position: Position) -> Phase | None:
     """Give what the completion judge does before the next turn, if anything."""
-    return next((event for event in _DUE if is_due(conversation, position, event)), None)
+    return next((phase for phase in _DUE if is_due(conversation, position, phase)), None)
 
 
-def is_due(conversation: Conversation, position: Position, event: Phase) -> bool:
+def is_due(conversation: Conversation, position: Position, phase: Phase) -> bool:
     """Whether predicates are still to be checked, a task judged, or the next speaker chosen."""
-    return event in MOVES[position.event].then and _DUE[event](conversation, position)
+    return phase in MOVES[position.phase].then and _DUE[phase](conversation, position)
 
 
 def _has_predicates(conversation: Conversation, position: Position) -> bool:
@@ -83,7 +83,7 @@ def in_turn(conversation: Conversation, position: Position) -> str:
 
 def code_waits(conversation: Conversation, position: Position) -> bool:
     """Whether the next speaker runs code of the newest message (AutoGen)."""
-    if position.event not in TURN_ENDS or position.facts.code_by != position.speaker:
+    if position.phase not in TURN_ENDS or position.facts.code_by != position.speaker:
         return False
     following = next_turn(conversation, position).speaker
     # A first message comes before any code.

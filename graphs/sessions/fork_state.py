@@ -170,10 +170,10 @@ def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) ->
 
 def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
     """Give the place in a log where `put_in` puts new lines."""
-    if position.event in (Phase.RAN, Phase.GIVEN):
+    if position.phase in (Phase.RAN, Phase.GIVEN):
         # The calls, and behind them what each of the tools gave.
         return max(place for place, one in enumerate(log) if line(one).kind.row.has_calls)
-    return len(log) - _PENDING.get(position.event, 0)
+    return len(log) - _PENDING.get(position.phase, 0)
 
 
 def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:

@@ -94,7 +94,7 @@ async def _say(held: Held, conversation: Conversation, speaker: str, text: str) 
 
 def _is_opening(conversation: Conversation, position: Position) -> bool:
     """Whether speakers still prepare themselves, or answer their tasks alone."""
-    within = position.stage in (Stage.PRIVATE, Stage.OPENING) and position.event not in TURN_ENDS
+    within = position.stage in (Stage.PRIVATE, Stage.OPENING) and position.phase not in TURN_ENDS
     comes = next_turn(conversation, position).stage
     return within or comes in (Stage.PRIVATE, Stage.OPENING)
 
@@ -107,7 +107,7 @@ def spoken(
     position = standing(position, log)
     about = line(log[-1]) if log else None
     taken_back: list[AnyMessage] = []
-    if about and about.kind is Kind.INSTRUCTION and position.event in TURN_ENDS:
+    if about and about.kind is Kind.INSTRUCTION and position.phase in TURN_ENDS:
         # It told somebody that it was their turn; where it was another's, it is taken back.
         taken_back = [] if about.audience == (speaker,) else [log.pop()]
     known = len(log)
@@ -127,7 +127,7 @@ def spoken(
 
 def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
     """What is told of calls that wait, for whoever has made them."""
-    if position.event not in (Phase.CALLED, Phase.RAN):
+    if position.phase not in (Phase.CALLED, Phase.RAN):
         return []
     called = calling(log)
     if line(called).kind is Kind.CODE:

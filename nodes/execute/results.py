@@ -60,8 +60,8 @@ async def returned(
     succeeded = not is_code and any(answer.failure in counts for answer in answers.values())
     is_said = is_code or _is_direct(moment, speaker, message, answers)
     told = dict(answers)
-    event = Phase.GIVEN if is_said else Phase.RETURNED
-    position = paused(moment.position, moment.turn, event, succeeded=succeeded)
+    phase = Phase.GIVEN if is_said else Phase.RETURNED
+    position = paused(moment.position, moment.turn, phase, succeeded=succeeded)
     if not is_said:
         # What is said as it is tells of nothing but the tool.
         for call in message.tool_calls:

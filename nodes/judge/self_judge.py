@@ -44,7 +44,7 @@ async def judge_yourself(moment: Moment) -> dict[str, Any]:
     temperature = conversation.judge.temperature
     if conversation.judge.form == "structured":
         return await _structured(moment, speaker, model, temperature)
-    if moment.position.event is not Phase.ASKED:
+    if moment.position.phase is not Phase.ASKED:
         return await _what_is_left(moment, speaker, model)
     return await _is_complete(moment, speaker, model, temperature)
 

@@ -28,9 +28,9 @@ def lines_before(
 ) -> list[AnyMessage]:
     """Give what is told before the turn that comes next."""
     speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
-    if position.event not in BETWEEN_TURNS or not speaks:
+    if position.phase not in BETWEEN_TURNS or not speaks:
         return []
-    told = _told_privately(conversation) if position.event is Phase.STARTED else []
+    told = _told_privately(conversation) if position.phase is Phase.STARTED else []
     told += _before(conversation, position, decision, log)
     return [said(len(log) + place, text, about) for place, (text, about) in enumerate(told)]
 

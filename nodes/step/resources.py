@@ -174,7 +174,7 @@ class Moment:
             update={
                 "seconds": before.seconds + time.monotonic() - self.began,
                 "stop_requested": await self._asked_to_stop()
-                if position.event in TURN_ENDS
+                if position.phase in TURN_ENDS
                 else before.stop_requested,
                 "predicates": await self._predicates(log, position, before),
             }
@@ -189,10 +189,10 @@ class Moment:
         self, log: Sequence[BaseMessage], position: Position, before: Facts
     ) -> tuple[str, ...]:
         """The predicates that hold, of those that the ends name."""
-        if position.event is Phase.SPOKEN:
+        if position.phase is Phase.SPOKEN:
             # What held before this message says nothing of it.
             return ()
-        if position.event is not Phase.CHECKED:
+        if position.phase is not Phase.CHECKED:
             return before.predicates
         said = heard(log)
         # All of it may be removed, and functions may look at the newest message.

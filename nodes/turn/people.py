@@ -40,7 +40,7 @@ async def asked_about_calls(moment: Moment) -> Leaving | Interruption | None:
 async def _answer(moment: Moment, asked: Asking) -> Leaving | str:
     """Ask, and say what the answer means; empty where something else replies."""
     heard = newly_heard(moment.conversation, moment.log, asked.speaker)
-    calls = calling(moment.log).tool_calls if moment.position.event is Phase.CALLED else ()
+    calls = calling(moment.log).tool_calls if moment.position.phase is Phase.CALLED else ()
     own = moment.conversation.speaker(asked.speaker).task
     task = "\n\n".join(filter(None, [moment.task, own]))
     question = payload(asked, task, heard, calls)

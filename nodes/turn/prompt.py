@@ -90,7 +90,7 @@ def view_of(
 
 def mending(moment: Moment) -> list[BaseMessage]:
     """Give what stands behind a speaker's view where it is asked once more, else nothing."""
-    if moment.position.event is not Phase.REJECTED:
+    if moment.position.phase is not Phase.REJECTED:
         return []
     draft = moment.log[-1]
     request = HumanMessage(prompts.filled(prompts.MEND, problem=line(draft).problem))

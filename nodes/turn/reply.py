@@ -31,7 +31,7 @@ from .outputs import code_heard, given_by
 
 async def reply_of(moment: Moment, speaker: Speaker, said_by_person: str | None) -> Given:
     """Get the reply of the speaker whose turn it is."""
-    match moment.position.event:
+    match moment.position.phase:
         case Phase.GIVEN:
             output = given_by(moment.log)
             return Given(AIMessage(output.text), output.source, [], moment.usage, output.parsed)

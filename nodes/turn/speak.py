@@ -34,10 +34,10 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         return anew
     position, turn = moment.position, moment.turn
     speaker = _as_in(turn.stage, moment.conversation.speaker(turn.speaker))
-    if position.event is Phase.ANSWERED:
+    if position.phase is Phase.ANSWERED:
         return await _past_hooks(moment, speaker)
     person: str | None = None
-    if position.event in BETWEEN_TURNS:
+    if position.phase in BETWEEN_TURNS:
         # The first effect of the node, which runs again once there is an answer.
         found = await asked_for_message(moment)
         if isinstance(found, Leaving):
@@ -45,7 +45,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         if found == "":
             return await moment.step(paused(position, turn, Phase.PASSED), [])
         person = found
-    if person is None and position.event in (*BETWEEN_TURNS, Phase.PASSED):
+    if person is None and position.phase in (*BETWEEN_TURNS, Phase.PASSED):
         left_out = await summed_up(moment, speaker)
         if left_out is not None:
             summary, usage = left_out

@@ -486,7 +486,7 @@ def test_positions_carry_over() -> None:
     ]
     spent = Facts(calls=3, tokens=5, cost=0.5, seconds=7)
     done = Position(
-        event=Phase.JUDGED,
+        phase=Phase.JUDGED,
         speaker="Ben",
         turns=2,
         completed=("Ben",),
@@ -497,7 +497,7 @@ def test_positions_carry_over() -> None:
     kept = done.model_copy(update={"facts": spent.model_copy(update=counted)})
     assert carried(old, old, done, log) == kept
     assert carried(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
-    later = {"event": Phase.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
+    later = {"phase": Phase.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
     word = said(2, "A2", About(kind=Kind.SPEECH, speaker="Ann", stage=Stage.LAST_WORDS))
     found = carried(old, new, done.model_copy(update=later), [*log, word])
     assert (found.owed, found.stage, found.turns) == ((), Stage.LAST_WORDS, 2)

@@ -659,7 +659,7 @@ BAD: list[tuple[object, str]] = [
         SESSION | {"steps": [{"position": {"speaker": "Eve"}}]},
         "steps.0.position: nobody is called 'Eve'",
     ),
-    (SESSION | {"steps": [{"position": {"event": "flown"}}]}, "steps.0.position.event: "),
+    (SESSION | {"steps": [{"position": {"phase": "flown"}}]}, "steps.0.position.phase: "),
     (MEMORY | {"lines": [{"speaker": "Ann"}]}, "lines.0.text: is missing"),
     (
         MEMORY | {"lines": [{"speaker": "Ben", "text": "x", "call_id": "a"}]},

@@ -35,11 +35,11 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Mom
     for number in range(2 * turns):
         about = About(kind=Kind.SPEECH, speaker=conversation.names[number % 2])
         log.append(said(len(log), f"{number}. Yes, and so on.", about))
-    position = Position(speaker="Bob", event=Phase.SPOKEN)
+    position = Position(speaker="Bob", phase=Phase.SPOKEN)
     if draft is not None:
         about = About(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY, problem="It is wrong.")
         log.append(said(len(log), draft, about))
-        position = Position(speaker="Ann", event=Phase.REJECTED)
+        position = Position(speaker="Ann", phase=Phase.REJECTED)
     resources = Resources(Models(), Registry())
     return Moment(resources, conversation, position, log, {}, "Cook.")
 

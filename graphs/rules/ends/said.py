@@ -130,7 +130,7 @@ class Terminated(EndRule):
 
 def answers_unasked(conversation: Conversation, position: Position) -> str | None:
     """Give who answers next, where that is an automatic reply for a person who is never asked."""
-    if position.event not in TURN_ENDS or is_due(conversation, position, Phase.CHOSEN):
+    if position.phase not in TURN_ENDS or is_due(conversation, position, Phase.CHOSEN):
         return None
     name, stage = next_turn(conversation, position)
     answers = stage in ALOUD and never_asked(conversation, name)

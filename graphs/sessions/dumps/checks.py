@@ -74,10 +74,10 @@ def _check_position(
     counted = position.facts.messages
     if not said - removed <= counted <= said:
         raise ValueError(f"{where}: {counted} messages were said, and {said} stand")
-    newest = _NEWEST.get(position.event)
+    newest = _NEWEST.get(position.phase)
     if newest is not None and not (were and were[-1].kind is newest):
         raise ValueError(f"{where}: the newest message must be of the kind {newest.value}")
-    if position.event in _BEHIND_CALLS and not any(
+    if position.phase in _BEHIND_CALLS and not any(
         one.tool_calls or one.invalid_tool_calls for one in log
     ):
         raise ValueError(f"{where}: there are no calls that could run")
