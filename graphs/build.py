@@ -1,6 +1,5 @@
 """The compiled graph, the same for every conversation: five nodes, each with a conditional edge."""
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple, Required, Unpack, cast, get_args
@@ -124,13 +123,8 @@ def compiled(
         builder.add_node(node.value, bound, input_schema=reads)
         builder.add_conditional_edges(node.value, _route, [after.value for after in following])
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
-    name = name or (_NAME if form is None else _name_of(form))
+    name = name or (_NAME if form is None else form.kind())
     return builder.compile(checkpointer=checkpointer, name=name)
-
-
-def _name_of(form: type[Form]) -> str:
-    """The name of a kind, such as ``role_play`` for ``RolePlay``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", form.__name__).lower()
 
 
 def _first_input(schema: type[Input]) -> type[State]:

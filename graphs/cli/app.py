@@ -66,8 +66,8 @@ def run(
         str,
         typer.Argument(
             metavar="TASK|FILE",
-            help="What the two work on; or a .toml or .json file that holds a conversation and all "
-            "that the options say but --session, --store, --model, --reset and --json.",
+            help="What the two work on; or a .toml or .json file with a conversation, which takes "
+            "only --session, --store, --model, --reset and --json.",
         ),
     ],
     user_role: Annotated[

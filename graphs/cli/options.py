@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-HELP = """Two AI agents work on a task by talking, and stop at the right moment.
+HELP = """AI agents, and people too, work on a task by talking, and stop at the right moment.
 
 \b
   duologue run "Develop a trading bot for the stock market" \\

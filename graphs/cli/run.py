@@ -197,12 +197,9 @@ class _Run:
 
 async def _waits(session: str, store: str | None) -> bool:
     """Whether the session is stored unfinished, where another process can resume it."""
-    target = store or load_settings().store
-    if target is not None and target.startswith("memory:"):
-        return False
     try:
-        async with open_store(target) as opened:
-            row = await opened.get(session)
+        async with open_store(store or load_settings().store) as opened:
+            row = await opened.get(session) if opened.outlives_process else None
     except DuologueError:
         return False
     return row is not None and row.status != "finished"

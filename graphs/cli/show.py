@@ -130,7 +130,7 @@ def _print_causes(out: Console, causes: list[Cause]) -> None:
     for cause in causes:
         row = Text((cause.message or "").ljust(ids) + "  ", "dim")
         text = Text(one_line(cause.text), _STYLES.get(cause.kind, ""))
-        # Where a person looks, what does not fit stands below its own beginning.
+        # On a screen further lines are indented to where the text begins.
         width = max(1, out.width - row.cell_len)
         lines = text.wrap(out, width) if on_screen(out) else [text]
         for place, part in enumerate(lines):

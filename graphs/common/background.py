@@ -37,7 +37,7 @@ def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
         return run(function(*args, **kwargs))
 
     waiting.__name__ = waiting.__qualname__ = function.__name__.removeprefix("a")
-    # What looks behind a wrapper would find a coroutine function.
+    # `inspect` would follow `__wrapped__` and report a coroutine function.
     waiting.__signature__ = signature(function)  # type: ignore[attr-defined]  # any function's
     del waiting.__wrapped__
     return waiting
@@ -58,7 +58,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         try:
             return await work
         except (KeyboardInterrupt, SystemExit) as error:
-            # On the loop it would end the thread of all.
+            # It would end the loop that all share.
             errands.put(partial(_raise, error))
             raise asyncio.CancelledError from error
         finally:

@@ -56,7 +56,7 @@ class LoopThread:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             future.cancel()
-            # Cancelled before it began, it never ends: hence the limit.
+            # A task that is cancelled before it starts never sets the event, hence the timeout.
             await asyncio.shield(asyncio.to_thread(ended.wait, 5))
             raise
 

@@ -68,11 +68,11 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
 
 @cache
 def forms_by_kind() -> Mapping[str, type[Form]]:
-    """Find the short forms: every other module here is named like a kind and has its form."""
+    """Find the short forms: every other module here has one."""
     package = __name__.rpartition(".")[0]
     siblings = iter_modules([str(Path(__file__).parent)], f"{package}.")
     return {
-        found.name.rpartition(".")[2]: form
+        form.kind(): form
         for found in siblings
         for _, form in getmembers(import_module(found.name), isclass)
         if issubclass(form, Form) and form.__module__ == found.name

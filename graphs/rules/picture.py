@@ -9,6 +9,8 @@ _ENDED_BY: Final = {
     None: "nothing",
     Strength.HARD: "hard stops",
     Strength.SAID: "hard stops and what is said",
+    Strength.VERDICT: "all but guards and caps",
+    Strength.GUARD: "all but caps",
     Strength.CAP: "every end",
 }
 
@@ -25,12 +27,13 @@ def picture() -> str:
         lines.append(f'    state "{label}" as {box[0]}')
     lines.append(f"    [*] --> {Phase.STARTED}")
     for box in boxes.values():
+        move = MOVES[box[0]]
         follow = {phase for before in box for phase in MOVES[before].then}
         for other in boxes.values():
             phases = [phase for phase in other if phase in follow]
             if phases:
                 lines.append(f"    {box[0]} --> {other[0]}: {_names(phases)}")
-        if any(MOVES[phase].ends is Strength.CAP for phase in box):
+        if move.ends is not None:
             lines.append(f"    {box[0]} --> [*]")
     return "\n".join(lines) + "\n"
 

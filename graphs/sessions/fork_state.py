@@ -28,15 +28,15 @@ from ..spec.usage import used_so_far
 from ..spec.versions import restored
 
 _PENDING: Final = {Phase.CALLED: 1, Phase.REJECTED: 1, Phase.ANSWERED: 1, Phase.ASKED: 2}
-"""After these events the next node reads so many of the newest lines by their place."""
+"""How many of the newest messages the next node still needs after these phases."""
 
 _NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
-"""Facts that are counted beside the log."""
+"""Facts that are not counted from the log."""
 
 
 def forked(found: State, new: Conversation) -> State:
     """Give the state that a new session goes on from, with the whole log as its messages."""
-    # Not the listed one: a message from before a fork was written by the rules of its time.
+    # Not the spec that is listed: messages from before a fork followed the older one.
     old = restored(found["spec"])
     state: State = {
         "conversation": new.stored(),
@@ -74,10 +74,9 @@ def carried(
 ) -> Position:
     """Give the position as the new rules would have it.
 
-    What is true of the log is found out anew, and nobody has completed what is now another task.
-    With another end-chat mode, last words are promised anew: by the completion that has just been
-    found, or not at all. Last words of a conversation that is not over by the new rules were turns
-    like any other.
+    Facts are counted again, and who completed a task that has changed has not completed it. With
+    another end-chat mode, last words are promised again, by the newest completion or not at all. If
+    the conversation is not over by the new rules, its last words count as turns.
     """
     before = position.facts
     kept = not_in_the_log(before)

@@ -39,7 +39,7 @@ def _is_text(message: BaseMessage) -> bool:
     return all(isinstance(one, str) or one.get("type") == "text" for one in blocks)
 
 
-def _to_and_fro(examples: tuple[Example, ...]) -> tuple[Example, ...]:
+def _alternate(examples: tuple[Example, ...]) -> tuple[Example, ...]:
     for place, example in enumerate(examples):
         wanted = "assistant" if place % 2 else "user"
         if example.role != wanted:
@@ -52,5 +52,5 @@ def _to_and_fro(examples: tuple[Example, ...]) -> tuple[Example, ...]:
     return examples
 
 
-Examples: TypeAlias = Annotated[tuple[Example, ...], AfterValidator(_to_and_fro)]
+Examples: TypeAlias = Annotated[tuple[Example, ...], AfterValidator(_alternate)]
 """Messages of user and assistant in turn, the last one the assistant's."""

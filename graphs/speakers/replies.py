@@ -5,7 +5,7 @@ They are tried in order. When a person is asked, and what an answer means, is in
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -19,8 +19,8 @@ class HumanInputMode(StrEnum):
     """When a person is asked (AutoGen's ``human_input_mode``); any case is read."""
 
     ALWAYS = "ALWAYS"
-    """In each turn. Without an answer what stands behind replies, save to a termination message,
-    which ends it. The cap on automatic replies does not count."""
+    """In each turn. Without an answer the next of the replies is taken, except that an empty answer
+    to a termination message ends the conversation. The cap on automatic replies does not count."""
     TERMINATE = "TERMINATE"
     """Once a termination message is received, or so many automatic replies were given."""
     NEVER = "NEVER"
@@ -32,12 +32,19 @@ class HumanInputMode(StrEnum):
         return next((mode for mode in cls if mode.value == found), None)
 
 
-class HumanReply(Kinded):
+class _Reply(Kinded):
+    may_give_none: ClassVar[bool] = False
+    """Whether the next of the replies may be asked."""
+
+
+class HumanReply(_Reply):
     """A person gives the reply, always or now and then (AutoGen's user proxy).
 
     A person may answer with text, which is said; with nothing, which leaves the reply to what
     stands behind, or ends the conversation; or with ``exit``, which leaves it (Agere).
     """
+
+    may_give_none: ClassVar[bool] = True
 
     kind: Literal["human"] = "human"
     """What gives it."""
@@ -57,8 +64,10 @@ class HumanReply(Kinded):
     proxy runs the tools)."""
 
 
-class FunctionReply(Kinded):
+class FunctionReply(_Reply):
     """A registered function gives the reply, or none (AutoGen's registered reply functions)."""
+
+    may_give_none: ClassVar[bool] = True
 
     kind: Literal["function"] = "function"
     """What gives it."""
@@ -67,25 +76,27 @@ class FunctionReply(Kinded):
     None to leave it to what comes next."""
 
 
-class CodeReply(Kinded):
+class CodeReply(_Reply):
     """Code is run, and what came of it is the reply (AutoGen's code execution).
 
     It runs the fenced code of the newest message that the speaker has heard, block by block, in the
     conversation's sandbox; the first that fails is the last. It gives no reply where there is none.
     """
 
+    may_give_none: ClassVar[bool] = True
+
     kind: Literal["code"] = "code"
     """What gives it."""
 
 
-class ModelReply(Kinded):
+class ModelReply(_Reply):
     """The speaker's model gives the reply, and may call the speaker's tools."""
 
     kind: Literal["model"] = "model"
     """What gives it."""
 
 
-class TextReply(Kinded):
+class TextReply(_Reply):
     """A text that is always the same (AutoGen's default reply). It never counts as a repetition."""
 
     kind: Literal["text"] = "text"

@@ -13,7 +13,6 @@ from .formats import Format, Marks, Schema
 from .replies import (
     AnyReply,
     CodeReply,
-    FunctionReply,
     HumanInputMode,
     HumanReply,
     ModelReply,
@@ -163,7 +162,7 @@ class Speaker(Data):
     @classmethod
     def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
         for before in replies[:-1]:
-            if not (isinstance(before, HumanReply | FunctionReply | CodeReply) or _is_once(before)):
+            if not (before.may_give_none or _is_once(before)):
                 raise ValueError(
                     f"what stands behind {before.kind!r} is never reached: leave it out"
                 )

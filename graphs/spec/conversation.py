@@ -1,5 +1,6 @@
 """What a conversation is, as data: task, speakers, how it opens and how it ends."""
 
+import re
 from abc import ABC, abstractmethod
 from typing import Self
 
@@ -27,6 +28,11 @@ class Conversation(ConversationFields):
 
 class Form(Data, ABC):
     """The short form of one kind of conversation: flat fields, as in a file or in Studio."""
+
+    @classmethod
+    def kind(cls) -> str:
+        """Give the name of the kind, such as ``role_play`` for ``RolePlay``."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     @abstractmethod
     def conversation(self) -> Conversation:

@@ -16,7 +16,7 @@ ESTIMATED = "estimated_usage"
 
 
 _MOST_TOKENS = 10**12
-"""More than that no call uses; sums of such counts can still be stored."""
+"""Larger counts are ignored as wrong; sums of smaller ones can be stored."""
 
 
 def token_count(told: object) -> int | None:

@@ -5,7 +5,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -82,6 +82,8 @@ class Store(ABC):
 
     url: str
     checkpointer: BaseCheckpointSaver[str]
+    outlives_process: ClassVar[bool] = True
+    """Whether another process can find its sessions."""
 
     @abstractmethod
     async def get(self, session: str) -> SessionRow | None:

@@ -58,7 +58,7 @@ def store_errors(url: str) -> Iterator[None]:
 
 
 def as_store_error(url: str, error: Exception) -> StoreError:
-    """Return the error for what a write has raised."""
+    """Convert an exception that a write has raised."""
     try:
         with store_errors(url):
             raise error

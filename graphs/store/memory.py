@@ -88,6 +88,8 @@ class MemoryHeld(Held):
 class MemoryStore(Store):
     """A store in memory, shared by all in this process that open the same URL."""
 
+    outlives_process = False
+
     def __init__(self, url: str) -> None:
         self.url = url
         self._space = _SPACES.setdefault(url, _Space())

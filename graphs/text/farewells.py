@@ -35,7 +35,7 @@ _NO_APOSTROPHES = str.maketrans("", "", APOSTROPHES)
 
 def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ()) -> bool:
     """Whether a text holds nothing but thanks, farewells and pleasantries."""
-    shown = _undressed(text, names, marks)
+    shown = _stripped(text, names, marks)
     if _NOT_COURTESY.search(shown):
         return False
     emoji = {sign for sign in shown if unicodedata.category(sign) in ("So", "Cn", "Co")}
@@ -51,8 +51,8 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
     return found
 
 
-def _undressed(text: str, names: Sequence[str], marks: Sequence[str]) -> str:
-    """A text without marks, full names, placeholders, typed faces and Markdown."""
+def _stripped(text: str, names: Sequence[str], marks: Sequence[str]) -> str:
+    """A text without marks, full names, placeholders, emoticons and Markdown."""
     shown = _emphasis_gone(text)
     for mark in map(_emphasis_gone, marks):
         if mark.strip():
@@ -134,9 +134,9 @@ class _Table(NamedTuple):
     longest: int
     """The length of the longest, in words."""
     stops: frozenset[str]
-    """What no topic goes on with."""
+    """Words that end a topic."""
     sign_offs: tuple[str, ...]
-    """What the line above a signature ends with."""
+    """Endings of the line above a signature."""
 
 
 def _opened(words: list[str], place: int) -> tuple[int, _Row] | None:

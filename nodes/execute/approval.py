@@ -59,9 +59,9 @@ def ask_about(
 
 
 def seen(message: AIMessage) -> dict[str, Any]:
-    """Give the update that keeps that a person has seen the calls of a message, and lets them run.
+    """Record that a person has seen the calls of a message and lets them run.
 
-    A step of its own: the answer must not become that to another question of the same step.
+    It is a step of its own, so that the answer is not taken for that to the step's next question.
     """
     return {"decisions": {"message": place_of(message)}}
 
@@ -132,7 +132,7 @@ def _unfit_arguments(answer: Decisions, tools: Mapping[str, BaseTool]) -> str | 
 
 
 def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult | None:
-    """Give what a call that is not run gives."""
+    """Give the result of a call that a person has rejected or answered; None: it runs."""
     match decision:
         case Reject():
             why = (decision.message or "").strip()

@@ -63,7 +63,7 @@ async def returned(
     phase = Phase.GIVEN if is_said else Phase.RETURNED
     position = paused(moment.position, moment.turn, phase, succeeded=succeeded)
     if not is_said:
-        # What is said as it is tells of nothing but the tool.
+        # A result that is the message itself gets no note about what a person changed.
         for call in message.tool_calls:
             answer = answers[str(call["id"])]
             told[str(call["id"])] = answer._replace(text=edit_told(call, answer))

@@ -154,7 +154,7 @@ async def _in_text(
     behind: Sequence[BaseMessage],
     temperature: float,
 ) -> Asked[None]:
-    """Ask something behind what the speaker sees."""
+    """Ask a question after the speaker's view."""
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(

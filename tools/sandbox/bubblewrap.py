@@ -39,14 +39,14 @@ while [ $place -lt $count ]; do
 done
 exec "$@"
 """
-"""Puts folders where everyone can reach them, in a view of the file system of its own."""
+"""Mounts folders where `nobody` can read them, in a mount namespace of its own."""
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/work",
     "TMPDIR": "/tmp",  # noqa: S108  its own
     "LANG": "C.UTF-8",
-    # As many threads as there are cores would not fit into the limits.
+    # One thread for each core would exceed the limits.
     "OMP_NUM_THREADS": "2",
     "OPENBLAS_NUM_THREADS": "2",
 }

@@ -30,7 +30,7 @@ class Flow:
 
     def __init__(self, console: Console, style: StyleType = "") -> None:
         self.lines = 0
-        """How many lines are behind the one that is being written."""
+        """How many lines are finished."""
         self._console = console
         self._style = style
         self._word = ""

@@ -26,9 +26,9 @@ def tokens_of_tools(registry: Registry, speaker: Speaker) -> int:
 
 
 def check_room(conversation: Conversation, registry: Registry) -> None:
-    """Make sure that a limit on a speaker's prompts leaves room beside its tools and its schema.
+    """Check that a speaker's tools and schema fit its limit on prompts.
 
-    What else always stands there is known when a conversation is made, and checked then.
+    The rest of what every prompt holds is checked when the spec is made.
     """
 
     def needed(speaker: Speaker) -> int:
