@@ -8,7 +8,7 @@ fails raises: what the tools gave is kept, and resuming runs the hooks again.
 A person may be asked three times over: as the speaker that sees the calls (``sees_calls``); about
 calls, before any hook and any tool and in a step of its own (``interrupt_on``); and by a tool that
 calls ``interrupt()``. Such a tool runs again from its start at each answer, as do others that wait
-for theirs; calls that have finished do not, and those that run code behind it wait with it.
+for theirs; calls that have finished do not, and those that run code after it wait with it.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ from .turn.people import asked_about_calls
 
 
 async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
-    """Run the calls of the newest message, or the hooks behind them."""
+    """Run the calls of the newest message, or the hooks after them."""
     moment = await Moment.of(state, resources)
     if (anew := await moment.anew()) is not None:
         return anew

@@ -111,7 +111,7 @@ def say(
 ) -> None:
     """Say something as a speaker of a session that is not running.
 
-    It is that speaker's turn; who stands behind it goes on with `duologue resume`.
+    It is that speaker's turn; who comes after it goes on with `duologue resume`.
     """
     from ..sessions.say import say as put
     from .terminal.events import plain, stderr, stdout

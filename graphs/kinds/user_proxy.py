@@ -183,7 +183,7 @@ def user_proxy(message: str, **options: Any) -> Conversation:  # noqa: ANN401
 
     - ``NEVER``: never. A termination message ends it, and the cap on automatic replies.
     - ``ALWAYS``: at every message. Text is sent, and begins the count anew; nothing leaves it to
-      what stands behind, or ends it after a termination message; ``exit`` leaves. The cap does not
+      what comes after, or ends it after a termination message; ``exit`` leaves. The cap does not
       count.
     - ``TERMINATE``: at a termination message, where nothing ends it, and once the cap is reached,
       then at each message until a text begins the count anew.

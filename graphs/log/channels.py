@@ -20,7 +20,7 @@ def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
 
 
 def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
-    """Give what is written to a state so that new messages are put behind a log.
+    """Give what is written to a state so that new messages are put after a log.
 
     What the speakers say to one another goes to `messages`, all else to `unspoken`.
     """

@@ -1,4 +1,4 @@
-"""Where the marks of a message stand, and what stands behind each. Pure functions."""
+"""Where the marks of a message stand, and what comes after each. Pure functions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ _OPENING = re.compile(f"[{_SIGNS}]*$")
 _CLOSING = re.compile(f"[{_SIGNS}]*")
 
 _BARE = f"{EMPHASIS} \t\r\n"
-"""What may stand behind an end mark."""
+"""What may come after an end mark."""
 
 _DECORATED = f"{_BARE}#>"
 """The same where the mark itself does not end with one of these signs."""
@@ -23,7 +23,7 @@ def begins(line: str, mark: str) -> bool:
 
 
 def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | None:
-    """Read what stands behind the marks of a message."""
+    """Read what comes after the marks of a message."""
     places = list(_places(lines, text))
     if len(places) < len(lines):
         return None
@@ -44,9 +44,9 @@ class _Place(NamedTuple):
     start: int
     """Where its line begins."""
     behind: int
-    """Where what stands behind it does."""
+    """Where the text after it begins."""
     open: str
-    """What closes the emphasis that begins before the mark, where it goes on behind it."""
+    """What closes the emphasis that begins before the mark, where it goes on after it."""
 
 
 def _places(lines: Sequence[str], text: str) -> Iterator[_Place]:
@@ -65,7 +65,7 @@ def _places(lines: Sequence[str], text: str) -> Iterator[_Place]:
 
 
 def _unsigned(value: str, closing: str) -> str:
-    """What stands behind a mark, without the emphasis that begins before the mark."""
+    """What comes after a mark, without the emphasis that begins before the mark."""
     head, line_break, rest = value.partition("\n")
     if closing and head.count(closing) == 1 and head.rstrip().endswith(closing):
         head = head.rstrip().removesuffix(closing).rstrip()
@@ -80,7 +80,7 @@ def _length(mark: str, line: str) -> tuple[int, str]:
     first, last = places[skipped], places[skipped + len(plain(mark)) - 1]
     opening = _OPENING.search(line, 0, first)
     closing = opening[0][::-1] if opening else ""
-    # In "**Input:** 3" the mark's own emphasis ends behind it; in "Input: *3*" it is the value's.
+    # In "**Input:** 3" the mark's own emphasis ends after it; in "Input: *3*" it is the value's.
     if line.startswith(closing, last + 1):
         return last + 1 + len(closing), ""
     return last + 1, closing

@@ -87,7 +87,7 @@ def _listed(format: Blocks | Code, blocks: list[Block]) -> Parsed:  # noqa: A002
 def _blocks(format: Blocks, text: str, stop: Sequence[str]) -> Iterator[Block]:  # noqa: A002
     begin, end = (mark.replace("\r\n", "\n") for mark in (format.begin, format.end))
     opens, closes = re.compile(_pattern(begin)), re.compile(_pattern(end, at_end=True))
-    # In an empty block the line break behind the begin is the one before the end, too.
+    # In an empty block the line break after the begin is the one before the end, too.
     shared = begin.endswith("\n") and end.startswith("\n")
     closes_at_once = re.compile(_pattern(end[1:], at_end=True)) if shared else closes
     start = 0

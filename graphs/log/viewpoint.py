@@ -63,7 +63,7 @@ def viewpoint(
         if place_of(message) in replaced or not is_in_view(message, about, name):
             continue
         if isinstance(message, ToolMessage):
-            # It stands behind its call.
+            # It comes after its call.
             continue
         if about.speaker == name:
             _add_own(view, message, about, names[name], results)
@@ -151,7 +151,7 @@ def _add_own(
     name: str,
     results: Mapping[str, ToolMessage],
 ) -> None:
-    """Add a line of the speaker's own, with the results of its calls behind it."""
+    """Add a line of the speaker's own, with the results of its calls after it."""
     made = _calls(message) if isinstance(message, AIMessage) else []
     new = {call["id"] for call in made if call["id"] in results}
     if new:
@@ -227,7 +227,7 @@ def provider_names(names: Sequence[str]) -> dict[str, str]:
     for number, name in enumerate(names, start=1):
         # ASCII only: \w would let through letters that providers refuse.
         plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:60] or f"speaker_{number}"
-        # A number keeps names apart that differ in signs only, or behind the cut; counted on where
+        # A number keeps names apart that differ in signs only, or after the cut; counted on where
         # another name ends in that very number.
         free = plain
         for suffix in count(number):

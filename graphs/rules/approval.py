@@ -125,4 +125,4 @@ def misshapen(error: ValidationError) -> str:
 
 
 _KIND_AT = 2
-"""Where pydantic puts the kind of a decision into a path: behind ``decisions`` and its place."""
+"""Where pydantic puts the kind of a decision into a path: after ``decisions`` and its place."""

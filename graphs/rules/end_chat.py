@@ -1,7 +1,7 @@
 """When a conversation ends and who speaks next.
 
 `decide` says what comes next, by the table in `graphs.rules.moves`. It has two callers, the node
-that has just acted and the edge behind it; both give it the same position, so they agree. The
+that has just acted and the edge after it; both give it the same position, so they agree. The
 functions below it give the position after a phase.
 """
 

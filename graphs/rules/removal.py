@@ -19,7 +19,7 @@ _RESTS_ON: Final[Mapping[Phase, tuple[Kind, ...]]] = {
     Phase.GIVEN: _CALLS,
     Phase.ASKED: (Kind.QUESTION,),
 }
-"""Which message the next node reads after a phase, by its kind, with the lines behind it."""
+"""Which message the next node reads after a phase, by its kind, with the lines after it."""
 
 
 def standing(position: Position, log: Sequence[BaseMessage]) -> Position:

@@ -128,6 +128,6 @@ class Result:
         """Tell what led to the end: verdicts, rejected drafts, what guards counted, reasons.
 
         Returns:
-            The causes, oldest first, and the reasons behind them; so far, while it has not ended.
+            The causes, oldest first, and the reasons after them; so far, while it has not ended.
         """
         return why(self.conversation, self.messages, self.outcome)

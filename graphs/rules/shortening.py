@@ -27,15 +27,15 @@ class Around(NamedTuple):
     """The tokens of what stands in a prompt beside the log."""
 
     front: int  # those of the system prompt, the examples and the tools
-    each: int = 0  # those of what is put behind each message that the speaker has heard
-    behind: int = 0  # those of what is asked behind the log, in this prompt alone
+    each: int = 0  # those of what is put after each message that the speaker has heard
+    behind: int = 0  # those of what is asked after the log, in this prompt alone
 
 
 class Shortened(NamedTuple):
     """What of a log is put into a speaker's prompt."""
 
     lines: list[BaseMessage]  # messages for `graphs.log.viewpoint`, oldest first
-    since: str | None  # the place of the first message behind the cut. None: nothing is left out.
+    since: str | None  # the place of the first message after the cut. None: nothing is left out.
 
 
 def shortened(
@@ -89,7 +89,7 @@ def last_summary(log: Sequence[BaseMessage], name: str) -> BaseMessage | None:
 
 
 class _Walk:
-    """Where the cut is after a walk over a log, and what stands behind it."""
+    """Where the cut is after a walk over a log, and what comes after it."""
 
     def __init__(
         self, conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
@@ -105,7 +105,7 @@ class _Walk:
         self.tokens: dict[int, int] = {}
         """The places of what else the speaker said or heard, with their tokens."""
         self.kept = 0
-        """The tokens behind the cut that are not pinned."""
+        """The tokens after the cut that are not pinned."""
         self._talk: set[int] = set()
         self._kept_talk = 0
         self._standing = around.front
@@ -126,7 +126,7 @@ class _Walk:
                 self._cut_down()
 
     def make_room(self, tokens: int) -> None:
-        """Count what stands behind the log in one prompt, and cut where that is too much."""
+        """Count what comes after the log in one prompt, and cut where that is too much."""
         self._standing += tokens
         if self._is_over():
             self._cut_down()

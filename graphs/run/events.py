@@ -120,7 +120,7 @@ class CodeStarted(Data):
     id: str
     speaker: str
     blocks: tuple[CodeBlock, ...]
-    """The blocks, in order; those behind one that fails are not run."""
+    """The blocks, in order; those after one that fails are not run."""
 
 
 class ToolAnswered(Data):

@@ -25,7 +25,7 @@ class _Message:
 class TokenStream:
     """Makes events of the pieces of messages as they arrive, one speaker at a time.
 
-    The tokens behind the newest `SpeechStarted` in front of a message, joined, are its text. An
+    The tokens after the newest `SpeechStarted` in front of a message, joined, are its text. An
     answer that broke off and was asked for again goes on where it was, as far as it says the same
     again; where it does not, a second `SpeechStarted` says that it begins anew.
     """
@@ -40,7 +40,7 @@ class TokenStream:
             self._now = _Message(answer, self._now.told)
         now = self._now
         if now.is_beside:
-            # It stands behind what is said beside the calls, and is told there.
+            # It comes after what is said beside the calls, and is told there.
             return
         if speaker in self._beside:
             # Space at the end is left out where something is said beside calls.

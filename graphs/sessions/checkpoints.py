@@ -69,7 +69,7 @@ async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
         )
     steps = [found async for found in checkpointer_of(graph).alist(config_of(session))]
     steps.reverse()
-    # What was killed before its checkpoint has its newest messages behind the last of them.
+    # What was killed before its checkpoint has its newest messages after the last of them.
     places = [*(step.config for step in steps), config_of(session)]
     # The log only grows, so halving finds the first that holds it; reading one takes a while.
     first, last, known = 0, len(places) - 1, 0

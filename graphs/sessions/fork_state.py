@@ -170,7 +170,7 @@ def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) ->
 def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
     """Give the place in a log where `put_in` puts new lines."""
     if position.phase in (Phase.RAN, Phase.GIVEN):
-        # The calls, and behind them what each of the tools gave.
+        # The calls, and after them what each of the tools gave.
         return max(place for place, one in enumerate(log) if line(one).kind.row.has_calls)
     return len(log) - _PENDING.get(position.phase, 0)
 

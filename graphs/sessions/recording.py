@@ -69,7 +69,7 @@ def _answer(
 
 
 def _spoken(conversation: Conversation, message: AIMessage, about: About) -> AIMessage:
-    """What a speaker's model answered, as it is behind all reading of what a server sends."""
+    """What a speaker's model answered, as it is after all reading of what a server sends."""
     calls = [*message.tool_calls]
     said = [about.to_user.get(str(call["id"])) for call in calls]
     cut_off = _is_cut_off(conversation, message.text, about)

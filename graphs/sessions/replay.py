@@ -96,7 +96,7 @@ replay = in_background(areplay)
 
 
 async def _run(graph: Graph, recorded: Result) -> Result:
-    """Run it step by step, as far as it went: nothing runs behind what differs."""
+    """Run it step by step, as far as it went: nothing runs after what differs."""
     session = recorded.session
     config = config_of(session) | {"recursion_limit": max_steps(recorded.conversation)}
     native = _natively(recorded.conversation)

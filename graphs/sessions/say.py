@@ -36,7 +36,7 @@ from .listing import check_speaker, known_session, known_store, read_session
 async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
     """Say something as one of the speakers of a session that is not running, and has not ended.
 
-    It counts as a turn of that speaker, whosever turn it was: who stands behind it speaks next, and
+    It counts as a turn of that speaker, whosever turn it was: who comes after it speaks next, and
     what ends the conversation is looked for in it; it is said as it is, ``exit`` too. What was
     under way, such as a question to a person, is dropped; calls of tools that wait get a result
     that says so. `resume` goes on.

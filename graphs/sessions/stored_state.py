@@ -1,4 +1,4 @@
-"""What a store holds of a session, read and checked: behind it all goes by the rules."""
+"""What a store holds of a session, read and checked: after it all goes by the rules."""
 
 import json
 from collections.abc import Iterator

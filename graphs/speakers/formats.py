@@ -45,7 +45,7 @@ class Marks(Kinded):
     """Marks that begin a line each, such as CAMEL's ``Instruction:`` and ``Input:``.
 
     Case and Markdown around a mark do not matter. A reply is read as a table: for each mark what
-    stands behind it.
+    comes after it.
 
     Raises:
         pydantic.ValidationError: One mark begins with another, so that nobody could tell them

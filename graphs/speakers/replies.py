@@ -41,7 +41,7 @@ class HumanReply(_Reply):
     """A person gives the reply, always or now and then (AutoGen's user proxy).
 
     A person may answer with text, which is said; with nothing, which leaves the reply to what
-    stands behind, or ends the conversation; or with ``exit``, which leaves it (Agere).
+    comes after, or ends the conversation; or with ``exit``, which leaves it (Agere).
     """
 
     may_give_none: ClassVar[bool] = True
@@ -51,7 +51,7 @@ class HumanReply(_Reply):
     human_input_mode: HumanInputMode = HumanInputMode.ALWAYS
     """When the person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
     max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
-    """How many replies in a row may come from what stands behind. The first message is none of
+    """How many replies in a row may come from what comes after. The first message is none of
     them, and a person's text begins the count anew."""
     termination: Mark = TERMINATE
     """The word that ends a termination message, in just this case."""

@@ -65,7 +65,7 @@ class Brief(Data):
     role_prompt: Text
     """The system prompt; ``{task}`` in it stands for the task."""
     reminder: Text
-    """What stands behind each line the speaker hears; ``{task}`` in it stands for the task as it
+    """What comes after each line the speaker hears; ``{task}`` in it stands for the task as it
     was given."""
 
 
@@ -109,7 +109,7 @@ class Speaker(Data):
     replies: Annotated[tuple[AnyReply, ...], AtLeast(1)] = (ModelReply(),)
     """What gives its replies, tried in order until one does; the reply is blank where none does."""
     examples: Examples = ()
-    """How it answers, shown behind its system prompt: messages of user and assistant in turn, the
+    """How it answers, shown after its system prompt: messages of user and assistant in turn, the
     last one the assistant's (few-shot)."""
     prefixes: dict[Name, Text] = Field(default_factory=dict)
     """For other speakers, by name, what stands in front of each line that it hears from them."""

@@ -77,7 +77,7 @@ class Store(ABC):
     """The place where sessions live: a checkpointer, and one row for each session beside it.
 
     Get one from `open_store`. Every method, and the checkpointer itself, raises `StoreError` when
-    the database behind it fails.
+    its database fails.
     """
 
     url: str

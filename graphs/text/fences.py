@@ -20,11 +20,11 @@ class Fence:
     first: int
     """The line that opens it, counted from 0."""
     behind: int
-    """The line behind it."""
+    """The line after it."""
     markup: str
     """What opens it, such as three backticks."""
     language: str | None
-    """The first word behind that, in lower case, without attributes as in ``{.python}`` or
+    """The first word after that, in lower case, without attributes as in ``{.python}`` or
     ``python:file.py``."""
     content: str
     """What stands in it, without its last line break."""
@@ -64,7 +64,7 @@ def fences(text: str) -> tuple[list[str], list[Fence]]:
 
 def _language(label: str) -> str | None:
     word = next(iter(label.casefold().split()), None)
-    # Some write attributes around it, or right behind it.
+    # Some write attributes around it, or right after it.
     return word and (re.split(r"[:,{}]", word.strip("{}.="))[0] or word)
 
 

@@ -76,7 +76,7 @@ def says(token: str, text: str) -> bool:
 
 
 def ends_with(word: str, text: str) -> bool:
-    """Whether a word ends a text, in just this case; signs may stand behind it, no letters."""
+    """Whether a word ends a text, in just this case; signs may come after it, no letters."""
     found = re.search(rf"(?<!\w){re.escape(word)}[^\w]*\Z", text)
     return found is not None
 

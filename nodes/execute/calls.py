@@ -117,7 +117,7 @@ class CallsRun:
             try:
                 record = await self._begin(run, one)
             except (GraphInterrupt, AnswerError) as error:
-                # Those behind it wait with it, since they would find another interpreter.
+                # Those after it wait with it, since they would find another interpreter.
                 held_up.append(error)
                 break
             self.interpreter.keep(record["kept"])

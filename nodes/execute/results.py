@@ -23,7 +23,7 @@ Answers = Mapping[str, CallResult]
 
 
 async def past_hooks(moment: Moment, speaker: Speaker, hooks: Hooks, message: AIMessage) -> Answers:
-    """Run the hooks behind the tools; give what they make of each result."""
+    """Run the hooks after the tools; give what they make of each result."""
     turn = turn_of(moment, speaker, moment.log)
     calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
     answers: dict[str, CallResult] = {}
@@ -73,7 +73,7 @@ async def returned(
 async def interrupted(
     moment: Moment, speaker: Speaker, message: AIMessage, person: Interruption
 ) -> dict[str, Any]:
-    """Write for each call that it was interrupted, and behind that what the person has said."""
+    """Write for each call that it was interrupted, and after that what the person has said."""
     text = f"Not run: {person.speaker} said something instead."
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}

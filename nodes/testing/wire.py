@@ -89,7 +89,7 @@ def completion(reply: Reply, prompt: Prompt, model: str, number: int) -> dict[st
 def deltas(reply: Reply) -> Iterator[dict[str, Any]]:
     """Give the pieces of a streamed answer in order: its text, its refusal, its tool calls.
 
-    A broken connection is lost behind half of the text.
+    A broken connection is lost after half of the text.
     """
     if reply.error == "drop":
         yield from ({"content": piece} for piece in reply.pieces[: len(reply.pieces) // 2])

@@ -14,7 +14,7 @@ from ...graphs.log.viewpoint import heard_since
 
 
 def calling(log: Sequence[BaseMessage]) -> AIMessage:
-    """Give the newest message that calls tools or runs code; results may stand behind it."""
+    """Give the newest message that calls tools or runs code; results may come after it."""
     return next(
         message
         for message in reversed(log)

@@ -46,6 +46,6 @@ async def _answer(moment: Moment, asked: Asking) -> Leaving | str:
     question = payload(asked, task, heard, calls)
     found = meaning(asked, ask(question, schema_of(asked.empty)))
     if moment.resources.written is not None:
-        # LangGraph does not wait for it: a kill behind this would have the person asked again.
+        # LangGraph does not wait for it: a kill after this would have the person asked again.
         await moment.resources.written()
     return found or ""

@@ -89,7 +89,7 @@ def view_of(
 
 
 def mending(moment: Moment) -> list[BaseMessage]:
-    """Give what stands behind a speaker's view where it is asked once more, else nothing."""
+    """Give what comes after a speaker's view where it is asked once more, else nothing."""
     if moment.position.phase is not Phase.REJECTED:
         return []
     draft = moment.log[-1]
@@ -112,7 +112,7 @@ def prompt_of(
 
 
 def asked_behind(view: Sequence[BaseMessage], behind: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Put behind what a speaker sees what is asked there: two turns in one role are refused."""
+    """Add a question after a speaker's view; two turns in one role would be refused."""
     both = [*view[-1:], *behind[:1]]
     if len(both) > 1 and all(isinstance(one, HumanMessage) for one in both):
         joined = HumanMessage(f"{view[-1].text}\n\n{behind[0].text}")

@@ -1,7 +1,7 @@
 """One speaker's turn.
 
 It is: hooks, viewpoint, model, check of the reply, hooks, log. Each model call is a step of
-the graph of its own, and so are the hooks behind it, so that nothing answered and recorded is asked
+the graph of its own, and so are the hooks after it, so that nothing answered and recorded is asked
 for again after a kill or a hook's failure.
 """
 
@@ -115,7 +115,7 @@ def _noted(problem: Problem | None) -> dict[str, object]:
 
 
 async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
-    """Run the hooks behind the answer that stands in the log, and say what they make of it."""
+    """Run the hooks after the answer that stands in the log, and say what they make of it."""
     waiting = moment.log[-1]
     # Hooks see what a person has answered as the speaker's own, too.
     answer = waiting if isinstance(waiting, AIMessage) else AIMessage(waiting.text, id=waiting.id)

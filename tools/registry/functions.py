@@ -21,7 +21,7 @@ OrderFunction: TypeAlias = Callable[[Sequence[BaseMessage], Sequence[str]], str 
 """Takes what all heard, oldest first, and the speakers' names; gives who speaks next."""
 
 ReplyFunction: TypeAlias = Callable[[Turn], str | Awaitable[str | None] | None]
-"""Takes the speaker's turn; gives its reply, or None to leave it to what stands behind it."""
+"""Takes the speaker's turn; gives its reply, or None to leave it to what comes after it."""
 
 
 async def call(

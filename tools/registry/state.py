@@ -34,7 +34,7 @@ class ToolState(TypedDict):
     """Who calls."""
     messages: list[BaseMessage]
     """What that speaker has said and heard and not forgotten, oldest first, each with who said it
-    as ``name``; behind it the call."""
+    as ``name``; after it the call."""
     run_code: RunCode
     """Runs code in the session's sandbox, for tools with ``metadata={"sandbox": [languages]}``."""
 

@@ -216,7 +216,7 @@ class Transcript:
     def unseen(self, heard: str) -> str:
         """Remove from a text what was printed here since the last call."""
         for speaker, text in self._shown:
-            # Among several it stands behind the name.
+            # Among several it comes after the name.
             said = f"{speaker}: {text}"
             heard = heard.replace(said if said in heard else text, "", 1) if text else heard
         self._shown.clear()

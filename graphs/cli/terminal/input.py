@@ -52,7 +52,7 @@ class Lines:
             except EOFError:
                 self._ended = True
                 if self.typed:
-                    # The cursor stands behind the prompt.
+                    # The cursor is after the prompt.
                     self.console.print()
                 raise
 

@@ -65,7 +65,7 @@ async def aload_session(
     A whole session becomes a new one that goes on exactly where it was, and can be forked from any
     message; a question that a person had not answered is asked again as it goes on. A speaker's
     memory replaces that of a speaker in a session that has begun: what it
-    has heard since its latest turn stays, so that it has something to answer, behind what it now
+    has heard since its latest turn stays, so that it has something to answer, after what it now
     remembers. The others, and whatever ends or counts, are left as they are. A session that has
     ended stays so, but a fork goes on with the new memory.
 

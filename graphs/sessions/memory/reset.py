@@ -48,7 +48,7 @@ def forgetting(
 
 
 def _behind_its_turn(log: Sequence[BaseMessage], name: str) -> int:
-    """Give the place behind a speaker's latest finished turn, its reflection included."""
+    """Give the place after a speaker's latest finished turn, its reflection included."""
     for place in reversed(range(len(log))):
         about = line(log[place])
         own = about.kind is Kind.SPEECH and about.speaker == name

@@ -44,7 +44,7 @@ class SqliteThread:
         )
 
     async def run(self, function: Callable[..., T], *given: object) -> T:
-        """Call a function in the thread, behind all those that were called before."""
+        """Call a function in the thread, after all calls that were made before."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, partial(function, *given))
 

@@ -167,12 +167,12 @@ def _redirected(error: Exception) -> str:
 
 
 def _shown(url: object) -> str:
-    """An address that was redirected to; behind a question mark there may be a secret."""
+    """An address that was redirected to; after a question mark there may be a secret."""
     return excerpt(redacted(str(url)).partition("?")[0])
 
 
 def _detail(error: "openai.APIError") -> str:
-    """What an error says in its body, behind a colon."""
+    """What an error says in its body, after a colon."""
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
     told = _excerpt(message if isinstance(message, str) else body) if body else ""

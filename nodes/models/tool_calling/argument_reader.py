@@ -25,7 +25,7 @@ _IN_STRING = re.compile(r'[^"\\]*')
 class Argument:
     """Reads ``to_user`` out of a call's arguments while they arrive.
 
-    Each character is looked at once, whatever stands before or behind the argument; only what
+    Each character is looked at once, whatever stands before or after the argument; only what
     stands before it is read a second time, to know that it is JSON. Where it is not, or the text
     holds half a character, the call is a broken one, and no more of it is told.
 
@@ -92,7 +92,7 @@ class Argument:
             self._where = self._in_another
 
     def _is_value(self, before: str) -> bool:
-        """Whether a value can stand behind this; where it can't, the call is a broken one."""
+        """Whether a value can come after this; where it can't, the call is a broken one."""
         try:
             json.loads(f"{before}null}}", strict=False)
         except (ValueError, RecursionError):
@@ -138,7 +138,7 @@ def _end_of_string(text: str, at: int) -> int | None:
             return None
         if text[at] == '"':
             return at
-        # What stands behind a backslash ends nothing.
+        # What comes after a backslash ends nothing.
         at += 2
 
 

@@ -117,7 +117,7 @@ class Speaking(AsyncCallbackHandler):
                 gap = GAP if not call.told and (self._told or self._content.strip()) else ""
                 self._say(call, gap)
             if not call.argument.is_over:
-                # What the next one says stands behind it.
+                # The next one's words follow.
                 break
 
     def _say(self, call: _Call, gap: str) -> None:
