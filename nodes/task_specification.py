@@ -19,6 +19,7 @@ from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.speakers.formats import Marks
 from ..graphs.spec.conversation import Conversation, Form
+from ..graphs.spec.difference import first_difference
 from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.spec.usage import Usage, dumped, used_so_far
 from ..graphs.spec.versions import restored
@@ -67,23 +68,6 @@ def _refuse_another(given: Conversation | None, known: Conversation) -> None:
         f"this session belongs to another conversation: {first_difference(known, given)} differs; "
         "start a new one"
     )
-
-
-def first_difference(known: Conversation, given: Conversation) -> str:
-    """Name the first field in which two conversations differ."""
-    return _difference(known.model_dump(mode="json"), given.model_dump(mode="json"))
-
-
-def _difference(one: Any, other: Any) -> str:  # noqa: ANN401
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        one, other = dict(enumerate(one)), dict(enumerate(other))
-    if not (isinstance(one, dict) and isinstance(other, dict)):
-        return ""
-    for key in [*one, *(key for key in other if key not in one)]:
-        if one.get(key) != other.get(key):
-            inner = _difference(one.get(key), other.get(key))
-            return f"{key}.{inner}" if inner else str(key)
-    return ""
 
 
 async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ for theirs; calls that have finished do not, and those that run code after it wa
 
 from typing import Any
 
+from ..graphs.log.messages import calling
 from ..graphs.log.state import State
 from ..graphs.rules.end_chat import left, paused
 from ..graphs.rules.people import person_of
@@ -22,7 +23,6 @@ from .execute.calls import CallsRun
 from .execute.interpreter import Interpreter
 from .execute.results import interrupted, past_hooks, result_lines, returned
 from .step.resources import Moment, Resources
-from .turn.outputs import calling
 from .turn.people import asked_about_calls
 
 

@@ -266,3 +266,14 @@ def is_said(message: BaseMessage, about: About) -> bool:
     row = about.kind.row
     speaks = row.is_spoken and row.is_reply
     return speaks and (not row.has_calls or bool(message.text.strip()))
+
+
+def calling(log: Sequence[BaseMessage]) -> AIMessage:
+    """Give the newest message that calls tools or runs code; results may come after it."""
+    return next(
+        message
+        for message in reversed(log)
+        if isinstance(message, AIMessage)
+        and line(message).kind.row.has_calls
+        and (message.tool_calls or message.invalid_tool_calls)
+    )

@@ -15,7 +15,6 @@ from typing import Any, Unpack, cast
 
 from ...nodes.models.resolve import Models
 from ...nodes.step.resources import Resources
-from ...nodes.task_specification import first_difference
 from ...tools.registry.registry import Registered, Registry
 from ...tools.sandbox import sandbox
 from ..build import Graph, build_graph, compiled
@@ -27,6 +26,7 @@ from ..sessions.checkpoints import config_of
 from ..sessions.listing import read_session, title_of
 from ..sessions.stored_state import stored_conversation
 from ..spec.conversation import Conversation
+from ..spec.difference import first_difference
 from ..spec.ends import EndChatMode
 from ..spec.judges import SeparateJudge
 from ..store.address import Held, Store, open_store

@@ -13,10 +13,9 @@ from langchain_core.messages.tool import ToolCall
 
 from ...nodes.execute.approval import why_refused
 from ...nodes.testing import Reply
-from ...nodes.turn.outputs import calling
 from ..log.call_text import TO_USER
 from ..log.kinds import Kind
-from ..log.messages import About, Flaw, Source, line
+from ..log.messages import About, Flaw, Source, calling, line
 from ..log.parsing import parse
 from ..rules.approval import needing_approval
 from ..rules.outcome import Outcome

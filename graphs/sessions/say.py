@@ -8,13 +8,12 @@ from pathlib import Path
 
 from langchain_core.messages import AnyMessage, ToolMessage
 
-from ...nodes.turn.outputs import calling
 from ..build import build_graph
 from ..common.background import in_background
 from ..common.errors import SessionError, SpecError
 from ..log.channels import log_of, update_of
 from ..log.kinds import Kind
-from ..log.messages import About, Failure, Source, line, result, said
+from ..log.messages import About, Failure, Source, calling, line, result, said
 from ..log.reducer import take_back
 from ..log.stage import Stage
 from ..log.state import State

@@ -9,19 +9,8 @@ from pydantic import JsonValue
 
 from ...graphs.log.code_blocks import code_blocks
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Source, line, place_of
+from ...graphs.log.messages import Source, calling, line, place_of
 from ...graphs.log.viewpoint import heard_since
-
-
-def calling(log: Sequence[BaseMessage]) -> AIMessage:
-    """Give the newest message that calls tools or runs code; results may come after it."""
-    return next(
-        message
-        for message in reversed(log)
-        if isinstance(message, AIMessage)
-        and line(message).kind.row.has_calls
-        and (message.tool_calls or message.invalid_tool_calls)
-    )
 
 
 def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:

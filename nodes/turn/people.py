@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ...graphs.log.messages import calling
 from ...graphs.log.viewpoint import newly_heard
 from ...graphs.rules.people import asking, asking_of_calls, meaning
 from ...graphs.rules.position import Leaving, Phase
@@ -9,7 +10,6 @@ from ...graphs.rules.turns import NextTurn
 from ...graphs.spec.questions import Asking, payload, schema_of
 from ..step.asking import ask
 from ..step.resources import Moment
-from .outputs import calling
 
 
 async def asked_for_message(moment: Moment) -> Leaving | str | None:
