@@ -31,12 +31,18 @@ _CALLER: ContextVar[SimpleQueue[_Errand | None] | None] = ContextVar("_CALLER", 
 
 def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
     """Make the synchronous twin of an async function, such as ``say`` of ``asay``."""
+    name = function.__name__.removeprefix("a")
 
     @wraps(function)
     def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
-        return run(function(*args, **kwargs))
+        try:
+            work = function(*args, **kwargs)
+        except TypeError as error:
+            # Nothing of the function has run: Python has refused the arguments, by its name.
+            raise TypeError(str(error).replace(function.__name__, name, 1)) from None
+        return run(work)
 
-    waiting.__name__ = waiting.__qualname__ = function.__name__.removeprefix("a")
+    waiting.__name__ = waiting.__qualname__ = name
     # `inspect` would follow `__wrapped__` and report a coroutine function.
     waiting.__signature__ = signature(function)  # type: ignore[attr-defined]  # any function's
     del waiting.__wrapped__

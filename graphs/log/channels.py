@@ -65,10 +65,11 @@ def _is_result(message: BaseMessage) -> bool:
 
 def _private_calls(log: Sequence[BaseMessage]) -> set[str | None]:
     """The ids of calls that speakers have made unheard, as in a private opening."""
-    return {
-        call["id"]
-        for message in log
-        if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls)
-        if not _is_spoken(message, set())
-        for call in (*message.tool_calls, *message.invalid_tool_calls)
-    }
+    calls: dict[str | None, bool] = {}
+    for message in log:
+        if isinstance(message, AIMessage):
+            is_spoken = _is_spoken(message, set())
+            for call in (*message.tool_calls, *message.invalid_tool_calls):
+                # One that hooks see before it is heard is in the log twice.
+                calls[call["id"]] = calls.get(call["id"], False) or is_spoken
+    return {call for call, is_spoken in calls.items() if not is_spoken}

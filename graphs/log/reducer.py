@@ -81,11 +81,12 @@ def _message(given: Any) -> Any:  # noqa: ANN401  # a message; LangChain knows R
 
 
 def _remove(messages: list[AnyMessage], wanted: str, slots: dict[str, int]) -> None:
-    """Mark the message of this id as removed."""
+    """Mark the message of this id as removed, and what was made of it."""
     if wanted == REMOVE_ALL_MESSAGES:
         messages[:] = map(_marked, messages)
     elif wanted in slots:
         messages[slots[wanted]] = _marked(messages[slots[wanted]])
+        messages[:] = without_removed(messages)
 
 
 def _marked(message: AnyMessage) -> AnyMessage:

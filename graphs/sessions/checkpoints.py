@@ -36,7 +36,9 @@ class StoredStep:
     state: State
     """The state after it."""
     known: int
-    """How many messages the log held before it."""
+    """How many messages at the beginning of the log are as they were before it."""
+    dropped: list[str]
+    """The ids of the messages that it has taken away."""
     before: list[CheckpointTuple]
     """The checkpoints before it, oldest first."""
     removed: list[str]
@@ -71,17 +73,27 @@ async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
     steps.reverse()
     # What was killed before its checkpoint has its newest messages after the last of them.
     places = [*(step.config for step in steps), config_of(session)]
-    # The log only grows, so halving finds the first that holds it; reading one takes a while.
-    first, last, known = 0, len(places) - 1, 0
+    # What is in the log now is in it from some step on, so halving finds the first that holds it
+    # and all before it; reading one takes a while. Lines may have been put before it later, and
+    # its place may have been another's, which was taken back.
+    log = log_of(now)
+    sought = {one.id for one in log[: ids.index(wanted) + 1]}
+    first, last = 0, len(places) - 1
     while first < last:
         middle = (first + last) // 2
-        held = _ids(await _read(graph, places[middle]))
-        if wanted in held:
-            last = middle
-        else:
-            first, known = middle + 1, len(held)
-    removed = [str(one.id) for one in log_of(now) if line_kind(one) is Kind.REMOVED]
-    return StoredStep(await _read(graph, places[first]), known, steps[:first], removed)
+        held = {one.id for one in log_of(await _read(graph, places[middle]))}
+        first, last = (first, middle) if sought <= held else (middle + 1, last)
+    state = await _read(graph, places[first])
+    before = log_of(await _read(graph, places[first - 1])) if first else []
+    kept = log_of(state)
+    known = next(
+        (place for place, (old, new) in enumerate(zip(before, kept, strict=False)) if old != new),
+        min(len(before), len(kept)),
+    )
+    stay = {one.id for one in kept}
+    dropped = [str(one.id) for one in before if one.id not in stay]
+    removed = [str(one.id) for one in log if line_kind(one) is Kind.REMOVED]
+    return StoredStep(state, known, dropped, steps[:first], removed)
 
 
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:

@@ -16,7 +16,7 @@ from ..common.background import in_background
 from ..common.errors import SpecError
 from ..common.validation import near_or_all, validated
 from ..log.channels import log_of, update_of
-from ..log.reducer import append
+from ..log.reducer import append, take_back
 from ..rules.outcome import Outcome
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
@@ -159,7 +159,8 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
         if "outcome" in step.state:
             state = {"outcome": {}, **state}
         log = state.pop("messages")
-        await write_state(graph, session, {**state, **update_of(log[_first_new(log, step) :], log)})
+        new = [*map(take_back, step.dropped), *log[_first_new(log, step) :]]
+        await write_state(graph, session, {**state, **update_of(new, log)})
 
 
 def _first_new(log: Sequence[BaseMessage], step: StoredStep) -> int:

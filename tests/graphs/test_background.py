@@ -72,6 +72,8 @@ def test_a_synchronous_twin_looks_like_its_async_function_but_for_the_name() -> 
     assert twin.__name__ == "double"
     assert inspect.signature(twin) == inspect.signature(adouble)
     assert twin.__doc__ == adouble.__doc__
+    with pytest.raises(TypeError, match=r" double\(\) missing 1 required|\.double\(\) missing 1"):
+        twin()  # type: ignore[call-arg]
     # Frameworks look behind wrappers for what is to be awaited.
     assert not inspect.iscoroutinefunction(inspect.unwrap(twin))
 

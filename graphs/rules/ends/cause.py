@@ -28,7 +28,7 @@ class Cause(Data):
     kind: CauseKind
     """What kind of step it is."""
     message: str | None = None
-    """The id of the message that it is about. None: the end itself."""
+    """The place of the message that it is about. None: the end itself."""
     speaker: str | None = None
     """Whose message, call, task or turn it is. None: nobody's."""
     text: str

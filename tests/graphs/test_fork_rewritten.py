@@ -1,0 +1,76 @@
+"""Forks of sessions in which something was put before what was said, or in its place."""
+
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import (
+    Conversation,
+    EndChat,
+    ModelError,
+    Result,
+    Speaker,
+    converse,
+    dump_session,
+    fork,
+    get_session,
+    load_session,
+    reset_session,
+    resume,
+    say,
+)
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line, place_of
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+
+
+def said(result: Result) -> list[tuple[str, Kind, str]]:
+    """The places, kinds and texts of a log."""
+    return [(place_of(one), line(one).kind, one.text) for one in result.messages]
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory:{uuid4().hex}"
+
+
+def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
+    """L10: what was forgotten stands before the calls, which had been said already."""
+    conversation = Conversation(
+        task="Talk.",
+        speakers=(Speaker(name="Ann", tools=("clock",)), Speaker(name="Ben")),
+        end_chat=EndChat(max_iterations=2),
+    )
+    calls = Reply(text="One moment.", tool_calls=[ScriptedToolCall(name="clock", args={}, id="c")])
+    model = ScriptedChatModel(script=[calls, *(f"a{number} beans" for number in range(9))])
+    converse(conversation, session="one", model=model, store=store)
+    fork("one", at="m0001", into="waits", store=store)
+    reset_session("waits", speaker="Ben", store=store)
+    fork("waits", into="again", store=store)
+    kinds = [kind for _, kind, _ in said(get_session("again", store=store))]
+    assert kinds == [Kind.INSTRUCTION, Kind.FORGOTTEN, Kind.TOOL_CALLS]
+    assert said(get_session("again", store=store)) == said(get_session("waits", store=store))
+    model = ScriptedChatModel(script=[f"b{number} peas" for number in range(9)])
+    assert resume("again", model=model, store=store).outcome is not None
+
+
+@pytest.mark.parametrize("at", ["m0004", None])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_what_was_said_in_anothers_place_is_in_the_fork(
+    loaded: bool, at: str | None, store: str
+) -> None:
+    """Somebody takes over: who was told to speak is not, and the place is another message's."""
+    conversation = Conversation(
+        task="Talk.", speakers=tuple(Speaker(name=name) for name in ("Ann", "Ben", "Cy"))
+    )
+    model = ScriptedChatModel(script=["one is 1", "two is 22", ModelError("gone")])
+    with pytest.raises(ModelError):
+        converse(conversation, session="one", model=model, store=store)
+    taken_over = say("one", "Ann", "I take over.", store=store)
+    source = "one"
+    if loaded:
+        source = load_session(dump_session("one", store=store), into="loaded", store=store)
+    fork(source, at=at, into="other", store=store)
+    found = said(get_session("other", store=store))
+    assert found == said(taken_over)
+    assert ("m0004", Kind.SPEECH, "I take over.") in found
