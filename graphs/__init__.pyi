@@ -22,7 +22,6 @@ from .rules.end_chat import decide as decide
 from .rules.ends.cause import Cause as Cause, CauseKind as CauseKind
 from .rules.outcome import Outcome as Outcome
 from .rules.position import Position as Position
-from .rules.result import Result as Result
 from .run.converse import (
     aconverse as aconverse,
     arespond as arespond,
@@ -58,6 +57,7 @@ from .sessions.memory.memory import (
     reset_session as reset_session,
 )
 from .sessions.replay import areplay as areplay, replay as replay
+from .sessions.result import Result as Result
 from .sessions.say import asay as asay, say as say
 from .speakers.approval import InterruptOn as InterruptOn
 from .speakers.context import (

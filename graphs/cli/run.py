@@ -16,11 +16,11 @@ import typer
 
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
-from ..rules.result import Result
 from ..run.engine import ConversationLike, run_session
 from ..run.events import Event, SessionStarted
 from ..run.options import Options
 from ..run.steps import GivenAnswer
+from ..sessions.result import Result
 from ..spec.questions import Question
 from ..store.address import open_store
 from .ask import Asker

@@ -13,9 +13,9 @@ from ...nodes.models.embedded import child as embedded
 from ...nodes.models.resolve import EMBEDDED, OPENAI_MODEL, no_model
 from ..common.settings import Settings, load_settings
 from ..rules.ends.cause import Cause, CauseKind
-from ..rules.result import Result
 from ..run.events import Ended, QuestionAsked, events_of, replayed
 from ..sessions.listing import check_speaker, get_session, known_store, title_of
+from ..sessions.result import Result
 from ..store.rows import SessionRow
 from .terminal.events import (
     JsonLines,

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Unpack
 
 from ..common.background import in_background, iterate
-from ..rules.result import Result
+from ..sessions.result import Result
 from .engine import ConversationLike, run_session
 from .events import Event, MessageSaid, Notice
 from .options import Options

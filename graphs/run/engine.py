@@ -21,9 +21,9 @@ from ..build import Graph, build_graph, compiled
 from ..common.errors import SessionError
 from ..common.settings import load_settings
 from ..kinds.load import load_conversation
-from ..rules.result import Result
 from ..sessions.checkpoints import config_of
 from ..sessions.listing import read_session, title_of
+from ..sessions.result import Result
 from ..sessions.stored_state import stored_conversation
 from ..spec.conversation import Conversation
 from ..spec.difference import first_difference

@@ -10,7 +10,7 @@ from ..common.data import Data
 from ..log.kinds import Kind
 from ..log.messages import About, Source, is_said, line, place_of
 from ..rules.outcome import Outcome
-from ..rules.result import Result
+from ..sessions.result import Result
 from ..speakers.approval import DecisionType
 from ..spec.ends import Reason
 from ..spec.judges import Verdict

@@ -18,10 +18,10 @@ from ..log.kinds import Kind
 from ..log.messages import About, Failure, Source, line, place_of
 from ..log.remembered import memory
 from ..rules.outcome import Outcome
-from ..rules.result import Result
 from ..rules.why import verdict_in_words
 from .dumps.lines import dumped
 from .listing import title_of
+from .result import Result
 
 _CONVERSATION = "The conversation"
 """Who tells a speaker what nobody says."""

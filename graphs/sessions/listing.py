@@ -14,12 +14,12 @@ from ..common.data import listing
 from ..common.errors import SessionError, SpecError
 from ..common.settings import load_settings
 from ..log.state import State
-from ..rules.result import Result
 from ..spec.conversation import Conversation
 from ..store.address import Held, Store, open_store
 from ..store.errors import taken_session, unknown_session
 from ..store.rows import SessionRow, check_session_id
 from .checkpoints import config_of, still_open
+from .result import Result
 from .stored_state import check_state, reading_session, stored_conversation
 
 _LONGEST: Final = 128  # the characters of a session's id

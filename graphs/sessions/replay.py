@@ -28,7 +28,6 @@ from ..common.background import in_background
 from ..common.errors import AnswerError, SessionError
 from ..log.messages import place_of
 from ..rules.end_chat import max_steps
-from ..rules.result import Result
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.questions import ApprovalQuestion, MessageQuestion, Question
@@ -36,6 +35,7 @@ from .checkpoints import config_of
 from .dumps.lines import dumped
 from .listing import aget_session, read_session
 from .recording import answers, decisions_given, message_given
+from .result import Result
 
 
 async def areplay(

@@ -22,7 +22,6 @@ from ..rules.facts import observed
 from ..rules.moves import TURN_ENDS
 from ..rules.position import Phase, Position
 from ..rules.removal import standing
-from ..rules.result import Result
 from ..rules.turns import next_turn
 from ..spec.conversation import Conversation
 from ..store.address import Held
@@ -30,6 +29,7 @@ from ..store.rows import check_session_id
 from .checkpoints import settle, write_state
 from .fork_state import going_on, not_in_the_log
 from .listing import check_speaker, known_session, known_store, read_session
+from .result import Result
 
 
 async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:

@@ -10,14 +10,7 @@ from .approval import Rule
 from .context import Context, KeepAll
 from .few_shot import Examples
 from .formats import Format, Marks, Schema
-from .replies import (
-    AnyReply,
-    CodeReply,
-    HumanInputMode,
-    HumanReply,
-    ModelReply,
-    TextReply,
-)
+from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
 
 SPEAKER_TEMPERATURE = 0.2
 """What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""

@@ -10,11 +10,11 @@ from pydantic import JsonValue
 from ..log.channels import log_of
 from ..log.messages import is_said, line, speeches
 from ..log.viewpoint import viewpoint
+from ..rules.ends.cause import Cause
+from ..rules.outcome import Outcome
+from ..rules.why import why
 from ..spec.conversation import Conversation
 from ..spec.questions import Question
-from .ends.cause import Cause
-from .outcome import Outcome
-from .why import why
 
 
 @dataclass(frozen=True)
