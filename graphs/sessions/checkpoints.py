@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from uuid import uuid4
 
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.base import (
@@ -35,10 +36,8 @@ class StoredStep:
 
     state: State
     """The state after it."""
-    known: int
-    """How many messages at the beginning of the log are as they were before it."""
-    dropped: list[str]
-    """The ids of the messages that it has taken away."""
+    known: list[AnyMessage]
+    """The log before it."""
     before: list[CheckpointTuple]
     """The checkpoints before it, oldest first."""
     removed: list[str]
@@ -85,15 +84,8 @@ async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
         first, last = (first, middle) if sought <= held else (middle + 1, last)
     state = await _read(graph, places[first])
     before = log_of(await _read(graph, places[first - 1])) if first else []
-    kept = log_of(state)
-    known = next(
-        (place for place, (old, new) in enumerate(zip(before, kept, strict=False)) if old != new),
-        min(len(before), len(kept)),
-    )
-    stay = {one.id for one in kept}
-    dropped = [str(one.id) for one in before if one.id not in stay]
     removed = [str(one.id) for one in log if line_kind(one) is Kind.REMOVED]
-    return StoredStep(state, known, dropped, steps[:first], removed)
+    return StoredStep(state, before, steps[:first], removed)
 
 
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:

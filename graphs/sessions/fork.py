@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.messages import AnyMessage, RemoveMessage
 
 from ..build import build_graph
 from ..common.background import in_background
@@ -159,13 +159,13 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
         if "outcome" in step.state:
             state = {"outcome": {}, **state}
         log = state.pop("messages")
-        new = [*map(take_back, step.dropped), *log[_first_new(log, step) :]]
-        await write_state(graph, session, {**state, **update_of(new, log)})
+        await write_state(graph, session, {**state, **update_of(_written(log, step.known), log)})
 
 
-def _first_new(log: Sequence[BaseMessage], step: StoredStep) -> int:
-    """The place of the first message that is not in the copied steps as it is now."""
-    both = zip(log_of(step.state), log, strict=False)
-    differ = (place for place, (before, now) in enumerate(both) if before != now)
-    # What is told in front of results that wait for hooks moves lines of the steps before.
-    return min(step.known, next(differ, step.known))
+def _written(log: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """What makes a log of the one that the copied steps hold, whose lines may have moved."""
+    both = enumerate(zip(known, log, strict=False))
+    first = next((place for place, (old, new) in both if old != new), min(len(known), len(log)))
+    stay = {message.id for message in log}
+    gone = [take_back(str(message.id)) for message in known if message.id not in stay]
+    return [*gone, *log[first:]]
