@@ -65,6 +65,8 @@ def flowed(text: str, width: int, *, pieces: int = 1) -> str:
         ("", ""),
         (" \n ", ""),
         ("a\x1b[2Jb", "a␛[2Jb\n"),
+        ("a\r\nb\r\n", "a\nb\n"),
+        ("a\rb\r", "a␍b␍\n"),
     ],
 )
 def test_text_is_wrapped_between_words(text: str, shown: str) -> None:

@@ -35,12 +35,16 @@ class Flow:
         self._style = style
         self._word = ""
         self._gap = ""
+        self._return = ""
         self._column = 0
         self._begun = False
 
     def write(self, text: str) -> None:
         """Write a piece of the text."""
-        for character in clean(text):
+        text = self._return + text
+        # The next piece may begin with the rest of a line break.
+        self._return = "\r" if text.endswith("\r") else ""
+        for character in clean(text.removesuffix(self._return)):
             if character.isspace():
                 self._flush()
                 self._gap += character
@@ -54,6 +58,7 @@ class Flow:
 
     def end(self) -> None:
         """Write what is held back, and a line break."""
+        self._word += clean(self._return)
         self._flush()
         if self._begun:
             self._print("\n")
