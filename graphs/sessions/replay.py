@@ -5,29 +5,32 @@ again: where it behaves as it did, the same is said. What the record holds of mo
 read in `graphs.sessions.recording`.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final, Unpack, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import PrivateAttr
 
 from ...nodes.models.resolve import Models
 from ...nodes.step.resources import Resources
-from ...nodes.testing import Reply, ScriptedChatModel, ScriptExhaustedError
+from ...nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
 from ...tools.registry.registry import Registered, Registry, check_options
 from ...tools.sandbox import sandbox
 from ..build import Graph, compiled
 from ..common.background import in_background
 from ..common.errors import AnswerError, SessionError
+from ..log.channels import log_of
 from ..log.messages import place_of
-from ..rules.end_chat import max_steps
+from ..rules.end_chat import Node, max_steps
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.questions import ApprovalQuestion, MessageQuestion, Question
@@ -96,35 +99,49 @@ replay = in_background(areplay)
 
 
 async def _run(graph: Graph, recorded: Result) -> Result:
-    """Run it step by step, as far as it went: nothing runs after what differs."""
+    """Run it as far as it went: nothing runs after what differs."""
     session = recorded.session
-    config = config_of(session) | {"recursion_limit": max_steps(recorded.conversation)}
     native = _natively(recorded.conversation)
     given: Any = {"conversation": native.stored()}
-    same = 0
+    said: list[AnyMessage] = []
     while True:
-        exhausted, misfit = False, ""
+        misfit, is_over = "", False
         try:
-            await graph.ainvoke(given, config, interrupt_after="*")
+            is_over = await _leg(graph, given, recorded, said)
         except ScriptExhaustedError:
             # It was recorded no further, or goes another way now, which shows in what was said.
-            exhausted = True
+            is_over = True
         except AnswerError as error:
             misfit = str(error)
         again = await read_session(session, native, graph)
-        _compare(recorded, again, same, misfit)
-        same = len(again.messages)
-        is_over = exhausted or again.outcome is not None
-        if is_over or (len(again.messages) == len(recorded.messages) and _breaks_off(recorded)):
+        _compare(recorded, again.messages, len(said), misfit)
+        if is_over or again.outcome is not None or not again.pending:
             break
-        given = None
-        if again.pending:
-            value = _given(again.pending[0], recorded, again)
-            if value is None:
-                break
-            given = Command(resume={again.pending[0].id: value})
+        value = _given(again.pending[0], recorded, again)
+        if value is None:
+            break
+        given = Command(resume={again.pending[0].id: value})
     _compare_ends(recorded, again)
     return replace(again, conversation=recorded.conversation)
+
+
+async def _leg(graph: Graph, given: Any, recorded: Result, said: list[AnyMessage]) -> bool:  # noqa: ANN401
+    """Run it up to its end or a question, and add what is said; whether the record ends here."""
+    most_steps = max_steps(recorded.conversation)
+    config: RunnableConfig = {**config_of(recorded.session), "recursion_limit": most_steps}
+    steps = graph.astream(given, config, stream_mode="updates")
+    # The next step begins only when it is asked for.
+    async with aclosing(cast("AsyncGenerator[dict[str, Any], None]", steps)) as updates:
+        async for update in updates:
+            # Calls of tools that finish are told beside the node that runs them.
+            written = [update[node.value] for node in Node if update.get(node.value)]
+            for one in written:
+                known = len(said)
+                said += log_of(one)
+                _compare(recorded, said, known, "")
+            if len(said) == len(recorded.messages) and _breaks_off(recorded):
+                return True
+    return False
 
 
 def _natively(conversation: Conversation) -> Conversation:
@@ -175,6 +192,13 @@ class _Recorded(ScriptedChatModel):
         super().__init__(script, model_name=model_name, disable_streaming=True)
         self._spoken = [*answers]
 
+    def _play(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    ) -> tuple[Prompt, Reply]:
+        # What it is asked is not looked at; to write it all down would take longer at each call.
+        number = self._tape.record(Call((), {}))
+        return [], self._tape.answer(number, [])
+
     async def _agenerate(
         self,
         messages: list[BaseMessage],
@@ -190,10 +214,10 @@ class _Recorded(ScriptedChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def _compare(recorded: Result, again: Result, same: int, misfit: str) -> None:
+def _compare(recorded: Result, messages: Sequence[BaseMessage], same: int, misfit: str) -> None:
     """Make sure that so far the same was said, and that a person's answer fits as it did."""
     where = f"session {recorded.session!r} goes another way now, from message"
-    said = zip(recorded.messages[same:], again.messages[same:], strict=False)
+    said = zip(recorded.messages[same:], messages[same:], strict=False)
     for before, now in said:
         one, other = _plain(before), _plain(now)
         different = next((field for field in one if one[field] != other[field]), None)
@@ -202,15 +226,13 @@ def _compare(recorded: Result, again: Result, same: int, misfit: str) -> None:
                 f"{where} {place_of(before)} on: "
                 f"its {different} is {other[different]!r} instead of {one[different]!r}"
             )
-    if len(again.messages) > len(recorded.messages):
+    if len(messages) > len(recorded.messages):
         raise SessionError(
             f"session {recorded.session!r} goes on now: message "
-            f"{place_of(again.messages[len(recorded.messages)])} is not in the record"
+            f"{place_of(messages[len(recorded.messages)])} is not in the record"
         )
     if misfit:
-        raise SessionError(
-            f"{where} {place_of(recorded.messages[len(again.messages)])} on: {misfit}"
-        )
+        raise SessionError(f"{where} {place_of(recorded.messages[len(messages)])} on: {misfit}")
 
 
 def _compare_ends(recorded: Result, again: Result) -> None:
