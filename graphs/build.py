@@ -14,16 +14,15 @@ from typing_extensions import TypedDict, get_type_hints
 from ..nodes.assistant_agent import assistant_agent
 from ..nodes.completion_judge import completion_judge
 from ..nodes.models.resolve import Models
-from ..nodes.step.resources import AskedToStop, Resources
+from ..nodes.step.resources import AskedToStop, Resources, session_id
+from ..nodes.step.running import RunningSessions
 from ..nodes.task_specification import task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
 from .log.state import Input, Latest, Output, State
 from .rules.end_chat import Node, decide
-from .rules.position import Position
 from .spec.conversation import Form
-from .spec.versions import restored
 
 Graph = CompiledStateGraph[State, None, Input, Output]
 """A compiled conversation."""
@@ -121,7 +120,8 @@ def compiled(
         # The first node reads the form's fields, too.
         reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
         builder.add_node(node.value, bound, input_schema=reads)
-        builder.add_conditional_edges(node.value, _route, [after.value for after in following])
+        edge = partial(_route, resources=resources)
+        builder.add_conditional_edges(node.value, edge, [after.value for after in following])
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
     name = name or (_NAME if form is None else form.kind())
     return builder.compile(checkpointer=checkpointer, name=name)
@@ -133,17 +133,17 @@ def _first_input(schema: type[Input]) -> type[State]:
     return cast("type[State]", _typed_dict("FirstInput", hints[0] | hints[1]))
 
 
-def route(state: State) -> str:
+def route(state: State, running: RunningSessions, session: str | None = None) -> str:
     """Say which node comes next: what the rules say of the position, and nothing else."""
     if "position" not in state:
         return Node.TASK_SPECIFICATION.value
-    position = Position.model_validate(state["position"])
-    return decide(restored(state["spec"]), position).node.value
+    known = running.of(session, state)
+    return decide(known.conversation, known.position(state)).node.value
 
 
-async def _route(state: State) -> str:
+async def _route(state: State, resources: Resources) -> str:
     # LangGraph gives what is not async a thread of its own, at every step.
-    return route(state)
+    return route(state, resources.running, session_id())
 
 
 def form_input(form: type[Form]) -> type[Input]:

@@ -17,6 +17,7 @@ from ..graphs.log.kinds import Kind
 from ..graphs.log.messages import NOBODY, About, line, said
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
+from ..graphs.rules.reader import Reader
 from ..graphs.speakers.formats import Marks
 from ..graphs.spec.conversation import Conversation, Form
 from ..graphs.spec.difference import first_difference
@@ -44,7 +45,8 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         await resources.check(conversation)
     spec = {} if known else {"spec": conversation.stored()}
     drafts = log_of(state)
-    moment = Moment(resources, conversation, Position(), drafts, used_so_far(state), None)
+    usage, reader = used_so_far(state), Reader(conversation)
+    moment = Moment(resources, conversation, Position(), drafts, usage, None, reader)
     if conversation.task_specification is None:
         return spec | await _begin(moment, conversation.task, [], moment.usage)
     return spec | await _rewrite(moment, conversation.task_specification, conversation.task or "")

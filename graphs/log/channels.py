@@ -7,6 +7,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 
+from ..common.fold import goes_on
+from .kinds import Kind
 from .messages import PLACE, line
 from .reducer import without_removed
 from .state import State
@@ -17,6 +19,42 @@ def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
     channels = (state.get("messages") or (), state.get("unspoken") or ())
     placed = sorted(chain.from_iterable(map(_placed, channels)), key=itemgetter(0))
     return without_removed([message for _, message in placed])
+
+
+class GrowingLog:
+    """The log of a session that runs; of a state that goes on, only what is new is put in order."""
+
+    def __init__(self) -> None:
+        self._channels: tuple[list[AnyMessage], list[AnyMessage]] = ([], [])
+        self._log: list[AnyMessage] = []
+        self._is_plain = True
+
+    def of(self, state: Mapping[str, Any]) -> list[AnyMessage]:
+        """Give the log, as `log_of` does."""
+        channels = (state.get("messages") or [], state.get("unspoken") or [])
+        goes = all(goes_on(*both) for both in zip(self._channels, channels, strict=True))
+        new = [one[len(old) :] for old, one in zip(self._channels, channels, strict=True)]
+        if goes and self._is_plain and all(map(_is_plain, chain(*new))):
+            tail = sorted(chain(*new), key=_place)
+            if not (self._log and tail) or _place(tail[0]) > _place(self._log[-1]):
+                self._channels[0].extend(new[0])
+                self._channels[1].extend(new[1])
+                self._log += tail
+                return [*self._log]
+        self._log = log_of(state)
+        self._channels = ([*channels[0]], [*channels[1]])
+        self._is_plain = all(map(_is_plain, self._log))
+        return [*self._log]
+
+
+def _place(message: AnyMessage) -> int:
+    number: int = message.additional_kwargs[PLACE]
+    return number
+
+
+def _is_plain(message: AnyMessage) -> bool:
+    """Whether its place depends on no other message, and no other message depends on it."""
+    return PLACE in message.additional_kwargs and line(message).kind is not Kind.REMOVED
 
 
 def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:

@@ -7,6 +7,7 @@ id. Its place in the log is what people read and type, and what lines name one a
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -150,16 +151,30 @@ NOBODY: tuple[str, ...] = ()
 """The audience of what is kept for the record only."""
 
 
+_TOLD = About(kind=Kind.INSTRUCTION)
+"""What stands beside a message from elsewhere."""
+
+
+class _Beside(dict[str, Any]):
+    """An `About` as plain values, which every store can keep; it is read once."""
+
+    @cached_property
+    def about(self) -> About:
+        return About.model_validate(self)
+
+
 def line(message: BaseMessage) -> About:
     """Read what stands beside a message of the log."""
     found = message.additional_kwargs.get(KEY)
-    return About(kind=Kind.INSTRUCTION) if found is None else About.model_validate(found)
-
-
-def line_kind(message: BaseMessage) -> Kind | None:
-    """Read the kind alone: reading a line validates it, which takes long for a whole log."""
-    found = message.additional_kwargs.get(KEY)
-    return None if found is None else Kind(found["kind"])
+    if found is None:
+        return _TOLD
+    if isinstance(found, _Beside):
+        return found.about
+    # As a store gives it. From here on the reading stays with the message.
+    about = About.model_validate(found)
+    kept = message.additional_kwargs[KEY] = _Beside(found)
+    kept.about = about
+    return about
 
 
 def said(
@@ -221,7 +236,7 @@ def result(
 
 def beside(about: About, number: int) -> dict[str, Any]:
     """Give what stands beside the message at this place of the log."""
-    return {KEY: about.model_dump(mode="json", exclude_defaults=True), PLACE: number}
+    return {KEY: _Beside(about.model_dump(mode="json", exclude_defaults=True)), PLACE: number}
 
 
 def storable(text: str) -> str:

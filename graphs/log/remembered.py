@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from .kinds import Kind
-from .messages import About, line, line_kind, place_of
+from .messages import About, line, place_of
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
@@ -31,25 +31,24 @@ def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
 
 def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     """Give what is in a speaker's memory, message by message."""
-    known = [message for message in remembered(log, name) if line_kind(message) != Kind.SUMMARY]
+    known = [message for message in remembered(log, name) if line(message).kind is not Kind.SUMMARY]
     found = [message for message in known if is_in_view(message, line(message), name)]
     return list(_as_hooks_made_it(found))
 
 
 def _forgets(message: BaseMessage, name: str) -> bool:
-    return line_kind(message) is Kind.FORGOTTEN and line(message).speaker == name
+    about = line(message)
+    return about.kind is Kind.FORGOTTEN and about.speaker == name
 
 
 def _is_loaded(message: BaseMessage, name: str) -> bool:
-    return line_kind(message) is Kind.REMEMBERED and line(message).heard_by(name)
+    about = line(message)
+    return about.kind is Kind.REMEMBERED and about.heard_by(name)
 
 
 def _is_of_the_past(message: BaseMessage, name: str) -> bool:
-    kind = line_kind(message)
-    if kind is None or not kind.row.is_memory:
-        return False
     about = line(message)
-    return name == about.speaker or name in (about.audience or ())
+    return about.kind.row.is_memory and (name == about.speaker or name in (about.audience or ()))
 
 
 def is_in_view(message: BaseMessage, about: About, name: str) -> bool:

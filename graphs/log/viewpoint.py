@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import count
+from typing import NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -20,11 +21,12 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import ToolCall
 
+from ..common.fold import goes_on
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from .call_text import put_back
 from .kinds import Kind
-from .messages import About, is_said, line, place_of
+from .messages import About, line, place_of
 from .remembered import is_in_view, remembered
 
 SILENCE = "(says nothing)"
@@ -52,36 +54,125 @@ def viewpoint(
     Raises:
         KeyError: Nobody has that name.
     """
-    speaker = conversation.speaker(name)
-    log = remembered(log, name)
-    names = provider_names(conversation.names)
-    results = _results(log, name)
-    read = [(message, line(message)) for message in log]
-    replaced = _replaced(read, name)
-    view: list[BaseMessage] = []
-    for message, about in read:
-        if place_of(message) in replaced or not is_in_view(message, about, name):
-            continue
-        if isinstance(message, ToolMessage):
-            # It comes after its call.
-            continue
-        if about.speaker == name:
-            _add_own(view, message, about, names[name], results)
-        else:
+    return View(conversation, name).of(remembered(log, name), system)
+
+
+class View:
+    """What one speaker remembers, as it sees it; for a longer log it is extended.
+
+    What comes before the speaker's newest line stays as it is. What follows is made anew each
+    time, since a hook may still change it, and calls may still get their results.
+    """
+
+    def __init__(self, conversation: Conversation, name: str) -> None:
+        self._speaker = conversation.speaker(name)
+        self._names = provider_names(conversation.names)
+        self._is_labelled = conversation.hears_labels(self._speaker)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._read: list[BaseMessage] = []
+        self._known: set[str] = set()
+        self._shown = _Shown([], {})
+
+    def of(self, log: Sequence[BaseMessage], system: str | None = None) -> list[BaseMessage]:
+        """Show what the speaker remembers of a log; the messages are not to be changed."""
+        if not goes_on(self._read, log) or self._changes(log[len(self._read) :], self._known):
+            self._begin()
+        before, behind = self._apart(log[len(self._read) :])
+        self._add(self._shown, before)
+        self._read += before
+        self._known |= _known(before)
+        now = _Shown([*self._shown.view], {**self._shown.results})
+        self._add(now, behind)
+        view = now.view
+        front: list[BaseMessage] = [SystemMessage(system)] if system else []
+        front += _examples(self._speaker, self._names[self._speaker.name])
+        if self._speaker.examples and view and isinstance(view[0], AIMessage):
+            # An example is no line of the speaker's own, and two turns in one role are refused.
+            front.append(HumanMessage(SILENCE))
+        return front + view
+
+    def _changes(self, new: Sequence[BaseMessage], known: set[str]) -> bool:
+        """Whether something new takes the place of what is settled."""
+        name = self._speaker.name
+        return not (_replaced(new, name) | _results(new, name).keys()).isdisjoint(known)
+
+    def _apart(
+        self, rest: Sequence[BaseMessage]
+    ) -> tuple[Sequence[BaseMessage], Sequence[BaseMessage]]:
+        """Part messages behind the speaker's newest line, or the results of its calls."""
+        name, settled = self._speaker.name, 0
+        waiting: set[str | None] = set()
+        for number, message in enumerate(rest, start=1):
+            about = line(message)
+            if about.speaker != name or not is_in_view(message, about, name):
+                continue
+            if isinstance(message, ToolMessage):
+                waiting.discard(message.tool_call_id)
+            elif isinstance(message, AIMessage):
+                calls = (*message.tool_calls, *message.invalid_tool_calls)
+                waiting.update(call["id"] for call in calls)
+            if not waiting:
+                settled = number
+        before, behind = rest[:settled], rest[settled:]
+        return ((), rest) if self._changes(behind, _known(before)) else (before, behind)
+
+    def _add(self, shown: "_Shown", log: Sequence[BaseMessage]) -> None:
+        name = self._speaker.name
+        results, replaced = _results(log, name), _replaced(log, name)
+        for message in log:
+            about = line(message)
+            if (
+                # A result comes after its call.
+                isinstance(message, ToolMessage)
+                or place_of(message) in replaced
+                or not is_in_view(message, about, name)
+            ):
+                continue
+            if about.speaker == name:
+                _add_own(shown, message, about, self._names[name], results)
+                continue
             if about.to not in (None, name):
                 message = HumanMessage(f"To {about.to}: {message.text}", id=message.id)
-            before = speaker.prefixes.get(about.speaker or "", "")
-            label = conversation.hears_labels(speaker)
-            _add_heard(view, message, about, names, label=label, before=before)
-    front: list[BaseMessage] = [SystemMessage(system)] if system else []
-    front += _shown(speaker, names[name])
-    if speaker.examples and view and isinstance(view[0], AIMessage):
-        # An example is no line of the speaker's own, and two turns in one role are refused.
-        front.append(HumanMessage(SILENCE))
-    return front + view
+            before = self._speaker.prefixes.get(about.speaker or "", "")
+            _add_heard(
+                shown.view, message, about, self._names, label=self._is_labelled, before=before
+            )
 
 
-def _shown(speaker: Speaker, name: str) -> Iterator[BaseMessage]:
+class _Shown(NamedTuple):
+    """A part of a view."""
+
+    view: list[BaseMessage]  # what is sent
+    results: dict[str, ToolMessage]  # the results of calls in it, as they stand in the log
+
+
+def _known(log: Sequence[BaseMessage]) -> set[str]:
+    """What another message can take the place of: messages by their places, results by calls."""
+    calls = {one.tool_call_id for one in log if isinstance(one, ToolMessage)}
+    return calls | {place_of(message) for message in log}
+
+
+def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Copy a view for who may change its messages; much faster than a deep copy of any message."""
+    return [
+        message.model_copy(
+            update={
+                "additional_kwargs": {},
+                "response_metadata": {},
+                **({"tool_calls": deepcopy(calls)} if (calls := _made(message)) else {}),
+            }
+        )
+        for message in view
+    ]
+
+
+def _made(message: BaseMessage) -> list[ToolCall]:
+    return message.tool_calls if isinstance(message, AIMessage) else []
+
+
+def _examples(speaker: Speaker, name: str) -> Iterator[BaseMessage]:
     """The speaker's examples."""
     for example in speaker.examples:
         if example.role == "user":
@@ -90,72 +181,32 @@ def _shown(speaker: Speaker, name: str) -> Iterator[BaseMessage]:
             yield AIMessage(example.content, name=name)
 
 
-def _replaced(read: Iterable[tuple[BaseMessage, About]], name: str) -> set[str]:
+def _replaced(log: Sequence[BaseMessage], name: str) -> set[str]:
     """The places of what this speaker has heard otherwise, since a hook changed it."""
-    return {replaced for _, about in read if about.heard_by(name) for replaced in about.instead_of}
-
-
-def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
-    """Give the places of what a speaker has heard, and not forgotten, since its own latest line."""
-    found: list[str] = []
-    for message in reversed(remembered(log, name)):
-        about = line(message)
-        if isinstance(message, ToolMessage) or not is_in_view(message, about, name):
-            continue
-        if about.speaker == name:
-            break
-        found.append(place_of(message))
-    return found[::-1]
-
-
-def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> str:
-    """Give what a speaker has heard since its own latest line, as it stands in its view."""
-    since = {*heard_since(log, name)}
-    view = viewpoint(conversation, [message for message in log if place_of(message) in since], name)
-    last = view[-1] if view else None
-    return last.text if isinstance(last, HumanMessage) else ""
-
-
-def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
-    """Write down what was said, as somebody hears it who takes no part."""
-    spoken = ((message, line(message)) for message in log)
-    return "\n\n".join(
-        f"{_from_outside(about)}: {message.text.strip() or SILENCE}"
-        for message, about in spoken
-        if (private or about.audience is None) and is_said(message, about)
-    )
-
-
-def _from_outside(about: About) -> str:
-    return f"{about.speaker}" if about.audience is None else f"{about.speaker} (heard by nobody)"
+    lines = map(line, log)
+    return {replaced for one in lines if one.heard_by(name) for replaced in one.instead_of}
 
 
 def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
-    """The newest result of each call of this speaker, as it is sent."""
+    """The newest result of each call of this speaker."""
     return {
-        message.tool_call_id: ToolMessage(
-            message.text or SILENCE,
-            tool_call_id=message.tool_call_id,
-            status=message.status,
-            id=message.id,
-        )
+        message.tool_call_id: message
         for message in log
         if isinstance(message, ToolMessage) and is_in_view(message, line(message), name)
     }
 
 
 def _add_own(
-    view: list[BaseMessage],
+    shown: _Shown,
     message: BaseMessage,
     about: About,
     name: str,
     results: Mapping[str, ToolMessage],
 ) -> None:
     """Add a line of the speaker's own, with the results of its calls after it."""
+    view = shown.view
     made = _calls(message) if isinstance(message, AIMessage) else []
-    new = {call["id"] for call in made if call["id"] in results}
-    if new:
-        new -= {seen.tool_call_id for seen in view if isinstance(seen, ToolMessage)}
+    new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
     calls = [call for call in made if _taken(new, call["id"])]
     text, calls = put_back(message.text, calls, about.to_user)
     text = text.strip()
@@ -169,7 +220,19 @@ def _add_own(
         view.pop()
         text = _joined(last.text, text)
     view.append(AIMessage(text, name=name, tool_calls=calls, id=message.id))
-    view.extend(results[str(call["id"])] for call in calls)
+    for call_id in (str(call["id"]) for call in calls):
+        shown.results[call_id] = results[call_id]
+        view.append(_as_sent(results[call_id]))
+
+
+def _as_sent(result: ToolMessage) -> ToolMessage:
+    """The result of a call without what stands beside it in the log."""
+    return ToolMessage(
+        result.text or SILENCE,
+        tool_call_id=result.tool_call_id,
+        status=result.status,
+        id=result.id,
+    )
 
 
 def _taken(new: set[str | None], call_id: str | None) -> bool:

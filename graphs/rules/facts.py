@@ -1,40 +1,108 @@
 """What a log holds that ends look at. What the log does not hold, such as time, the nodes add."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from ..common.fold import Fold
 from ..log.code_blocks import code_blocks
 from ..log.kinds import Kind
-from ..log.messages import Source
+from ..log.messages import About, Source, line
 from ..spec.conversation import Conversation
 from ..spec.ends import DoneToken, EndingTool, leaves
 from ..spec.usage import Usage, total
 from ..text.wording import ends_with, says
 from .ends.holding import ENDS
-from .ends.talk import DATA, Read, Talk, read_log
+from .ends.tally import DATA
 from .people import watcher
 from .position import Facts
 
 
 def observed(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:
     """Find out what a log holds."""
-    return facts_of(Talk.of(conversation, read_log(log)))
+    return counted(conversation, log).facts()
 
 
-def facts_of(talk: Talk) -> Facts:
-    """Find out what a log holds that is read already."""
-    conversation, read, heard = talk
-    counts = ((reason, end.count(talk)) for reason, end in ENDS.items())
-    return Facts(
-        messages=sum(about.kind is Kind.SPEECH for _, about in read),
-        tokens_said=tuple(dict.fromkeys(_tokens_said(conversation, heard))),
-        tools_called=tuple(dict.fromkeys(_tools_called(conversation, read))),
-        **_code(conversation, heard),
-        **_people(conversation, read, heard),
-        counts={reason: count for reason, count in counts if count},
-    )
+def counted(conversation: Conversation, log: Sequence[BaseMessage]) -> "Counted":
+    """Count what a log holds."""
+    return Fold(partial(Counted, conversation), Counted.add).of(log)
+
+
+class Counted:
+    """What a log holds, counted message by message."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        begun = ((reason, end.tally(conversation)) for reason, end in ENDS.items())
+        self.tallies = {reason: tally for reason, tally in begun if tally is not None}
+        self._messages = 0
+        self._heard: tuple[BaseMessage, About] | None = None
+        self._heard_from: dict[str | None, None] = {}
+        self._tokens_said: dict[tuple[str, str], None] = {}
+        self._tools_called = _ToolsCalled(conversation)
+        people = (speaker.name for speaker in conversation.speakers if speaker.human)
+        self._auto_replies = {name: _AutoReplies(conversation, name) for name in people}
+
+    def add(self, message: BaseMessage) -> None:
+        """Take the next message of the log."""
+        about = line(message)
+        for tally in self.tallies.values():
+            tally.add(message, about)
+        for replies in self._auto_replies.values():
+            replies.add(message, about)
+        self._tools_called.add(message, about)
+        self._messages += about.is_speech
+        if about.counts:
+            self._heard = message, about
+            self._heard_from[about.speaker] = None
+            if about.source not in DATA:
+                said = done_tokens(self._conversation, about.speaker, message.text)
+                self._tokens_said |= dict.fromkeys((token, about.speaker or "") for token in said)
+
+    def facts(self) -> Facts:
+        """Give what was counted so far."""
+        return Facts(
+            messages=self._messages,
+            tokens_said=tuple(self._tokens_said),
+            tools_called=tuple(self._tools_called.found),
+            **self._code(),
+            **self._people(),
+            counts={reason: tally.count for reason, tally in self.tallies.items() if tally.count},
+        )
+
+    def _code(self) -> dict[str, str | None]:
+        """Who said the newest message, by whether it holds code; nothing where none is ever run."""
+        runs = any(speaker.runs_code for speaker in self._conversation.speakers)
+        if self._heard is None or not runs:
+            return {}
+        message, about = self._heard
+        writes = about.source not in DATA and bool(code_blocks(message.text))
+        return {"code_by" if writes else "no_code_by": about.speaker}
+
+    def _people(self) -> dict[str, Any]:
+        """What is found only where people take part, or a first message is given."""
+        speakers = self._conversation.speakers
+        if not any(speaker.human or speaker.first_message for speaker in speakers):
+            return {}
+        counts = {name: replies.count for name, replies in self._auto_replies.items()}
+        facts: dict[str, Any] = {
+            "heard_from": tuple(self._heard_from),
+            "auto_replies": {name: count for name, count in counts.items() if count},
+        }
+        if self._heard is not None:
+            message, about = self._heard
+            text = "" if about.source in DATA else message.text
+            facts["said_by"] = about.speaker
+            facts["terminated"] = tuple(
+                speaker.name
+                for speaker in speakers
+                if speaker.human
+                and speaker.name != about.speaker
+                and ends_with(speaker.human.termination, text)
+            )
+        return facts
 
 
 def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
@@ -53,81 +121,54 @@ def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> l
     ]
 
 
-def _tokens_said(conversation: Conversation, heard: Read) -> Iterator[tuple[str, str]]:
-    for message, about in heard:
-        if about.source in DATA:
-            continue
-        for token in done_tokens(conversation, about.speaker, message.text):
-            yield token, about.speaker or ""
+class _ToolsCalled:
+    """The ending tools that have answered without an error, each with who called it."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        when = conversation.end_chat.when
+        self._ends = {end.tool for _, end in leaves(when) if isinstance(end, EndingTool)}
+        self._names: dict[str | None, str] = {}
+        self.found: dict[tuple[str, str], None] = {}
+
+    def add(self, message: BaseMessage, about: About) -> None:
+        """Take the next message of the log."""
+        if not self._ends:
+            return
+        if isinstance(message, AIMessage) and about.is_aloud:
+            self._names |= {call["id"]: call["name"] for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and about.kind is Kind.TOOL_RESULT:
+            name = about.tool or self._names.get(message.tool_call_id)
+            if message.status == "success" and name in self._ends:
+                self.found[str(name), about.speaker or ""] = None
 
 
-def _tools_called(conversation: Conversation, read: Read) -> Iterator[tuple[str, str]]:
-    when = conversation.end_chat.when
-    ends = {end.tool for _, end in leaves(when) if isinstance(end, EndingTool)}
-    if not ends:
-        return
-    called = {
-        call["id"]: call["name"]
-        for message, about in read
-        if isinstance(message, AIMessage) and about.is_aloud
-        for call in message.tool_calls
-    }
-    for message, about in read:
-        if not isinstance(message, ToolMessage) or about.kind is not Kind.TOOL_RESULT:
-            continue
-        if message.status == "success":
-            name = about.tool or called.get(message.tool_call_id)
-            if name in ends:
-                yield name, about.speaker or ""
+class _AutoReplies:
+    """The automatic replies for a speaker since a person last spoke for it."""
 
+    def __init__(self, conversation: Conversation, name: str) -> None:
+        self._conversation = conversation
+        self._name = name
+        self._is_given = conversation.speaker(name).first_message is not None
+        self._calls: dict[str | None, int] = {}
+        self._made = 0
+        self.count = 0
 
-def _code(conversation: Conversation, heard: Read) -> dict[str, str | None]:
-    """Who said the newest message, by whether it holds code; nothing where no code is ever run."""
-    if not heard or not any(speaker.runs_code for speaker in conversation.speakers):
-        return {}
-    message, about = heard[-1]
-    writes = about.source not in DATA and bool(code_blocks(message.text))
-    return {"code_by" if writes else "no_code_by": about.speaker}
-
-
-def _people(conversation: Conversation, read: Read, heard: Read) -> dict[str, Any]:
-    """What is found only where people take part, or a first message is given."""
-    speakers = conversation.speakers
-    if not any(speaker.human or speaker.first_message for speaker in speakers):
-        return {}
-    people = [(speaker.name, speaker.human) for speaker in speakers if speaker.human is not None]
-    counts = {name: _auto_replies(conversation, name, read) for name, _ in people}
-    facts: dict[str, Any] = {
-        "heard_from": tuple(dict.fromkeys(about.speaker for _, about in heard)),
-        "auto_replies": {name: count for name, count in counts.items() if count},
-    }
-    if heard:
-        message, about = heard[-1]
-        text = "" if about.source in DATA else message.text
-        facts["said_by"] = about.speaker
-        facts["terminated"] = tuple(
-            name
-            for name, human in people
-            if name != about.speaker and ends_with(human.termination, text)
-        )
-    return facts
-
-
-def _auto_replies(conversation: Conversation, name: str, read: Read) -> int:
-    """Count the automatic replies for a speaker since a person last spoke for it."""
-    answered = {
-        message.tool_call_id
-        for message, about in read
-        if isinstance(message, ToolMessage) and about.kind is not Kind.REMOVED
-    }
-    count, first = 0, None
-    for message, about in reversed(read):
-        if about.counts and about.speaker == name:
+    def add(self, message: BaseMessage, about: About) -> None:
+        """Take the next message of the log."""
+        if about.counts and about.speaker == self._name:
             if about.source is Source.HUMAN:
-                return count
-            count, first = count + 1, about
+                self.count, self._calls = 0, {}
+            # A first message is given, and answers nothing.
+            elif not (self._is_given and about.source is Source.TEXT):
+                self.count += 1
+            self._is_given = False
         elif about.kind is Kind.TOOL_CALLS and about.is_aloud and isinstance(message, AIMessage):
-            ran = any(call["id"] in answered for call in message.tool_calls)
-            count += ran and watcher(conversation, about.speaker or "") == name
-    given = conversation.speaker(name).first_message is not None
-    return count - (given and first is not None and first.source is Source.TEXT)
+            # Calls that run where a person might have stopped them are one such reply.
+            if watcher(self._conversation, about.speaker or "") == self._name:
+                self._made += 1
+                self._calls |= {call["id"]: self._made for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and about.kind is not Kind.REMOVED:
+            made = self._calls.get(message.tool_call_id)
+            if made is not None:
+                self.count += 1
+                self._calls = {call: one for call, one in self._calls.items() if one != made}

@@ -13,7 +13,7 @@ from ..spec.judges import Verdict
 from ..spec.usage import Usage, total
 from .ends.end import AtEnd
 from .ends.holding import ENDS, holding
-from .ends.talk import Talk, read_log
+from .facts import counted
 from .position import Position
 
 
@@ -71,7 +71,7 @@ def outcome(
     said = speeches(log)
     verdicts = (line(message).verdict for message in log)
     held = [end for one in holding(conversation, position) for end in one.ends]
-    at = AtEnd(Talk.of(conversation, read_log(log)), position, held)
+    at = AtEnd(conversation, position, held, counted(conversation, log).tallies)
     return Outcome(
         reasons=reasons,
         because=tuple(ENDS[reason].words(at) for reason in reasons),

@@ -3,20 +3,18 @@
 `graphs.rules.shortening` decides which of them are left out.
 """
 
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from ..log.kinds import Kind
-from ..log.messages import About, place_of
+from ..log.messages import About, line, place_of
 from ..log.remembered import is_in_view
 from ..log.stage import Stage
 from ..log.viewpoint import SILENCE
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from ..text.tokens import tokens_of_message
-from .ends.talk import Read, read_log
 
 
 class Part(NamedTuple):
@@ -30,6 +28,8 @@ class Part(NamedTuple):
     is_talk: bool  # whether it is something that the speaker or another said
     is_pinned: bool  # whether it is known from before the rounds, or is the speaker's task
     begins_turn: bool  # whether it is heard right after a turn of the speaker's in the rounds
+    replaces: list[int]  # the places of the messages that it stands for
+    sums_up_to: int | None  # where the messages begin that it does not sum up. None: no summary.
 
     def with_more(self, tokens: int) -> "Part":
         """The same, where it takes more tokens."""
@@ -41,29 +41,61 @@ def is_summary(about: About, name: str) -> bool:
     return about.kind is Kind.SUMMARY and about.speaker == name
 
 
-def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Iterator[Part]:
-    """Give what one speaker said or heard, and its summaries."""
-    read = read_log(log)
-    begin = _begin_of_rounds(read)
-    first_line = _first_line(read, begin)
-    standing = _standing(conversation.speaker(name))
-    pinned: set[str] = set()
-    own: About | None = None  # the line before, where it is the speaker's own
-    has_spoken = False
-    for place, (message, about) in enumerate(read):
-        is_own = about.speaker == name
-        if not (is_summary(about, name) or is_in_view(message, about, name)):
-            continue
-        is_pinned = (
-            (place < begin and place != first_line)
-            or not pinned.isdisjoint(about.instead_of)
-            or _tells(standing, message, about, name)
-        ) and not is_summary(about, name)
+class Parts:
+    """Reads what one speaker said or heard, and its summaries."""
+
+    def __init__(self, conversation: Conversation, name: str) -> None:
+        self._conversation = conversation
+        self._name = name
+        self._standing = _standing(conversation.speaker(name))
+        # The places where the rounds begin, and of what has the first speaker begin them.
+        self._begin: int | None = None
+        self._first_line: int | None = None
+        self._opening: list[BaseMessage] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self.found: list[Part] = []
+        self._read = 0
+        self._places: dict[str, int] = {}
+        self._pinned: set[str] = set()
+        self._own: About | None = None  # the line before, where it is the speaker's own
+        self._has_spoken = False
+
+    def add(self, message: BaseMessage) -> None:
+        """Take the next message of the log."""
+        if self._begin is None and _begins_rounds(message, line(message)):
+            self._begin = len(self._opening)
+            cues = (place for place, one in enumerate(self._opening) if line(one).kind.row.is_cue)
+            # It is out of date once the rounds have begun.
+            self._first_line = max(cues, default=None)
+            opening, self._opening = self._opening, []
+            self._reset()
+            for one in opening:
+                self._take(one, line(one))
+        if self._begin is None:
+            self._opening.append(message)
+        self._take(message, line(message))
+
+    def _take(self, message: BaseMessage, about: About) -> None:
+        name, place = self._name, self._read
+        self._read += 1
+        in_rounds = self._begin is not None and place >= self._begin
+        # Of the whole log: a summary may name a message that was removed since.
+        self._places[place_of(message)] = place
+        sums_up, is_own = is_summary(about, name), about.speaker == name
+        if not (sums_up or is_in_view(message, about, name)):
+            return
+        is_pinned = not sums_up and (
+            (not in_rounds and place != self._first_line)
+            or not self._pinned.isdisjoint(about.instead_of)
+            or _tells(self._standing, message, about, name)
+        )
         if is_pinned:
-            pinned.add(place_of(message))
-        label = "" if is_own else _label(conversation, name, about.speaker)
+            self._pinned.add(place_of(message))
+        label = "" if is_own else _label(self._conversation, name, about.speaker)
         silence = "" if message.text.strip() else SILENCE
-        yield Part(
+        part = Part(
             place,
             message,
             about,
@@ -72,15 +104,22 @@ def parts_of(conversation: Conversation, log: Sequence[BaseMessage], name: str) 
             is_talk=_is_talk(message, about),
             is_pinned=is_pinned,
             begins_turn=not is_own
-            and has_spoken
+            and self._has_spoken
             and about.kind is not Kind.QUESTION
-            and own is not None
-            and own.kind.row.ends_turn,
+            and self._own is not None
+            and self._own.kind.row.ends_turn,
+            replaces=[self._places[one] for one in about.instead_of if one in self._places],
+            sums_up_to=self._summed_up(about, place) if sums_up else None,
         )
-        if not is_summary(about, name):
-            own = about if is_own else None
+        self.found.append(part)
+        if not sums_up:
+            self._own = about if is_own else None
             row = about.kind.row
-            has_spoken |= is_own and place >= begin and row.is_talk and row.ends_turn
+            self._has_spoken |= is_own and in_rounds and row.is_talk and row.ends_turn
+
+    def _summed_up(self, about: About, place: int) -> int:
+        # What it names may be gone: the log that is given may begin later.
+        return place if about.since is None else self._places.get(about.since, 0)
 
 
 def _label(conversation: Conversation, name: str, other: str | None) -> str:
@@ -98,25 +137,14 @@ def _is_talk(message: BaseMessage, about: About) -> bool:
     return is_talk and has_text and not is_told
 
 
-def _begin_of_rounds(read: Read) -> int:
-    """The place of the first line of a speaker's in the rounds; the log's end before that."""
-    for place, (message, about) in enumerate(read):
-        # A memory that was loaded holds whole conversations, rounds and all.
-        loaded = about.kind is Kind.REMEMBERED
-        in_rounds = loaded or about.stage not in (Stage.PRIVATE, Stage.OPENING)
-        # What tools and code give names no part: that of their call counts.
-        says = about.speaker is not None and not isinstance(message, ToolMessage)
-        if says and (loaded or about.kind.row.is_reply) and in_rounds:
-            return place
-    return len(read)
-
-
-def _first_line(read: Read, begin: int) -> int | None:
-    """The place of what has the first speaker begin, which is out of date once it has begun."""
-    if begin == len(read):
-        return None
-    places = range(begin - 1, -1, -1)
-    return next((place for place in places if read[place][1].kind.row.is_cue), None)
+def _begins_rounds(message: BaseMessage, about: About) -> bool:
+    """Whether a line of a speaker's in the rounds begins them, where it is the first."""
+    # A memory that was loaded holds whole conversations, rounds and all.
+    loaded = about.kind is Kind.REMEMBERED
+    in_rounds = loaded or about.stage not in (Stage.PRIVATE, Stage.OPENING)
+    # What tools and code give names no part: that of their call counts.
+    says = about.speaker is not None and not isinstance(message, ToolMessage)
+    return says and (loaded or about.kind.row.is_reply) and in_rounds
 
 
 def _standing(speaker: Speaker) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 from langchain_core.messages import BaseMessage
 
 from ..log.kinds import Kind
-from ..log.messages import KEY, line_kind
+from ..log.messages import KEY, line
 from .position import Phase, Position
 
 _CALLS: Final = tuple(kind for kind in Kind if kind.row.has_calls)
@@ -36,7 +36,7 @@ def _stands(phase: Phase, log: Sequence[BaseMessage]) -> bool:
     """Whether all that the next node reads is still there."""
     kinds = _RESTS_ON.get(phase, ())
     for message in reversed(log) if kinds else ():
-        is_removed = line_kind(message) is Kind.REMOVED
+        is_removed = line(message).kind is Kind.REMOVED
         kind = _first_kind(message)
         if kind in kinds:
             return not is_removed

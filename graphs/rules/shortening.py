@@ -8,19 +8,22 @@ same for a longer log, so a prompt stays the beginning of the next one until the
 
 from collections import deque
 from collections.abc import Sequence
+from copy import copy
+from functools import partial
 from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from ...nodes.prompts import summaries as prompts
+from ..common.fold import Fold
 from ..log.kinds import Kind
 from ..log.messages import KEY, About, line, place_of
 from ..log.remembered import remembered
-from ..speakers.context import LastMessages, RunningSummary, TokenBudget
+from ..speakers.context import KeepAll, LastMessages, RunningSummary, TokenBudget
 from ..spec.context_limits import tokens_of_summary
 from ..spec.conversation import Conversation
 from ..text.tokens import tokens_of_message
-from .prompt_parts import Part, is_summary, parts_of
+from .prompt_parts import Part, Parts, is_summary
 
 
 class Around(NamedTuple):
@@ -34,71 +37,109 @@ class Around(NamedTuple):
 class Shortened(NamedTuple):
     """What of a log is put into a speaker's prompt."""
 
-    lines: list[BaseMessage]  # messages for `graphs.log.viewpoint`, oldest first
+    lines: Sequence[BaseMessage]  # messages for `graphs.log.viewpoint`, oldest first
     since: str | None  # the place of the first message after the cut. None: nothing is left out.
 
 
-def shortened(
-    conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
-) -> Shortened:
-    """Shorten a log for one speaker's prompt, by its context policy.
+class History:
+    """What one speaker remembers of a log, as far as its context policy keeps it.
 
     What is pinned, and what was said since the speaker's last turn, always stay. A cut made by a
     summary counts whatever the policy.
     """
-    log = remembered(log, name)
-    walk = _Walk(conversation, log, name, around)
-    walk.make_room(around.behind)
-    pinned = [log[place] for place in walk.pinned if place < walk.cut]
-    told = [] if walk.summary is None else [walk.summary]
-    since = place_of(log[walk.cut]) if 0 < walk.cut < len(log) else None
-    return Shortened([*pinned, *told, *log[walk.cut :]], since)
+
+    def __init__(self, conversation: Conversation, name: str) -> None:
+        self._conversation = conversation
+        self._name = name
+        self._keeps_all = isinstance(conversation.speaker(name).context, KeepAll)
+        self._memory = Fold[_Memory, BaseMessage](partial(_Memory, name), _Memory.add)
+        self._parts = Fold[Parts, BaseMessage](partial(Parts, conversation, name), Parts.add)
+        self._beside = (0, 0)
+        self._walk = self._walked_beside(*self._beside)
+
+    def remembered(self, log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        """Leave out of a log what the speaker has forgotten."""
+        return remembered(log, self._name) if self._memory.of(log).forgets else log
+
+    def shortened(self, log: Sequence[BaseMessage], around: Around) -> Shortened:
+        """Shorten a log for the speaker's prompt."""
+        sums_up = self._memory.of(log).sums_up
+        log = self.remembered(log)
+        if self._keeps_all and not sums_up:
+            return Shortened(log, None)
+        walk = self._walked(log, around)
+        pinned = [log[place] for place in walk.pinned if place < walk.cut]
+        told = [] if walk.told is None else [walk.told]
+        since = place_of(log[walk.cut]) if 0 < walk.cut < len(log) else None
+        return Shortened([*pinned, *told, *log[walk.cut :]], since)
+
+    def to_summarise(
+        self, log: Sequence[BaseMessage], around: Around
+    ) -> tuple[list[BaseMessage], str] | None:
+        """Give what is to be summed up before the speaker's next prompt."""
+        if not isinstance(self._conversation.speaker(self._name).context, RunningSummary):
+            return None
+        log = self.remembered(log)
+        walk = self._walked(log, around._replace(behind=0))
+        if walk.cut <= walk.for_good:
+            return None
+        left_out = range(walk.for_good, walk.cut)
+        return [log[place] for place in left_out if place in walk.tokens], place_of(log[walk.cut])
+
+    def halved(self, log: Sequence[BaseMessage], around: Around) -> str | None:
+        """Say where to cut for good after a model has refused the prompt as too long."""
+        log = self.remembered(log)
+        walk = self._walked(log, around).copy()
+        before, most = walk.cut, walk.kept // 2
+        while walk.kept > most and walk.cut_at_next_turn():
+            pass
+        return None if walk.cut == before else place_of(log[walk.cut])
+
+    def last_summary(self, log: Sequence[BaseMessage]) -> BaseMessage | None:
+        """Give the newest summary of what the speaker remembers."""
+        known = reversed(self.remembered(log))
+        return next((message for message in known if is_summary(line(message), self._name)), None)
+
+    def _walked(self, log: Sequence[BaseMessage], around: Around) -> "_Walk":
+        if self._beside != (around.front, around.each):
+            self._beside = (around.front, around.each)
+            self._walk = self._walked_beside(*self._beside)
+        walk = self._walk.of(self._parts.of(log).found)
+        if not around.behind:
+            return walk
+        walk = walk.copy()
+        walk.make_room(around.behind)
+        return walk
+
+    def _walked_beside(self, front: int, each: int) -> "Fold[_Walk, Part]":
+        begin = partial(_Walk, self._conversation, self._name, front, each)
+        return Fold(begin, _Walk.add)
 
 
-def to_summarise(
-    conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
-) -> tuple[list[BaseMessage], str] | None:
-    """Give what is to be summed up before a speaker's next prompt."""
-    if not isinstance(conversation.speaker(name).context, RunningSummary):
-        return None
-    log = remembered(log, name)
-    walk = _Walk(conversation, log, name, around)
-    if walk.cut <= walk.for_good:
-        return None
-    left_out = range(walk.for_good, walk.cut)
-    return [log[place] for place in left_out if place in walk.tokens], place_of(log[walk.cut])
+class _Memory:
+    """Whether a log says what a speaker remembers."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.forgets = False
+        self.sums_up = False
 
-def halved(
-    conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
-) -> str | None:
-    """Say where to cut for good after a model has refused a speaker's prompt as too long."""
-    log = remembered(log, name)
-    walk = _Walk(conversation, log, name, around)
-    walk.make_room(around.behind)
-    before, most = walk.cut, walk.kept // 2
-    while walk.kept > most and walk.cut_at_next_turn():
-        pass
-    return None if walk.cut == before else place_of(log[walk.cut])
-
-
-def last_summary(log: Sequence[BaseMessage], name: str) -> BaseMessage | None:
-    """Give the newest summary of what a speaker remembers."""
-    known = reversed(remembered(log, name))
-    return next((message for message in known if is_summary(line(message), name)), None)
+    def add(self, message: BaseMessage) -> None:
+        about = line(message)
+        if about.speaker == self._name:
+            self.forgets |= about.kind is Kind.FORGOTTEN
+            self.sums_up |= about.kind is Kind.SUMMARY
 
 
 class _Walk:
     """Where the cut is after a walk over a log, and what comes after it."""
 
-    def __init__(
-        self, conversation: Conversation, log: Sequence[BaseMessage], name: str, around: Around
-    ) -> None:
+    def __init__(self, conversation: Conversation, name: str, front: int, each: int) -> None:
         self.cut = 0
         """The place of the first message that is kept beside what is pinned."""
         self.for_good = 0
         """Before which place the newest summary stands for what was said."""
-        self.summary: BaseMessage | None = None
+        self.told: BaseMessage | None = None
         """What the speaker is told of what is left out."""
         self.pinned: dict[int, int] = {}
         """The places of what is pinned, with their tokens."""
@@ -108,22 +149,29 @@ class _Walk:
         """The tokens after the cut that are not pinned."""
         self._talk: set[int] = set()
         self._kept_talk = 0
-        self._standing = around.front
+        self._standing = front
+        self._each = each
         self._summary_tokens = 0
         # Where the speaker's turns begin to which the cut can still move.
         self._turns: deque[int] = deque()
         self._context = conversation.speaker(name).context
-        # Of the whole log: a summary may name a message that was removed since.
-        places = {place_of(message): place for place, message in enumerate(log)}
-        for part in parts_of(conversation, log, name):
-            if is_summary(part.about, name):
-                self._sum_up(part, places)
-            else:
-                for replaced in part.about.instead_of:
-                    self._take_out(places.get(replaced))
-                self._add(part if part.is_own else part.with_more(around.each))
-            if self._is_over():
-                self._cut_down()
+
+    def copy(self) -> "_Walk":
+        """Give another one that goes on from here."""
+        other = copy(self)
+        other.__dict__ = {name: copy(value) for name, value in self.__dict__.items()}
+        return other
+
+    def add(self, part: Part) -> None:
+        """Take the next message that the speaker said or heard."""
+        if part.sums_up_to is not None:
+            self._sum_up(part, part.sums_up_to)
+        else:
+            for replaced in part.replaces:
+                self._take_out(replaced)
+            self._add(part if part.is_own else part.with_more(self._each))
+        if self._is_over():
+            self._cut_down()
 
     def make_room(self, tokens: int) -> None:
         """Count what comes after the log in one prompt, and cut where that is too much."""
@@ -144,28 +192,25 @@ class _Walk:
             self._talk.add(part.place)
             self._kept_talk += 1
 
-    def _take_out(self, place: int | None) -> None:
+    def _take_out(self, place: int) -> None:
         """Take out of the sums what another message has taken the place of."""
         if place in self.pinned:
             self._standing -= self.pinned[place]
             self.pinned[place] = 0
-        elif place is not None and place >= self.cut:
+        elif place >= self.cut:
             self.kept -= self.tokens.pop(place, 0)
             self._kept_talk -= place in self._talk
             self._talk.discard(place)
 
-    def _sum_up(self, part: Part, places: dict[str, int]) -> None:
+    def _sum_up(self, part: Part, place: int) -> None:
         """Cut for good where a summary says."""
-        since = part.about.since
-        # What it names may be gone: the log that is given may begin later.
-        place = part.place if since is None else places.get(since, 0)
         if part.about.problem is None:
             self.for_good = place
         # What a model has refused is left out from then on, and still to be summed up.
         if place > self.cut:
             self._cut_at(place)
-        self.summary = _told(part.message) if part.message.text.strip() else None
-        self._summary_tokens = 0 if self.summary is None else tokens_of_message(self.summary)
+        self.told = _told(part.message) if part.message.text.strip() else None
+        self._summary_tokens = 0 if self.told is None else tokens_of_message(self.told)
 
     def _is_over(self) -> bool:
         match self._context:

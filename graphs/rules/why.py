@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ..log.kinds import Kind
-from ..log.messages import About, place_of
+from ..log.messages import About, line, place_of
 from ..spec.conversation import Conversation
 from ..spec.judges import Verdict
 from .ends.cause import Cause, CauseKind
 from .ends.end import CountedMessage
 from .ends.holding import ENDS
-from .ends.talk import Talk, read_log
-from .facts import facts_of
+from .facts import Counted
 from .outcome import Outcome
 from .position import Facts
 
@@ -47,13 +46,15 @@ def verdict_in_words(verdict: Verdict, *, separate: bool) -> str:
 
 def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[Cause]:
     before = Facts()
-    read = read_log(log)
-    for place, (message, about) in enumerate(read, start=1):
+    counted = Counted(conversation)
+    for message in log:
+        about = line(message)
         yield from _told(message, about)
+        counted.add(message)
         if not _matters(about):
             continue
-        talk = Talk.of(conversation, read[:place])
-        step = CountedMessage(message, about, talk, before, facts_of(talk))
+        facts = counted.facts()
+        step = CountedMessage(message, about, conversation, before, facts, counted.tallies)
         for end in ENDS.values():
             yield from end.causes(step)
         before = step.facts

@@ -22,7 +22,7 @@ from ..build import Graph
 from ..common.errors import AnswerError, SessionError
 from ..log.channels import log_of
 from ..log.kinds import Kind
-from ..log.messages import line_kind, place_of
+from ..log.messages import line, place_of
 from ..log.state import State
 from ..rules.end_chat import Node
 from ..spec.conversation import Conversation
@@ -84,7 +84,7 @@ async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
         first, last = (first, middle) if sought <= held else (middle + 1, last)
     state = await _read(graph, places[first])
     before = log_of(await _read(graph, places[first - 1])) if first else []
-    removed = [str(one.id) for one in log if line_kind(one) is Kind.REMOVED]
+    removed = [str(one.id) for one in log if line(one).kind is Kind.REMOVED]
     return StoredStep(state, before, steps[:first], removed)
 
 

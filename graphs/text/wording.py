@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
+from rapidfuzz import process
 from rapidfuzz.distance import Indel
 
 from .farewells import APOSTROPHES, FACE, is_farewell
 from .phrases import phrases
 
 __all__ = [
+    "Texts",
     "is_blank",
     "is_equal",
     "is_farewell",
@@ -95,6 +97,30 @@ def is_same(one: str, other: str) -> bool:
         return False
     pairs = zip(_facts(one), _facts(other), strict=True)
     return all(fact == its for fact, its in pairs) and not _moved(one, other)
+
+
+class Texts:
+    """Texts, of which those that `is_same` as another one are found without comparing them all."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._plain: list[str | None] = []
+
+    def add(self, text: str) -> None:
+        """Add a text; its number is how many were added before it."""
+        self._texts.append(text)
+        # Long ones are compared word by word, and then come near to others of about that length.
+        self._plain.append(None if len(bare := plain(text)) > NEARLY**2 * _LONG else bare)
+
+    def same_as(self, text: str) -> list[int]:
+        """Give the numbers of the texts that are the same as this one."""
+        if is_short(text):
+            return []
+        bare, scorer = plain(text), Indel.normalized_similarity
+        near = process.extract(bare, self._plain, scorer=scorer, score_cutoff=NEARLY, limit=None)
+        long = [number for number, one in enumerate(self._plain) if one is None]
+        numbers = [*long, *(number for _, _, number in near)]
+        return [number for number in numbers if is_same(self._texts[number], text)]
 
 
 def is_same_move(one: str, other: str) -> bool:

@@ -7,9 +7,9 @@ from typing import TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
 from ...graphs.common.errors import ContextTooLongError
+from ...graphs.log.heard import overheard
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, place_of, said
-from ...graphs.log.viewpoint import overheard
 from ...graphs.text.tokens import tokens_of
 from ..models.client.too_long import ran_out_of_room
 from ..models.model import Model

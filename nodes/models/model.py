@@ -20,6 +20,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from ...graphs.common.data import listing
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
 from ...graphs.log.kinds import Kind
+from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.formats import Marks
 from ...graphs.speakers.schemas import is_strict, read_json, schema_of
 from ...graphs.spec.usage import Price
@@ -277,5 +278,7 @@ class Model:
                         # By themselves they would stand in the place of those who listen already.
                         config["callbacks"] = [listener]
                         config = merge_configs(ensure_config(), config)
-                    return read(await ask(list(messages), config=config, **options))
+                    # Others may change what they are given, and it is shown again.
+                    prompt = [*messages] if is_ours(self.chat) else copied(messages)
+                    return read(await ask(prompt, config=config, **options))
         raise AssertionError("the last attempt returns or raises")

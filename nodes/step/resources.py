@@ -11,19 +11,19 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config, get_stream_writer
 
 from ...graphs.common.errors import SpecError
-from ...graphs.log.channels import log_of, update_of
+from ...graphs.log.channels import update_of
 from ...graphs.log.messages import is_said, line, with_own_ids
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, Node, decide
-from ...graphs.rules.facts import observed, with_usage
+from ...graphs.rules.facts import with_usage
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
 from ...graphs.rules.position import Facts, Phase, Position
+from ...graphs.rules.reader import Reader
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.conversation import Conversation, Form
 from ...graphs.spec.usage import Usage, dumped, used_so_far
-from ...graphs.spec.versions import restored
 from ...tools.registry.functions import call
 from ...tools.registry.registry import Registry
 from ...tools.sandbox import sandbox
@@ -31,6 +31,7 @@ from ..models.model import Model
 from ..models.resolve import Models
 from ..models.tool_calling.offered import check_room
 from .handover import lines_before
+from .running import RunningSessions
 
 AskedToStop = Callable[[str], Awaitable[bool]]
 """Takes a session's id; whether somebody asked it to stop."""
@@ -52,6 +53,8 @@ class Resources:
     """A kind's short form, whose fields a run may be started with."""
     allow_host: bool = False
     """Whether a conversation may name ``host`` as its sandbox."""
+    running: RunningSessions = field(default_factory=RunningSessions)
+    """What was read of the sessions that run."""
 
     async def check(self, conversation: Conversation) -> None:
         """Make sure that a conversation can be run here, before it begins."""
@@ -91,21 +94,24 @@ class Moment:
     """What was used, by model."""
     task: str | None
     """The task of all."""
+    reader: Reader
+    """What is read of the log."""
     began: float = field(default_factory=time.monotonic)
     """When the step began, in seconds of no date."""
 
     @classmethod
     async def of(cls, state: State, resources: Resources) -> "Moment":
         """Read a state in which the task stands."""
-        conversation = restored(state["spec"])
-        await resources.find(conversation)
+        session = resources.running.of(session_id(), state)
+        await resources.find(session.conversation)
         return cls(
             resources,
-            conversation,
-            Position.model_validate(state["position"]),
-            log_of(state),
+            session.conversation,
+            session.position(state),
+            session.log(state),
             used_so_far(state),
             state.get("specified_task") or None,
+            session.reader,
         )
 
     @cached_property
@@ -159,6 +165,7 @@ class Moment:
         }
         update["usage"] = dumped(usage)
         if decision.node is Node.END:
+            self.resources.running.forget(session_id())
             ended = outcome(self.conversation, position, decision.reasons, log, usage)
             update["outcome"] = ended.model_dump(mode="json")
             return update | update_of(messages, self.log)
@@ -169,7 +176,7 @@ class Moment:
         self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]
     ) -> Facts:
         before = position.facts
-        facts = with_usage(observed(self.conversation, log), usage.values())
+        facts = with_usage(self.reader.facts(log), usage.values())
         return facts.model_copy(
             update={
                 "seconds": before.seconds + time.monotonic() - self.began,

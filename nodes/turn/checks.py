@@ -1,6 +1,7 @@
 """What is looked for in a reply before it enters the conversation. Pure functions."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
@@ -89,10 +90,13 @@ def _prose(text: str) -> list[str]:
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
     if is_short(text):
         return False
-    spoken = [(message, about) for message in log if (about := line(message)).is_speech]
-    own = [place for place, (_, about) in enumerate(spoken) if about.speaker == speaker.name]
-    if not own or not is_equal(spoken[own[-1]][0].text, text):
+    read = ((message, line(message)) for message in reversed(log))
+    speeches = (one for one in read if one[1].is_speech)
+    newest = next(speeches, None)
+    said = (one for one in chain([newest], speeches) if one is not None)
+    own = next((one for one in said if one[1].speaker == speaker.name), None)
+    if newest is None or own is None or not is_equal(own[0].text, text):
         return False
     # The same answer to another move of a game is none; the very first answers no move.
-    alone = own[-1] in (0, len(spoken) - 1)
-    return alone or is_alike(spoken[own[-1] - 1], spoken[-1])
+    before = next(speeches, None)
+    return own is newest or before is None or is_alike(before, newest)

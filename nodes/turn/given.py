@@ -6,8 +6,9 @@ from typing import NamedTuple
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import JsonValue
 
+from ...graphs.log.heard import newly_heard
 from ...graphs.log.messages import Source
-from ...graphs.log.viewpoint import newly_heard
+from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
 from ...tools.registry.hooks import Turn
@@ -32,7 +33,8 @@ class Given(NamedTuple):
 
 def turn_of(moment: Moment, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
     """Give the turn as functions and hooks see it."""
-    view = tuple(view_of(moment, speaker, log))
+    # Functions and hooks may change what they are given.
+    view = tuple(copied(view_of(moment, speaker, log)))
     return Turn(
         session_id(), speaker.name, view, newly_heard(moment.conversation, log, speaker.name)
     )

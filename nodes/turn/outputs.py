@@ -8,9 +8,9 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
 from ...graphs.log.code_blocks import code_blocks
+from ...graphs.log.heard import heard_since
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source, calling, line, place_of
-from ...graphs.log.viewpoint import heard_since
 
 
 def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:

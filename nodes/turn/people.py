@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from ...graphs.log.heard import newly_heard
 from ...graphs.log.messages import calling
-from ...graphs.log.viewpoint import newly_heard
 from ...graphs.rules.people import asking, asking_of_calls, meaning
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.turns import NextTurn

@@ -18,9 +18,8 @@ from langchain_core.messages import (
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
-from ...graphs.log.viewpoint import viewpoint
 from ...graphs.rules.position import Phase
-from ...graphs.rules.shortening import Around, halved, last_summary, shortened
+from ...graphs.rules.shortening import Around
 from ...graphs.speakers.context import RunningSummary, TokenBudget
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
@@ -67,7 +66,7 @@ def _as_told(
 ) -> list[BaseMessage]:
     """What a speaker sees of these lines; in few words where a very small model speaks."""
     system = system_of(moment, speaker)
-    view = viewpoint(moment.conversation, lines, speaker.name, system=system)
+    view = moment.reader.view(lines, speaker.name, system)
     if not small or speaker.brief is None:
         return view
     given = _given_task(moment, speaker)
@@ -84,7 +83,7 @@ def view_of(
 ) -> list[BaseMessage]:
     """Give what a speaker sees when its model is asked."""
     beside = around(moment, speaker, small=small, behind=behind)
-    kept = shortened(moment.conversation, log, speaker.name, beside)
+    kept = moment.reader.history(speaker.name).shortened(log, beside)
     return _as_told(moment, speaker, kept.lines, small=small)
 
 
@@ -176,11 +175,12 @@ def _cut(
     moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], beside: Around
 ) -> AnyMessage | None:
     """A line of the log that leaves the older half out. None: there is nothing to leave out."""
-    since = halved(moment.conversation, lines, speaker.name, beside)
+    history = moment.reader.history(speaker.name)
+    since = history.halved(lines, beside)
     if since is None:
         return None
     # What was summarised before stays known.
-    before = last_summary(lines, speaker.name)
+    before = history.last_summary(lines)
     about = About(
         kind=Kind.SUMMARY,
         speaker=speaker.name,

@@ -6,10 +6,10 @@ from typing import Final
 from langchain_core.messages import AIMessage, AnyMessage
 
 from ...graphs.common.errors import SpecError
+from ...graphs.log.heard import heard_since
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import About, Source, said, storable
 from ...graphs.log.stage import ALOUD
-from ...graphs.log.viewpoint import heard_since
 from ...graphs.rules.position import Phase
 from ...graphs.rules.turns import begins
 from ...graphs.speakers.replies import (

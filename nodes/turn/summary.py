@@ -19,7 +19,6 @@ from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.log.viewpoint import SILENCE
-from ...graphs.rules.shortening import last_summary, to_summarise
 from ...graphs.speakers.context import RunningSummary
 from ...graphs.speakers.speaker import Generation, Speaker
 from ...graphs.spec.usage import Usage
@@ -37,7 +36,7 @@ async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[
     briefly = speaker.brief is not None and speaker.has_model
     small = briefly and (await moment.model(speaker.model)).is_embedded
     beside = around(moment, speaker, small=small)
-    left_out = to_summarise(moment.conversation, moment.log, speaker.name, beside)
+    left_out = moment.reader.history(speaker.name).to_summarise(moment.log, beside)
     return None if left_out is None else await summarise(moment, speaker, *left_out)
 
 
@@ -52,7 +51,7 @@ async def summarise(
     context = speaker.context
     assert isinstance(context, RunningSummary)  # noqa: S101  # no other policy has a summary
     model = await moment.model(context.model or speaker.model)
-    old = last_summary(moment.log, speaker.name)
+    old = moment.reader.history(speaker.name).last_summary(moment.log)
     before = old.text.strip() if old is not None else ""
     usage, text, answered = moment.usage, "", None
     read = list(lines)

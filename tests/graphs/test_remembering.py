@@ -6,10 +6,11 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
+from duologue.graphs.log.heard import newly_heard
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, place_name, place_of, result, said
 from duologue.graphs.log.remembered import memory, remembered
-from duologue.graphs.log.viewpoint import newly_heard, viewpoint
+from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 

@@ -29,11 +29,12 @@ from duologue.graphs import (
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.background import run as run_in_background
 from duologue.graphs.log.channels import log_of
+from duologue.graphs.log.heard import heard_since, overheard
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.log.remembered import memory
 from duologue.graphs.log.state import Input, State
-from duologue.graphs.log.viewpoint import heard_since, overheard, viewpoint
+from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.end_chat import max_steps
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.run.events import replayed

@@ -33,6 +33,7 @@ from duologue.graphs.spec.ends import EndChatMode, Predicate
 from duologue.graphs.spec.limits import most_messages
 from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.prompts.template import filled
+from duologue.nodes.step.running import RunningSessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from player import Broken, Player
@@ -63,7 +64,7 @@ async def run(cast: Cast, model: ScriptedChatModel) -> tuple[State, list[str]]:
             assert "outcome" not in state
             continue
         decision = decide(conversation, Position.model_validate(state["position"]))
-        assert route(state) == decision.node
+        assert route(state, RunningSessions()) == decision.node
         # The edge goes where the rules say, and an outcome is set exactly where they say the end.
         over = decision.node is Node.END
         assert moment.next == (() if over else (decision.node,))
@@ -303,4 +304,4 @@ async def test_a_conversation_with_hooks_on_everything_runs_to_its_end_within_it
 
 def test_until_the_task_stands_the_edge_goes_round_to_its_specification() -> None:
     """Z2: an overlong rewrite is asked for once more."""
-    assert route({}) == Node.TASK_SPECIFICATION
+    assert route({}, RunningSessions()) == Node.TASK_SPECIFICATION

@@ -15,14 +15,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, PLACE, About, line, place_of, result, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.rules.shortening import (
-    Around,
-    Shortened,
-    halved,
-    last_summary,
-    shortened,
-    to_summarise,
-)
+from duologue.graphs.rules.shortening import Around, History, Shortened
 from duologue.graphs.speakers.context import (
     Context,
     KeepAll,
@@ -110,7 +103,7 @@ def well_formed(view: Sequence[BaseMessage]) -> None:
 
 
 def cut(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Shortened:
-    return shortened(conversation, log, name, FIXED)
+    return History(conversation, name).shortened(log, FIXED)
 
 
 @settings(max_examples=30, deadline=None)
@@ -185,7 +178,7 @@ def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
     for length in run.prompts.get(name, []):
         log = run.log[:length]
         lines, since = cut(conversation, log, name)
-        if halved(conversation, log, name, FIXED) is None:
+        if History(conversation, name).halved(log, FIXED) is None:
             continue
         if isinstance(context, LastMessages):
             assert _talk(run, log[begins_at(run, since) :], name) <= context.limit
@@ -344,10 +337,10 @@ def test_the_newest_summary_counts_and_one_without_text_only_cuts(policy: Any) -
     lines, since = cut(conversation, log, "Ann")
     assert since == "m0004"
     assert lines == log[4:]
-    newest = last_summary(log, "Ann")
+    newest = History(conversation, "Ann").last_summary(log)
     assert newest is not None
     assert place_of(newest) == "m0008" or newest.text == " "
-    assert last_summary(log, "Bob") is None
+    assert History(conversation, "Bob").last_summary(log) is None
 
 
 def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
@@ -372,7 +365,7 @@ def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
         return
     log = run.log[: data.draw(st.sampled_from(asked))]
     kept, _ = cut(conversation, log, name)
-    since = halved(conversation, log, name, FIXED)
+    since = History(conversation, name).halved(log, FIXED)
     if since is None:
         return
     again = summed_up(log, since, "", name)
@@ -382,7 +375,7 @@ def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
     pinned = {place_of(run.log[place]) for place in run.pinned.get(name, [])}
     before, after = (_tokens(conversation, it, name, pinned) for it in (kept, lines))
     assert after < before
-    is_newest = halved(conversation, again, name, FIXED) is None
+    is_newest = History(conversation, name).halved(again, FIXED) is None
     assert is_newest or after <= before // 2
 
 
@@ -406,7 +399,7 @@ def test_halving_ends_at_the_newest_turn() -> None:
     conversation = talk("all")
     log = spoken(conversation, 16)
     cuts: list[str] = []
-    while (since := halved(conversation, log, "Ann", FIXED)) is not None:
+    while (since := History(conversation, "Ann").halved(log, FIXED)) is not None:
         cuts.append(since)
         log = summed_up(log, since, "")
     assert cuts == ["m0010", "m0014", "m0016"]
@@ -415,8 +408,8 @@ def test_halving_ends_at_the_newest_turn() -> None:
 
 def test_before_anyone_has_finished_a_turn_nothing_can_be_left_out() -> None:
     conversation = talk("all")
-    assert halved(conversation, [], "Ann", FIXED) is None
-    assert halved(conversation, spoken(conversation, 0), "Ann", FIXED) is None
+    assert History(conversation, "Ann").halved([], FIXED) is None
+    assert History(conversation, "Ann").halved(spoken(conversation, 0), FIXED) is None
 
 
 @settings(max_examples=30, deadline=None)
@@ -433,7 +426,7 @@ def test_whatever_is_left_out_is_summed_up_once_and_in_order(
     summarised: list[str | None] = []
     for length, message in enumerate(run.log):
         if length in run.prompts.get(name, []):
-            found = to_summarise(conversation, log, name, FIXED)
+            found = History(conversation, name).to_summarise(log, FIXED)
             if found is not None:
                 lines, since = found
                 assert cut(conversation, log, name).since == since
@@ -442,9 +435,9 @@ def test_whatever_is_left_out_is_summed_up_once_and_in_order(
                 log[-1].id = f"s{length}"
                 # Named by its id: the drawn log has taken its place.
                 del log[-1].additional_kwargs[PLACE]
-                assert to_summarise(conversation, log, name, FIXED) is None
+                assert History(conversation, name).to_summarise(log, FIXED) is None
         log.append(message)
-    newest = last_summary(log, name)
+    newest = History(conversation, name).last_summary(log)
     kept_from = None if newest is None else line(newest).since
     before = [] if kept_from is None else log[: [place_of(one) for one in log].index(kept_from)]
     seen = [place_of(one) for one in before if _seen(one, name)]
@@ -467,7 +460,7 @@ def _seen(message: BaseMessage, name: str) -> bool:
 @pytest.mark.parametrize("policy", ["all", {"kind": "last", "limit": 4}], ids=str)
 def test_the_other_policies_sum_nothing_up(policy: Any) -> None:  # noqa: ANN401
     conversation = talk(policy)
-    assert to_summarise(conversation, spoken(conversation, 50), "Ann", FIXED) is None
+    assert History(conversation, "Ann").to_summarise(spoken(conversation, 50), FIXED) is None
 
 
 def test_what_a_hook_made_of_a_line_weighs_in_its_place() -> None:
@@ -500,7 +493,7 @@ def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
     ]
     assert cut(conversation, log[:8], "Ann").since == "m0004"
     for length in (9, 10, 11):
-        assert halved(conversation, log[:length], "Ann", FIXED) is None
+        assert History(conversation, "Ann").halved(log[:length], FIXED) is None
     log.append(said(11, "So?", About(kind=Kind.SPEECH, speaker="Bob")))
     assert cut(conversation, log, "Ann").since == "m0011"
 
@@ -521,22 +514,22 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
     log: list[AnyMessage] = []
     for number, message in enumerate(spoken(conversation, 60)):
         if line(message).speaker == "Ann":
-            found = to_summarise(conversation, log, "Ann", FIXED)
+            found = History(conversation, "Ann").to_summarise(log, FIXED)
             if found is not None:
                 log = summed_up(log, found[1], "words " * 100)
                 log[-1].id = f"s{len(log)}"
                 # Named by its id: the drawn log has taken its place.
                 del log[-1].additional_kwargs[PLACE]
-                assert to_summarise(conversation, log, "Ann", FIXED) is None
+                assert History(conversation, "Ann").to_summarise(log, FIXED) is None
         # Long and short messages, so that the limit is reached at any of them.
         about = {"content": "Yes. " * (3 + number * 17 % 60)}
         log.append(message.model_copy(update=about))
-    assert last_summary(log, "Ann") is not None
+    assert History(conversation, "Ann").last_summary(log) is not None
 
 
 def test_nobody_is_shortened_for_a_stranger() -> None:
     with pytest.raises(KeyError, match="nobody is called 'Eve'"):
-        shortened(talk("all"), [], "Eve", Around(0))
+        History(talk("all"), "Eve").shortened([], Around(0))
 
 
 @pytest.mark.parametrize(

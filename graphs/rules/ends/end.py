@@ -1,7 +1,7 @@
 """The base of every end: when it holds, how strong it is, and its words."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
@@ -12,17 +12,21 @@ from ...spec.ends import Leaf, Reason
 from ..moves import Strength
 from ..position import Facts, Position
 from .cause import Cause, CauseKind
-from .talk import Talk
+from .tally import Tally
 
 L = TypeVar("L", bound=Leaf)
+
+Tallies = Mapping[Reason, Tally]
+"""What is counted, by the ends that count it."""
 
 
 class AtEnd(NamedTuple):
     """A conversation that has just ended."""
 
-    talk: Talk  # the spec and the log
+    conversation: Conversation  # the spec
     position: Position  # where it ended
     held: Sequence[Leaf]  # the ends of the spec that held
+    tallies: Tallies  # what each end counts
 
     @property
     def facts(self) -> Facts:
@@ -39,9 +43,10 @@ class CountedMessage(NamedTuple):
 
     message: BaseMessage  # the message
     about: About  # what is known of it
-    talk: Talk  # the log up to it
+    conversation: Conversation  # the spec
     before: Facts  # what was counted before it
     facts: Facts  # what is counted with it
+    tallies: Tallies  # what each end counts, with it
 
 
 class EndRule(ABC):
@@ -60,9 +65,9 @@ class EndRule(ABC):
     def holds(self, conversation: Conversation, position: Position) -> bool:
         """Whether it holds by itself, without being named in ``end_chat.when``."""
 
-    def count(self, talk: Talk) -> int:
-        """Count in the log what it looks at; `Facts.counts` keeps the number."""
-        return 0
+    def tally(self, conversation: Conversation) -> Tally | None:
+        """Begin to count in a log what it looks at; `Facts.counts` keeps the number."""
+        return None
 
     def words(self, at: AtEnd) -> str:
         """Say in a few words what held."""
@@ -129,7 +134,7 @@ class Guard(EndRule):
         return at.position.speaker
 
     def causes(self, step: CountedMessage) -> Iterator[Cause]:
-        limit = self.limit(step.talk.conversation)
+        limit = self.limit(step.conversation)
         count = self.counted_at(step) if limit and self.counts(step.about) else 0
         if count >= self.least:
             verdict = step.about.verdict

@@ -1,18 +1,19 @@
 """Guards: they end a conversation that goes wrong, and yield to verdicts."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Final
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 
 from ...log.kinds import Kind
 from ...log.messages import About, Flaw, Source
 from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...text.farewells import is_farewell
-from ...text.wording import is_blank, is_equal, is_same, is_same_move
-from .end import AtEnd, CountedMessage, Guard
-from .talk import DATA, Read, Talk, trailing
+from ...text.wording import Texts, is_blank, is_equal, is_same_move
+from .end import AtEnd, CountedMessage, Guard, Tallies
+from .tally import DATA, EqualCalls, Flips, InARow, Tally
 
 _FREE = (Source.HUMAN, Source.TEXT, *DATA)
 """Sources of replies that may repeat: people say what they like, the others have no choice."""
@@ -25,9 +26,10 @@ class UnreadableVerdicts(Guard):
     because = "{count} verdicts in a row could not be read"
     counted = "unreadable verdict"
 
-    def count(self, talk: Talk) -> int:
-        verdicts = (about.verdict for _, about in reversed(talk.read))
-        return trailing(not verdict.readable for verdict in verdicts if verdict is not None)
+    def tally(self, conversation: Conversation) -> InARow:
+        return InARow(
+            lambda _, about: None if about.verdict is None else not about.verdict.readable
+        )
 
     def counts(self, about: About) -> bool:
         return about.verdict is not None
@@ -40,21 +42,23 @@ class RoleFlips(Guard):
     because = "{by} kept speaking another's part"
     counted = "another's part"
 
-    def count(self, talk: Talk) -> int:
-        return max(self._flips(talk).values(), default=0)
+    def tally(self, conversation: Conversation) -> Flips:
+        return Flips(self.counts)
 
     def counts(self, about: About) -> bool:
         return about.counts and about.flaw is Flaw.ROLE_FLIP
 
     def counted_at(self, step: CountedMessage) -> int:
-        return self._flips(step.talk)[step.about.speaker]
+        return self._by_speaker(step.tallies)[step.about.speaker]
 
     def by(self, at: AtEnd) -> str | None:
-        flips = self._flips(at.talk)
+        flips = self._by_speaker(at.tallies)
         return max(flips, key=flips.__getitem__)
 
-    def _flips(self, talk: Talk) -> Counter[str | None]:
-        return Counter(about.speaker for _, about in talk.heard if self.counts(about))
+    def _by_speaker(self, tallies: Tallies) -> Counter[str | None]:
+        found = tallies[self.reason]
+        assert isinstance(found, Flips)  # noqa: S101  # it is made above
+        return found.by_speaker
 
 
 class BlankReplies(Guard):
@@ -64,11 +68,8 @@ class BlankReplies(Guard):
     because = "{count} replies in a row were blank"
     counted = "blank reply"
 
-    def count(self, talk: Talk) -> int:
-        return trailing(
-            about.source is not Source.HUMAN and is_blank(message.text)
-            for message, about in reversed(talk.heard)
-        )
+    def tally(self, conversation: Conversation) -> InARow:
+        return InARow(_of_replies(lambda message, _: is_blank(message.text)))
 
 
 class SameReplies(Guard):
@@ -79,21 +80,32 @@ class SameReplies(Guard):
     counted = "the same reply"
     least = 2
 
-    def count(self, talk: Talk) -> int:
-        heard = talk.heard
-        if not heard or heard[-1][1].source in _FREE:
-            return 0
-        latest, who = heard[-1]
-        return 1 + sum(
-            is_same(message.text, latest.text) and _answers_the_same(heard, place)
-            for place, (message, about) in enumerate(heard[:-1])
-            if about.speaker == who.speaker and about.source not in _FREE
+    def tally(self, conversation: Conversation) -> "Repeats":
+        return Repeats()
+
+
+class Repeats(Tally):
+    """How often the newest message was said by its speaker, where it answers the same."""
+
+    def __init__(self) -> None:
+        self._before: tuple[BaseMessage, About] | None = None
+        # By speaker: what it said, and what each of that answered. The very first answers nothing.
+        self._texts = defaultdict[str | None, Texts](Texts)
+        self._answered = defaultdict[str | None, list[tuple[BaseMessage, About] | None]](list)
+
+    def add(self, message: BaseMessage, about: About) -> None:
+        if not about.counts:
+            return
+        before, self._before, self.count = self._before, (message, about), 0
+        if about.source in _FREE:
+            return
+        texts, answered = self._texts[about.speaker], self._answered[about.speaker]
+        same = [answered[number] for number in texts.same_as(message.text)]
+        self.count = 1 + sum(
+            one is None or (before is not None and is_alike(one, before)) for one in same
         )
-
-
-def _answers_the_same(heard: Read, place: int) -> bool:
-    """Whether a message and the newest one answer the same; the very first answers nothing."""
-    return place == 0 or is_alike(heard[place - 1], heard[-2])
+        texts.add(message.text)
+        answered.append(before)
 
 
 def is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:
@@ -114,15 +126,25 @@ class Farewells(Guard):
     because = "{count} messages in a row were nothing but thanks or farewells"
     counted = "nothing but thanks or farewells"
 
-    def count(self, talk: Talk) -> int:
-        return trailing(_is_farewell(talk.conversation, *one) for one in reversed(talk.heard))
+    def tally(self, conversation: Conversation) -> InARow:
+        def is_one(message: BaseMessage, about: About) -> bool:
+            marks = conversation.speaker(about.speaker or "").marks
+            return is_farewell(message.text, conversation.names, marks.texts if marks else ())
+
+        return InARow(_of_replies(is_one))
 
 
-def _is_farewell(conversation: Conversation, message: BaseMessage, about: About) -> bool:
-    if about.source is Source.HUMAN:
-        return False
-    marks = conversation.speaker(about.speaker or "").marks
-    return is_farewell(message.text, conversation.names, marks.texts if marks else ())
+def _of_replies(
+    test: Callable[[BaseMessage, About], bool],
+) -> Callable[[BaseMessage, About], bool | None]:
+    """The test of a row of what all hear, in which what people say is never looked for."""
+
+    def found(message: BaseMessage, about: About) -> bool | None:
+        if not about.counts:
+            return None
+        return about.source is not Source.HUMAN and test(message, about)
+
+    return found
 
 
 class SameToolCalls(Guard):
@@ -134,14 +156,8 @@ class SameToolCalls(Guard):
     counted = "a tool called with equal arguments"
     least = 2
 
-    def count(self, talk: Talk) -> int:
-        calls = [
-            (call["name"], call["args"])
-            for message, about in talk.this_turn
-            if self.counts(about) and isinstance(message, AIMessage)
-            for call in reversed([*message.tool_calls, *message.invalid_tool_calls])
-        ]
-        return trailing(call == calls[0] for call in calls)
+    def tally(self, conversation: Conversation) -> EqualCalls:
+        return EqualCalls()
 
     def counts(self, about: About) -> bool:
         return about.kind is Kind.TOOL_CALLS

@@ -8,7 +8,7 @@ from ...spec.ends import MaxCalls, MaxCost, MaxSeconds, MaxTokens, Reason, StopR
 from ..moves import Strength
 from ..position import Facts, Position
 from .end import AtEnd, EndRule, Guard, Named
-from .talk import Talk
+from .tally import InTurn
 
 
 class StopWasRequested(Named[StopRequested]):
@@ -97,8 +97,8 @@ class _Errors(Guard):
     strength = Strength.HARD
     failure: ClassVar[Failure]
 
-    def count(self, talk: Talk) -> int:
-        return sum(map(self.counts, talk.results))
+    def tally(self, conversation: Conversation) -> InTurn:
+        return InTurn(self.counts)
 
     def limit(self, conversation: Conversation) -> int:
         limit: int = getattr(conversation, f"max_{self.reason}")

@@ -74,7 +74,7 @@ class EndingToolCalled(Named[EndingTool]):
         return [name for end in ends for name in _doers(end.tool, end.by, called)]
 
     def causes(self, step: CountedMessage) -> Iterator[Cause]:
-        ends = [end for _, end in leaves(step.talk.conversation.end_chat.when)]
+        ends = [end for _, end in leaves(step.conversation.end_chat.when)]
         for tool, who in step.facts.tools_called:
             is_new = (tool, who) not in step.before.tools_called
             awaited = any(
@@ -99,7 +99,7 @@ class NoCodeWritten(Named[NoCode]):
         return at.position.speaker
 
     def causes(self, step: CountedMessage) -> Iterator[Cause]:
-        ends = leaves(step.talk.conversation.end_chat.when)
+        ends = leaves(step.conversation.end_chat.when)
         who = step.facts.no_code_by
         awaited = any(isinstance(end, NoCode) and end.by == who for _, end in ends)
         if awaited and step.about.counts:

@@ -1,50 +1,80 @@
-"""A log as the ends read it: each message with its `About`."""
+"""What ends count in a log, message by message."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from ...log.kinds import Kind
-from ...log.messages import About, Source, line
-from ...spec.conversation import Conversation
+from ...log.messages import About, Source
 
-Read = Sequence[tuple[BaseMessage, About]]
-"""Messages of a log, each with its `About`."""
-
-DATA = (Source.CODE, Source.TOOL)
+DATA: Final = (Source.CODE, Source.TOOL)
 """Sources of replies that nobody worded: no word in them ends anything, and no code is run."""
 
 
-def read_log(log: Sequence[BaseMessage]) -> Read:
-    """Read the `About` of each message of a log."""
-    return [(message, line(message)) for message in log]
+class Tally(ABC):
+    """What one end counts."""
+
+    count = 0
+    """The count after the newest message."""
+
+    @abstractmethod
+    def add(self, message: BaseMessage, about: About) -> None:
+        """Take the next message of the log."""
 
 
-class Talk(NamedTuple):
-    """A log that is read, and the conversation it belongs to."""
+class InARow(Tally):
+    """How many messages in a row are what a test looks for."""
 
-    conversation: Conversation  # the spec
-    read: Read  # all messages, oldest first
-    heard: Read  # those that all hear, in the rounds or as last words
+    def __init__(self, test: Callable[[BaseMessage, About], bool | None]) -> None:
+        # None: the message neither counts nor interrupts the row.
+        self._test = test
 
-    @classmethod
-    def of(cls, conversation: Conversation, read: Read) -> "Talk":
-        """Find the messages that all hear."""
-        return cls(conversation, read, [one for one in read if one[1].counts])
-
-    @property
-    def this_turn(self) -> Iterator[tuple[BaseMessage, About]]:
-        """The messages since the last turn ended, newest first."""
-        return takewhile(lambda one: not one[1].ends_turn, reversed(self.read))
-
-    @property
-    def results(self) -> list[About]:
-        """What came of the calls of this turn."""
-        return [about for _, about in self.this_turn if about.kind is Kind.TOOL_RESULT]
+    def add(self, message: BaseMessage, about: About) -> None:
+        found = self._test(message, about)
+        if found is not None:
+            self.count = self.count + 1 if found else 0
 
 
-def trailing(found: Iterable[bool]) -> int:
-    """Count up to the first that is false."""
-    return sum(takewhile(bool, found))
+class InTurn(Tally):
+    """How many results of calls, in one turn, are what a test looks for."""
+
+    def __init__(self, test: Callable[[About], bool]) -> None:
+        self._test = test
+
+    def add(self, message: BaseMessage, about: About) -> None:
+        if about.ends_turn:
+            self.count = 0
+        elif about.kind is Kind.TOOL_RESULT:
+            self.count += self._test(about)
+
+
+class Flips(Tally):
+    """How many messages of one speaker, at most, play another's part."""
+
+    def __init__(self, test: Callable[[About], bool]) -> None:
+        self._test = test
+        self.by_speaker = Counter[str | None]()
+
+    def add(self, message: BaseMessage, about: About) -> None:
+        if self._test(about):
+            self.by_speaker[about.speaker] += 1
+            self.count = max(self.by_speaker.values())
+
+
+class EqualCalls(Tally):
+    """How many calls in a row, in one turn, name the same tool with equal arguments."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[object, object] | None = None
+
+    def add(self, message: BaseMessage, about: About) -> None:
+        if about.ends_turn:
+            self.count, self._latest = 0, None
+        elif about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage):
+            for call in (*message.tool_calls, *message.invalid_tool_calls):
+                made = (call["name"], call["args"])
+                self.count = self.count + 1 if made == self._latest else 1
+                self._latest = made

@@ -26,13 +26,13 @@ class Completed(EndRule):
                 return bool(position.completed)
 
     def words(self, at: AtEnd) -> str:
-        if isinstance(at.talk.conversation.judge, SeparateJudge):
+        if isinstance(at.conversation.judge, SeparateJudge):
             return "the judge found all criteria met"
         names = at.position.completed
         return f"{' and '.join(names)} completed {'their tasks' if len(names) > 1 else 'its task'}"
 
     def by(self, at: AtEnd) -> str | None:
-        separate = isinstance(at.talk.conversation.judge, SeparateJudge)
+        separate = isinstance(at.conversation.judge, SeparateJudge)
         return None if separate else at.position.completed[-1]
 
 

@@ -1,0 +1,39 @@
+"""What is read of one session's log, and goes on with what is new."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from langchain_core.messages import BaseMessage
+
+from ..common.fold import Fold
+from ..log.viewpoint import View
+from ..spec.conversation import Conversation
+from .facts import Counted
+from .position import Facts
+from .shortening import History
+
+
+class Reader:
+    """Reads the log of one session.
+
+    Each part gives the same for any log as if it were read for the first time.
+    """
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._counted = Fold[Counted, BaseMessage](partial(Counted, conversation), Counted.add)
+        self._histories = {name: History(conversation, name) for name in conversation.names}
+        self._views = {name: View(conversation, name) for name in conversation.names}
+
+    def facts(self, log: Sequence[BaseMessage]) -> Facts:
+        """Find out what a log holds."""
+        return self._counted.of(log).facts()
+
+    def history(self, name: str) -> History:
+        """Give what a speaker remembers."""
+        return self._histories[name]
+
+    def view(
+        self, lines: Sequence[BaseMessage], name: str, system: str | None
+    ) -> list[BaseMessage]:
+        """Show what a speaker remembers as it sees it; the messages are not to be changed."""
+        return self._views[name].of(lines, system)

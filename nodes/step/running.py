@@ -1,0 +1,60 @@
+"""What is read of a session that runs, at its steps: of each step, only what is new."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from langchain_core.messages import AnyMessage
+
+from ...graphs.log.channels import GrowingLog
+from ...graphs.rules.position import Position
+from ...graphs.rules.reader import Reader
+from ...graphs.spec.conversation import Conversation
+from ...graphs.spec.versions import restored
+
+_MOST: Final = 256
+"""The sessions of one graph that are kept in mind. Others are read from their beginning."""
+
+
+class RunningSession:
+    """One session's state, as its steps read it. The state's values are never changed in place."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.reader = Reader(conversation)
+        self._log = GrowingLog()
+        self._position: tuple[object, Position] = (None, Position())
+
+    def log(self, state: Mapping[str, Any]) -> list[AnyMessage]:
+        """Give everything ever said."""
+        return self._log.of(state)
+
+    def position(self, state: Mapping[str, Any]) -> Position:
+        """Give where it is."""
+        given = state["position"]
+        if given is not self._position[0]:
+            self._position = (given, Position.model_validate(given))
+        return self._position[1]
+
+
+class RunningSessions:
+    """The sessions that one graph runs."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str | None, tuple[object, RunningSession]] = OrderedDict()
+
+    def of(self, session: str | None, state: Mapping[str, Any]) -> RunningSession:
+        """Give the session of this id, whose task stands."""
+        spec = state["spec"]
+        known = self._known.pop(session, None)
+        # LangGraph gives copies of it, which have their parts in common.
+        if known is None or known[0] != spec:
+            known = (spec, RunningSession(restored(spec)))
+        self._known[session] = known
+        if len(self._known) > _MOST:
+            self._known.popitem(last=False)
+        return known[1]
+
+    def forget(self, session: str | None) -> None:
+        """Forget a session that has ended."""
+        self._known.pop(session, None)
