@@ -21,7 +21,7 @@ from ..nodes.tool_executor import tool_executor
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
 from .log.state import Input, Latest, Output, State
-from .rules.end_chat import Node, decide
+from .rules.end_chat import Node
 from .spec.conversation import Form
 
 Graph = CompiledStateGraph[State, None, Input, Output]
@@ -138,7 +138,7 @@ def route(state: State, running: RunningSessions, session: str | None = None) ->
     if "position" not in state:
         return Node.TASK_SPECIFICATION.value
     known = running.of(session, state)
-    return decide(known.conversation, known.position(state)).node.value
+    return known.turn(known.position(state)).node.value
 
 
 async def _route(state: State, resources: Resources) -> str:

@@ -17,7 +17,6 @@ from ..graphs.log.kinds import Kind
 from ..graphs.log.messages import NOBODY, About, line, said
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
-from ..graphs.rules.reader import Reader
 from ..graphs.speakers.formats import Marks
 from ..graphs.spec.conversation import Conversation, Form
 from ..graphs.spec.difference import first_difference
@@ -27,6 +26,7 @@ from ..graphs.spec.versions import restored
 from ..graphs.text.words import cut
 from .prompts import tasks as prompts
 from .step.resources import Moment, Resources
+from .step.running import RunningSession
 
 
 async def task_specification(state: State, resources: Resources) -> dict[str, Any]:
@@ -45,8 +45,8 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         await resources.check(conversation)
     spec = {} if known else {"spec": conversation.stored()}
     drafts = log_of(state)
-    usage, reader = used_so_far(state), Reader(conversation)
-    moment = Moment(resources, conversation, Position(), drafts, usage, None, reader)
+    session, usage = RunningSession(conversation), used_so_far(state)
+    moment = Moment(resources, session, Position(), drafts, usage, None)
     if conversation.task_specification is None:
         return spec | await _begin(moment, conversation.task, [], moment.usage)
     return spec | await _rewrite(moment, conversation.task_specification, conversation.task or "")

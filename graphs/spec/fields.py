@@ -115,9 +115,10 @@ class ConversationFields(Data):
     @property
     def order(self) -> tuple[str, ...]:
         """The speakers' names in the order of a round, whoever speaks first in front."""
-        first = self.opening.first_speaker or self.names[1 if self.opening.answers else 0]
-        start = self.names.index(first)
-        return self.names[start:] + self.names[:start]
+        names = self.names
+        first = self.opening.first_speaker or names[1 if self.opening.answers else 0]
+        start = names.index(first)
+        return names[start:] + names[:start]
 
     @property
     def is_pair(self) -> bool:

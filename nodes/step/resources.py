@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
@@ -31,7 +30,7 @@ from ..models.model import Model
 from ..models.resolve import Models
 from ..models.tool_calling.offered import check_room
 from .handover import lines_before
-from .running import RunningSessions
+from .running import RunningSession, RunningSessions
 
 AskedToStop = Callable[[str], Awaitable[bool]]
 """Takes a session's id; whether somebody asked it to stop."""
@@ -84,8 +83,8 @@ class Moment:
 
     resources: Resources
     """Models and functions."""
-    conversation: Conversation
-    """The spec."""
+    session: RunningSession
+    """The spec, and what is read of the log."""
     position: Position
     """Where it is."""
     log: list[AnyMessage]
@@ -94,8 +93,6 @@ class Moment:
     """What was used, by model."""
     task: str | None
     """The task of all."""
-    reader: Reader
-    """What is read of the log."""
     began: float = field(default_factory=time.monotonic)
     """When the step began, in seconds of no date."""
 
@@ -106,18 +103,27 @@ class Moment:
         await resources.find(session.conversation)
         return cls(
             resources,
-            session.conversation,
+            session,
             session.position(state),
             session.log(state),
             used_so_far(state),
             state.get("specified_task") or None,
-            session.reader,
         )
 
-    @cached_property
+    @property
+    def conversation(self) -> Conversation:
+        """The spec."""
+        return self.session.conversation
+
+    @property
+    def reader(self) -> Reader:
+        """What is read of the log."""
+        return self.session.reader
+
+    @property
     def turn(self) -> Decision:
         """Whose turn it is now, by the rules."""
-        return decide(self.conversation, self.position)
+        return self.session.turn(self.position)
 
     async def model(self, name: str | None) -> Model:
         """Give the model of this name, or the conversation's; ready, and with a price."""

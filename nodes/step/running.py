@@ -7,6 +7,7 @@ from typing import Any, Final
 from langchain_core.messages import AnyMessage
 
 from ...graphs.log.channels import GrowingLog
+from ...graphs.rules.end_chat import Decision, decide
 from ...graphs.rules.position import Position
 from ...graphs.rules.reader import Reader
 from ...graphs.spec.conversation import Conversation
@@ -24,6 +25,7 @@ class RunningSession:
         self.reader = Reader(conversation)
         self._log = GrowingLog()
         self._position: tuple[object, Position] = (None, Position())
+        self._turn: tuple[Position | None, Decision | None] = (None, None)
 
     def log(self, state: Mapping[str, Any]) -> list[AnyMessage]:
         """Give everything ever said."""
@@ -35,6 +37,14 @@ class RunningSession:
         if given is not self._position[0]:
             self._position = (given, Position.model_validate(given))
         return self._position[1]
+
+    def turn(self, position: Position) -> Decision:
+        """Give whose turn it is at a position, by the rules."""
+        known, turn = self._turn
+        if turn is None or known is not position:
+            turn = decide(self.conversation, position)
+            self._turn = (position, turn)
+        return turn
 
 
 class RunningSessions:

@@ -10,12 +10,12 @@ from duologue.graphs import Conversation
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, said
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.rules.reader import Reader
 from duologue.graphs.rules.shortening import Around
 from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.prompts import judging
 from duologue.nodes.step.resources import Moment, Resources
+from duologue.nodes.step.running import RunningSession
 from duologue.nodes.turn import prompt as prompting
 from duologue.nodes.turn.prompt import around, prompt_of, view_of
 from duologue.tools.registry.registry import Registry
@@ -42,7 +42,7 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Mom
         log.append(said(len(log), draft, about))
         position = Position(speaker="Ann", phase=Phase.REJECTED)
     resources = Resources(Models(), Registry())
-    return Moment(resources, conversation, position, log, {}, "Cook.", Reader(conversation))
+    return Moment(resources, RunningSession(conversation), position, log, {}, "Cook.")
 
 
 def tokens(messages: Sequence[BaseMessage]) -> int:

@@ -9,9 +9,9 @@ from langchain_core.messages.tool import tool_call
 from duologue.graphs import Conversation, Position, RunningSummary, Speaker
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, line, place_of, result, said
-from duologue.graphs.rules.reader import Reader
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.step.resources import Moment, Resources
+from duologue.nodes.step.running import RunningSession
 from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import summary as summarising
 from duologue.nodes.turn.summary import summarise
@@ -52,7 +52,7 @@ def moment(
     )
     cheap = ScriptedChatModel(script)
     resources = Resources(Models(named={"cheap": cheap}), Registry())
-    now = Moment(resources, conversation, Position(), log, {}, "Meet.", Reader(conversation))
+    now = Moment(resources, RunningSession(conversation), Position(), log, {}, "Meet.")
     return now, conversation.speakers[0], cheap
 
 
