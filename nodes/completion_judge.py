@@ -3,8 +3,8 @@
 from typing import Any
 
 from ..graphs.log.state import State
-from ..graphs.rules.end_chat import checked
 from ..graphs.rules.position import Phase
+from ..graphs.rules.transitions import checked
 from ..graphs.rules.turns import due
 from ..graphs.spec.judges import SeparateJudge
 from .judge.moderator import choose

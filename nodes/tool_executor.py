@@ -15,9 +15,9 @@ from typing import Any
 
 from ..graphs.log.messages import calling
 from ..graphs.log.state import State
-from ..graphs.rules.end_chat import left, paused
 from ..graphs.rules.people import person_of
 from ..graphs.rules.position import Leaving, Phase
+from ..graphs.rules.transitions import left, paused
 from .execute.approval import ask_about, decided, is_seen, question, seen
 from .execute.calls import CallsRun
 from .execute.interpreter import Interpreter

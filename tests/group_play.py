@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import Conversation, Result, build_graph, group_solve
 from duologue.graphs.log.state import Input, State
-from duologue.graphs.rules.end_chat import max_steps
+from duologue.graphs.rules.moves import max_steps
 from duologue.nodes.testing import ScriptedChatModel
 from histories import Entry, Plan, Played, played
 

@@ -11,22 +11,11 @@ from itertools import combinations, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from duologue.graphs.rules.end_chat import (
-    Decision,
-    Node,
-    asked,
-    checked,
-    chose,
-    decide,
-    judged,
-    left,
-    max_steps,
-    paused,
-    spoke,
-)
-from duologue.graphs.rules.moves import MOVES
+from duologue.graphs.rules.end_chat import Decision, Node, decide
+from duologue.graphs.rules.moves import MOVES, max_steps
 from duologue.graphs.rules.people import asking, meaning
 from duologue.graphs.rules.position import Facts, Leaving, Phase, Position
+from duologue.graphs.rules.transitions import asked, checked, chose, judged, left, paused, spoke
 from duologue.graphs.rules.turns import NextTurn
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.spec.conversation import Conversation

@@ -1,8 +1,7 @@
 """When a conversation ends and who speaks next.
 
 `decide` says what comes next, by the table in `graphs.rules.moves`. It has two callers, the node
-that has just acted and the edge after it; both give it the same position, so they agree. The
-functions below it give the position after a phase.
+that has just acted and the edge after it; both give it the same position, so they agree.
 """
 
 from enum import StrEnum
@@ -11,13 +10,11 @@ from typing import Final
 from ..common.data import Data
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.ends import EndChatMode, Reason
-from ..spec.judges import SeparateJudge
-from ..spec.limits import most_messages
+from ..spec.ends import Reason
 from .ends.holding import ENDS, HeldEnd, holding, reasons_of
 from .moves import MOVES, TURN_ENDS, Actor, Strength
-from .position import Leaving, Phase, Position
-from .turns import NextTurn, code_waits, due, in_turn, next_turn
+from .position import Phase, Position
+from .turns import NextTurn, code_waits, due, next_turn
 
 
 class Node(StrEnum):
@@ -111,98 +108,3 @@ def _is_over_between_turns(
         return True
     # Promised last words are spoken whatever else holds, and a verdict may change the reason.
     return bool(held) and not position.owed and comes is not Phase.JUDGED
-
-
-def max_steps(conversation: Conversation) -> int:
-    """Give the most steps of the graph that a conversation can take: two for the task."""
-    turn = sum(move.times(conversation) for move in MOVES.values())
-    can_leave = any(speaker.human for speaker in conversation.speakers)
-    return 2 + most_messages(conversation) * turn + can_leave
-
-
-def spoke(position: Position, turn: Decision) -> Position:
-    """Give the position after the speaker whose turn it is has finished it."""
-    return after_turn(position, turn.speaker, turn.stage)
-
-
-def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
-    """Give the position after a turn of any speaker, in any part."""
-    return position.model_copy(
-        update={
-            "phase": Phase.SPOKEN,
-            "stage": stage,
-            "speaker": speaker,
-            "turns": position.turns + (stage is Stage.ROUNDS),
-            "prepared": position.prepared + (stage is Stage.PRIVATE),
-            "opened": position.opened + (stage is Stage.OPENING),
-            "owed": position.owed[1:] if stage is Stage.LAST_WORDS else position.owed,
-            "chosen": None,
-            "tool_rounds": 0,
-            "asked_again": False,
-        }
-    )
-
-
-def paused(
-    position: Position, turn: Decision, phase: Phase, *, succeeded: bool = False
-) -> Position:
-    """Give the position after a phase within a turn; `succeeded` counts a round of tools."""
-    return position.model_copy(
-        update={
-            "phase": phase,
-            "stage": turn.stage,
-            "speaker": turn.speaker,
-            "tool_rounds": position.tool_rounds + succeeded,
-            "asked_again": position.asked_again or phase is Phase.REJECTED,
-        }
-    )
-
-
-def left(position: Position, turn: Decision, leaving: Leaving) -> Position:
-    """Give the position after a person ended it instead of speaking."""
-    return paused(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
-
-
-def checked(position: Position) -> Position:
-    """Give the position after the predicates were asked whether they hold."""
-    return position.model_copy(update={"phase": Phase.CHECKED})
-
-
-def asked(position: Position) -> Position:
-    """Give the position after the first of the judge's two questions."""
-    return position.model_copy(update={"phase": Phase.ASKED})
-
-
-def judged(conversation: Conversation, position: Position, *, complete: bool) -> Position:
-    """Give the position after it was judged whether a task is complete."""
-    if not complete or position.speaker is None:
-        return position.model_copy(update={"phase": Phase.JUDGED})
-    separate = isinstance(conversation.judge, SeparateJudge)
-    done = conversation.stoppers if separate else (position.speaker,)
-    return position.model_copy(
-        update={
-            "phase": Phase.JUDGED,
-            "completed": tuple(dict.fromkeys((*position.completed, *done))),
-            "owed": last_words(conversation, position.speaker),
-        }
-    )
-
-
-def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
-    """Give who has last words, and in which order, once a task is complete after a turn."""
-    order = conversation.order
-    after = order.index(speaker) + 1
-    following = order[after:] + order[:after]
-    match conversation.end_chat.mode:
-        case EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION:
-            return following[:1]
-        case EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION:
-            return following
-        case _:
-            return ()
-
-
-def chose(conversation: Conversation, position: Position, name: str | None) -> Position:
-    """Give the position after it was chosen who speaks next."""
-    chosen = name or in_turn(conversation, position)
-    return position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})

@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
 from ..spec.conversation import Conversation
-from ..spec.limits import most_tool_rounds
+from ..spec.limits import most_messages, most_tool_rounds
 from .position import Phase
 
 
@@ -116,3 +116,10 @@ BETWEEN_TURNS: Final = tuple(phase for phase, move in MOVES.items() if move.acto
 
 TURN_ENDS: Final = tuple(phase for phase in BETWEEN_TURNS if phase is not Phase.STARTED)
 """After these phases a turn is over, or about to be."""
+
+
+def max_steps(conversation: Conversation) -> int:
+    """Give the most steps of the graph that a conversation can take: two for the task."""
+    turn = sum(move.times(conversation) for move in MOVES.values())
+    can_leave = any(speaker.human for speaker in conversation.speakers)
+    return 2 + most_messages(conversation) * turn + can_leave

@@ -81,6 +81,20 @@ def in_turn(conversation: Conversation, position: Position) -> str:
     return order[(order.index(position.speaker) + 1) % len(order)]
 
 
+def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
+    """Give who has last words, and in which order, once a task is complete after a turn."""
+    order = conversation.order
+    after = order.index(speaker) + 1
+    following = order[after:] + order[:after]
+    match conversation.end_chat.mode:
+        case EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION:
+            return following[:1]
+        case EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION:
+            return following
+        case _:
+            return ()
+
+
 def code_waits(conversation: Conversation, position: Position) -> bool:
     """Whether the next speaker runs code of the newest message (AutoGen)."""
     if position.phase not in TURN_ENDS or position.facts.code_by != position.speaker:

@@ -18,7 +18,7 @@ from ..common.background import in_caller
 from ..common.errors import AnswerError, SessionError, failed
 from ..log.channels import log_of
 from ..log.messages import storable
-from ..rules.end_chat import max_steps
+from ..rules.moves import max_steps
 from ..sessions.checkpoints import checkpointer_of, config_of, questions_of
 from ..spec.conversation import Conversation
 from ..spec.questions import Answer, MessageQuestion, Question, ToolQuestion, check_message

@@ -15,12 +15,13 @@ from ..log.kinds import Kind
 from ..log.messages import PLACE, About, line, said
 from ..log.stage import Stage
 from ..log.state import State
-from ..rules.end_chat import Decision, Node, decide, last_words
+from ..rules.end_chat import Decision, Node, decide
 from ..rules.ends.holding import holding, reasons_of
 from ..rules.facts import observed
 from ..rules.outcome import outcome
 from ..rules.position import Facts, Phase, Position
 from ..rules.removal import standing
+from ..rules.turns import last_words
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.judges import SeparateJudge

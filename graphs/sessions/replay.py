@@ -30,7 +30,8 @@ from ..common.background import in_background
 from ..common.errors import AnswerError, SessionError
 from ..log.channels import log_of
 from ..log.messages import place_of
-from ..rules.end_chat import Node, max_steps
+from ..rules.end_chat import Node
+from ..rules.moves import max_steps
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.questions import ApprovalQuestion, MessageQuestion, Question

@@ -17,11 +17,12 @@ from ..log.messages import About, Failure, Source, calling, line, result, said
 from ..log.reducer import take_back
 from ..log.stage import Stage
 from ..log.state import State
-from ..rules.end_chat import Node, after_turn, decide
+from ..rules.end_chat import Node, decide
 from ..rules.facts import observed
 from ..rules.moves import TURN_ENDS
 from ..rules.position import Phase, Position
 from ..rules.removal import standing
+from ..rules.transitions import after_turn
 from ..rules.turns import next_turn
 from ..spec.conversation import Conversation
 from ..store.address import Held

@@ -1,6 +1,6 @@
 """The most that a conversation can have, whatever is said: messages, model calls, rounds of tools.
 
-Pure functions of a spec. How many steps of the graph that makes is in `graphs.rules.end_chat`.
+Pure functions of a spec. How many steps of the graph that makes is in `graphs.rules.moves`.
 """
 
 from ..common.data import MOST

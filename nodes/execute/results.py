@@ -8,8 +8,8 @@ from langchain_core.messages.tool import ToolCall
 
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import About, Failure, Source, line, result, said
-from ...graphs.rules.end_chat import paused
 from ...graphs.rules.position import Phase
+from ...graphs.rules.transitions import paused
 from ...graphs.speakers.speaker import Speaker
 from ..step.resources import Moment
 from ..turn.given import turn_of

@@ -13,7 +13,7 @@ from ...graphs.common.data import listing
 from ...graphs.common.errors import SpecError
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
-from ...graphs.rules.end_chat import chose
+from ...graphs.rules.transitions import chose
 from ...graphs.rules.turns import in_turn
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import ByFunction, Moderator

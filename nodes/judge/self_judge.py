@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
-from ...graphs.rules.end_chat import asked, judged
 from ...graphs.rules.position import Phase
+from ...graphs.rules.transitions import asked, judged
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.spec.judges import Judge, Verdict
 from ..models.model import Model

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
-from ...graphs.rules.end_chat import judged
+from ...graphs.rules.transitions import judged
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
 from ..models.model import Model

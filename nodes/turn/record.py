@@ -10,8 +10,9 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, Flaw, Source, place_name, said
 from ...graphs.log.parsing import parse
 from ...graphs.log.stage import Stage
-from ...graphs.rules.end_chat import Decision, paused, spoke
+from ...graphs.rules.end_chat import Decision
 from ...graphs.rules.position import Phase
+from ...graphs.rules.transitions import paused, spoke
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ..models.tool_calling.to_user import texts_by_id

@@ -13,9 +13,9 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, Flaw, Source, line, said, storable
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State
-from ...graphs.rules.end_chat import left, paused
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
+from ...graphs.rules.transitions import left, paused
 from ...graphs.speakers.speaker import Speaker
 from ..step.resources import Moment, Resources
 from .checks import Problem, find_problem

@@ -19,7 +19,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of, speeches
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.rules.end_chat import max_steps
+from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.outcome import Outcome
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import EndChatMode, Reason

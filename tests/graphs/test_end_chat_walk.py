@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs.rules.end_chat import max_steps
+from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.speakers.context import Context, KeepAll, RunningSummary
 from duologue.graphs.speakers.replies import (
     CodeReply,

@@ -35,8 +35,8 @@ from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.log.remembered import memory
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.rules.end_chat import max_steps
 from duologue.graphs.rules.facts import observed
+from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.run.events import replayed
 from duologue.graphs.sessions.export import as_json_lines, as_markdown
 from duologue.graphs.sessions.listing import known_store

@@ -26,7 +26,8 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of, speeches
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import SILENCE
-from duologue.graphs.rules.end_chat import Node, decide, max_steps
+from duologue.graphs.rules.end_chat import Node, decide
+from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import EndChatMode, Predicate

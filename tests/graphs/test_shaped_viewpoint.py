@@ -31,7 +31,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.log.state import State
 from duologue.graphs.log.viewpoint import SILENCE, provider_names
-from duologue.graphs.rules.end_chat import max_steps
+from duologue.graphs.rules.moves import max_steps
 from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn

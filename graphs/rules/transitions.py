@@ -1,0 +1,82 @@
+"""The position after each phase; nodes write it."""
+
+from ..log.stage import Stage
+from ..spec.conversation import Conversation
+from ..spec.judges import SeparateJudge
+from .end_chat import Decision
+from .position import Leaving, Phase, Position
+from .turns import in_turn, last_words
+
+
+def spoke(position: Position, turn: Decision) -> Position:
+    """Give the position after the speaker whose turn it is has finished it."""
+    return after_turn(position, turn.speaker, turn.stage)
+
+
+def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
+    """Give the position after a turn of any speaker, in any part."""
+    return position.model_copy(
+        update={
+            "phase": Phase.SPOKEN,
+            "stage": stage,
+            "speaker": speaker,
+            "turns": position.turns + (stage is Stage.ROUNDS),
+            "prepared": position.prepared + (stage is Stage.PRIVATE),
+            "opened": position.opened + (stage is Stage.OPENING),
+            "owed": position.owed[1:] if stage is Stage.LAST_WORDS else position.owed,
+            "chosen": None,
+            "tool_rounds": 0,
+            "asked_again": False,
+        }
+    )
+
+
+def paused(
+    position: Position, turn: Decision, phase: Phase, *, succeeded: bool = False
+) -> Position:
+    """Give the position after a phase within a turn; `succeeded` counts a round of tools."""
+    return position.model_copy(
+        update={
+            "phase": phase,
+            "stage": turn.stage,
+            "speaker": turn.speaker,
+            "tool_rounds": position.tool_rounds + succeeded,
+            "asked_again": position.asked_again or phase is Phase.REJECTED,
+        }
+    )
+
+
+def left(position: Position, turn: Decision, leaving: Leaving) -> Position:
+    """Give the position after a person ended it instead of speaking."""
+    return paused(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
+
+
+def checked(position: Position) -> Position:
+    """Give the position after the predicates were asked whether they hold."""
+    return position.model_copy(update={"phase": Phase.CHECKED})
+
+
+def asked(position: Position) -> Position:
+    """Give the position after the first of the judge's two questions."""
+    return position.model_copy(update={"phase": Phase.ASKED})
+
+
+def judged(conversation: Conversation, position: Position, *, complete: bool) -> Position:
+    """Give the position after it was judged whether a task is complete."""
+    if not complete or position.speaker is None:
+        return position.model_copy(update={"phase": Phase.JUDGED})
+    separate = isinstance(conversation.judge, SeparateJudge)
+    done = conversation.stoppers if separate else (position.speaker,)
+    return position.model_copy(
+        update={
+            "phase": Phase.JUDGED,
+            "completed": tuple(dict.fromkeys((*position.completed, *done))),
+            "owed": last_words(conversation, position.speaker),
+        }
+    )
+
+
+def chose(conversation: Conversation, position: Position, name: str | None) -> Position:
+    """Give the position after it was chosen who speaks next."""
+    chosen = name or in_turn(conversation, position)
+    return position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})
