@@ -1,4 +1,4 @@
-"""How a conversation moves: what may follow each phase, who acts there, and what may end it there.
+"""How a conversation moves: who acts after each phase, and what may follow it or end it there.
 
 `graphs.rules.end_chat` decides by this table; `graphs.rules.picture` draws it.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
+from ..log.kinds import Kind
 from ..spec.conversation import Conversation
 from ..spec.limits import most_messages, most_tool_rounds
 from .position import Phase
@@ -32,6 +33,13 @@ class Actor(StrEnum):
     NOBODY = "nobody"  # the conversation is over
 
 
+class Reads(NamedTuple):
+    """Which lines of the log the next node reads: the newest of some kinds, and all after it."""
+
+    first: tuple[Kind, ...] = ()  # what kind the first of them is. (): it reads none of these
+    newest: tuple[Kind, ...] = ()  # what kind the newest is
+
+
 class Move(NamedTuple):
     """What comes after a phase."""
 
@@ -39,6 +47,7 @@ class Move(NamedTuple):
     ends: Strength | None  # the weakest end that may end the conversation here. None: none does.
     then: tuple[Phase, ...]  # what may follow; of what is due between turns, the first one does
     times: Callable[[Conversation], int]  # how many steps it takes in a turn, at most
+    reads: Reads = Reads()  # what who acts reads of the log, beside the speaker's view
 
 
 def _once(conversation: Conversation) -> int:
@@ -69,6 +78,8 @@ def _each_call(conversation: Conversation) -> int:
     return most_tool_rounds(conversation) * (1 + shown + decided)
 
 
+_CALLS = tuple(kind for kind in Kind if kind.row.has_calls)
+
 _REPLY = (Phase.REJECTED, Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
 """What a speaker's reply may be."""
 
@@ -80,20 +91,41 @@ MOVES: Final[Mapping[Phase, Move]] = {
     # Within a turn.
     Phase.PASSED: Move(Actor.SPEAKER, Strength.HARD, (Phase.SUMMARISED, *_REPLY), _with_people),
     Phase.SUMMARISED: Move(Actor.SPEAKER, Strength.HARD, _REPLY, _with_summaries),
-    Phase.REJECTED: Move(Actor.SPEAKER, Strength.HARD, _REPLY[1:], _once),
+    Phase.REJECTED: Move(
+        Actor.SPEAKER, Strength.HARD, _REPLY[1:], _once, Reads((Kind.DRAFT,), (Kind.DRAFT,))
+    ),
     # What is answered already is said before anything ends.
-    Phase.ANSWERED: Move(Actor.SPEAKER, None, (Phase.CALLED, Phase.SPOKEN), _each_answer),
+    Phase.ANSWERED: Move(
+        Actor.SPEAKER,
+        None,
+        (Phase.CALLED, Phase.SPOKEN),
+        _each_answer,
+        Reads((Kind.ANSWER,), (Kind.ANSWER,)),
+    ),
     # Ends that stop calls end it here, too, but for last words.
     Phase.CALLED: Move(
         Actor.TOOLS,
         Strength.HARD,
         (Phase.RAN, Phase.RETURNED, Phase.GIVEN, Phase.LEFT),
         _each_call,
+        Reads(_CALLS, _CALLS),
     ),
-    Phase.RAN: Move(Actor.TOOLS, None, (Phase.RETURNED, Phase.GIVEN), most_tool_rounds),
+    Phase.RAN: Move(
+        Actor.TOOLS,
+        None,
+        (Phase.RETURNED, Phase.GIVEN),
+        most_tool_rounds,
+        Reads(_CALLS, (Kind.ANSWER,)),
+    ),
     Phase.RETURNED: Move(Actor.SPEAKER, Strength.SAID, _REPLY, most_tool_rounds),
     # It takes the place of the last `RETURNED`.
-    Phase.GIVEN: Move(Actor.SPEAKER, None, (Phase.ANSWERED, Phase.SPOKEN), _never),
+    Phase.GIVEN: Move(
+        Actor.SPEAKER,
+        None,
+        (Phase.ANSWERED, Phase.SPOKEN),
+        _never,
+        Reads(_CALLS, (Kind.TOOL_RESULT, Kind.ANSWER)),
+    ),
     # Between turns.
     Phase.SPOKEN: Move(
         Actor.NEXT,
@@ -104,7 +136,13 @@ MOVES: Final[Mapping[Phase, Move]] = {
     Phase.CHECKED: Move(
         Actor.NEXT, Strength.CAP, (Phase.ASKED, Phase.JUDGED, Phase.CHOSEN, *_TURN), _once
     ),
-    Phase.ASKED: Move(Actor.JUDGE, Strength.HARD, (Phase.JUDGED,), _once),
+    Phase.ASKED: Move(
+        Actor.JUDGE,
+        Strength.HARD,
+        (Phase.JUDGED,),
+        _once,
+        Reads((Kind.QUESTION,), (Kind.REFLECTION,)),
+    ),
     Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (Phase.CHOSEN, *_TURN), _once),
     Phase.CHOSEN: Move(Actor.NEXT, Strength.CAP, _TURN, _once),
     # Once in a conversation.

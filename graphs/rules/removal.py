@@ -1,25 +1,13 @@
 """Where a conversation is after messages were removed: steps that need them are repeated."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage
 
 from ..log.kinds import Kind
 from ..log.messages import KEY, line
+from .moves import MOVES
 from .position import Phase, Position
-
-_CALLS: Final = tuple(kind for kind in Kind if kind.row.has_calls)
-
-_RESTS_ON: Final[Mapping[Phase, tuple[Kind, ...]]] = {
-    Phase.REJECTED: (Kind.DRAFT,),
-    Phase.ANSWERED: (Kind.ANSWER,),
-    Phase.CALLED: _CALLS,
-    Phase.RAN: _CALLS,
-    Phase.GIVEN: _CALLS,
-    Phase.ASKED: (Kind.QUESTION,),
-}
-"""Which message the next node reads after a phase, by its kind, with the lines after it."""
 
 
 def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
@@ -32,21 +20,21 @@ def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
     return position.model_copy(update={"phase": again, "asked_again": asked_again})
 
 
+def first_read(phase: Phase, log: Sequence[BaseMessage]) -> int:
+    """Give the place of the first line that the next node reads; the log's end where it is none."""
+    kinds = MOVES[phase].reads.first
+    places = reversed(range(len(log))) if kinds else ()
+    return next((place for place in places if _first_kind(log[place]) in kinds), len(log))
+
+
 def _stands(phase: Phase, log: Sequence[BaseMessage]) -> bool:
-    """Whether all that the next node reads is still there."""
-    kinds = _RESTS_ON.get(phase, ())
-    for message in reversed(log) if kinds else ():
-        is_removed = line(message).kind is Kind.REMOVED
-        kind = _first_kind(message)
-        if kind in kinds:
-            return not is_removed
-        if is_removed and kind is not None and kind.row.is_result:
-            return False
-    return True
+    """Whether all that the next node reads is still there: a line, and what came of it."""
+    read = log[first_read(phase, log) :]
+    removed = (one for one in read if line(one).kind is Kind.REMOVED)
+    return not any(one is read[0] or _first_kind(one).row.is_result for one in removed)
 
 
-def _first_kind(message: BaseMessage) -> Kind | None:
+def _first_kind(message: BaseMessage) -> Kind:
     """What kind of line a message was when it was written."""
     about = message.additional_kwargs.get(KEY, {})
-    found = about.get("was", about).get("kind")
-    return None if found is None else Kind(found)
+    return Kind(about.get("was", about).get("kind", Kind.INSTRUCTION))

@@ -19,17 +19,14 @@ from ..rules.end_chat import Decision, Node, decide
 from ..rules.ends.holding import holding, reasons_of
 from ..rules.facts import observed
 from ..rules.outcome import outcome
-from ..rules.position import Facts, Phase, Position
-from ..rules.removal import standing
+from ..rules.position import Facts, Position
+from ..rules.removal import first_read, standing
 from ..rules.turns import last_words
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.judges import SeparateJudge
 from ..spec.usage import used_so_far
 from ..spec.versions import restored
-
-_PENDING: Final = {Phase.CALLED: 1, Phase.REJECTED: 1, Phase.ANSWERED: 1, Phase.ASKED: 2}
-"""How many of the newest messages the next node still needs after these phases."""
 
 _NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
 """Facts that are not counted from the log."""
@@ -164,16 +161,8 @@ def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMess
 
 def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) -> list[AnyMessage]:
     """Put what is told into a log, before the lines that the next node reads by their place."""
-    place = place_of_news(position, log)
+    place = first_read(position.phase, log)
     return [*log[:place], *_numbered([*told, *log[place:]], place)]
-
-
-def place_of_news(position: Position, log: Sequence[BaseMessage]) -> int:
-    """Give the place in a log where `put_in` puts new lines."""
-    if position.phase in (Phase.RAN, Phase.GIVEN):
-        # The calls, and after them what each of the tools gave.
-        return max(place for place, one in enumerate(log) if line(one).kind.row.has_calls)
-    return len(log) - _PENDING.get(position.phase, 0)
 
 
 def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:

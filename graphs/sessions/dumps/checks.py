@@ -1,12 +1,13 @@
 """Whether the steps of a session fit one another: pure rules for `graphs.sessions.dumps.dump`."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from ...log.kinds import Kind
 from ...log.messages import place_name
 from ...rules.end_chat import decide
-from ...rules.position import Phase, Position
+from ...rules.moves import MOVES
+from ...rules.position import Position
 from ...spec.conversation import Conversation
 from .lines import Message
 
@@ -74,21 +75,10 @@ def _check_position(
     counted = position.facts.messages
     if not said - removed <= counted <= said:
         raise ValueError(f"{where}: {counted} messages were said, and {said} stand")
-    newest = _NEWEST.get(position.phase)
-    if newest is not None and not (were and were[-1].kind is newest):
-        raise ValueError(f"{where}: the newest message must be of the kind {newest.value}")
-    if position.phase in _BEHIND_CALLS and not any(
-        one.tool_calls or one.invalid_tool_calls for one in log
-    ):
+    reads = MOVES[position.phase].reads
+    if reads.newest and not (were and were[-1].kind in reads.newest):
+        kinds = " or ".join(reads.newest)
+        raise ValueError(f"{where}: the newest message must be of the kind {kinds}")
+    reads_calls = any(kind.row.has_calls for kind in reads.first)
+    if reads_calls and not any(one.tool_calls or one.invalid_tool_calls for one in log):
         raise ValueError(f"{where}: there are no calls that could run")
-
-
-_NEWEST: Final = {
-    Phase.REJECTED: Kind.DRAFT,
-    Phase.ANSWERED: Kind.ANSWER,
-    Phase.ASKED: Kind.REFLECTION,
-}
-"""After these events the next node reads the newest message."""
-
-_BEHIND_CALLS: Final = (Phase.CALLED, Phase.RAN, Phase.GIVEN)
-"""After these events the next node reads the newest calls."""

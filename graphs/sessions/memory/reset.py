@@ -13,10 +13,11 @@ from ...log.messages import NOBODY, About, line, place_name, place_of, said
 from ...log.remembered import memory
 from ...log.stage import Stage
 from ...rules.position import Position
+from ...rules.removal import first_read
 from ...spec.conversation import Conversation
 from ..dumps.dump import MemoryDump
 from ..dumps.lines import Remembered, message_of
-from ..fork_state import place_of_news, put_in
+from ..fork_state import put_in
 
 
 def forgetting(
@@ -31,7 +32,7 @@ def forgetting(
     It forgets everything up to its latest finished turn, that turn included. What it has heard
     since stays, so that it has something to answer.
     """
-    place = place_of_news(position, log)
+    place = first_read(position.phase, log)
     first = _behind_its_turn(log[:place], name)
     since = place_of(log[first]) if first < place else None
     about = About(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=since)
