@@ -114,6 +114,8 @@ class About(Data):
     """The tool that was run, where a person chose another than the one that was called."""
     decision: DecisionType | None = None
     """What a person decided of the call, where one was asked before it ran."""
+    refusal: str | None = None
+    """Why a person refused the call, in the person's words."""
     interrupts: bool = False
     """Whether it is what a person has said to calls that waited: the turn of who called goes on."""
     to_user: dict[str, str] = Field(default_factory=dict)
@@ -211,6 +213,7 @@ def result(
     arguments: dict[str, Any] | None = None,
     tool: str | None = None,
     decision: DecisionType | None = None,
+    refusal: str | None = None,
     parsed: JsonValue = None,
     final: bool = True,
 ) -> ToolMessage:
@@ -223,6 +226,7 @@ def result(
         arguments=arguments,
         tool=tool,
         decision=decision,
+        refusal=refusal,
         parsed=parsed,
     )
     return ToolMessage(

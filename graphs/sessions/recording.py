@@ -11,7 +11,6 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ...nodes.execute.approval import why_refused
 from ...nodes.testing import Reply
 from ..log.call_text import TO_USER
 from ..log.kinds import Kind
@@ -171,7 +170,7 @@ def _decision(call: ToolCall, found: BaseMessage, allowed: Sequence[str]) -> Any
             action = Action(name=about.tool or call["name"], args=args)
             return Edit(type="edit", edited_action=action)
         case "reject":
-            return Reject(type="reject", message=why_refused(call["name"], found.text))
+            return Reject(type="reject", message=about.refusal)
         case "respond":
             return Respond(type="respond", message=found.text)
         case None:

@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Failure, line, place_of
+from ...graphs.log.messages import Failure, line, place_of, storable
 from ...graphs.log.state import State
 from ...graphs.rules.approval import approval, call_shown, misfit, misshapen, needing_approval
 from ...graphs.rules.people import leaves
@@ -135,24 +135,16 @@ def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult 
     """Give the result of a call that a person has rejected or answered; None: it runs."""
     match decision:
         case Reject():
-            why = (decision.message or "").strip()
-            told = _REFUSED.format(name=call["name"]) + (_THEY_SAY + why if why else _NO_REASON)
-            return CallResult(told, Failure.PERSON, decision="reject")
+            why = storable((decision.message or "").strip())
+            told = (
+                f"A person refused the call of {call['name']}, so it did not run. "
+                f"{f'They say: {why}' if why else 'They gave no reason.'}"
+            )
+            return CallResult(told, Failure.PERSON, decision="reject", refusal=why or None)
         case Respond():
             return CallResult(decision.message, decision="respond")
         case _:
             return None
-
-
-_REFUSED = "A person refused the call of {name}, so it did not run."
-_THEY_SAY = " They say: "
-_NO_REASON = " They gave no reason."
-
-
-def why_refused(name: str, told: str) -> str | None:
-    """Give why a person refused a call, out of what the speaker was told of it."""
-    _, says, why = told.removeprefix(_REFUSED.format(name=name)).partition(_THEY_SAY)
-    return why if says else None
 
 
 def as_decided(call: ToolCall, decision: AnyDecision | None) -> ToolCall:

@@ -42,6 +42,8 @@ class CallResult(NamedTuple):
     """The tool that was run, where a person chose another one."""
     decision: DecisionType | None = None
     """What a person decided of the call, where one was asked."""
+    refusal: str | None = None
+    """Why a person refused the call."""
 
     def recorded(self) -> dict[str, Any]:
         """Write it as plain values."""
@@ -65,6 +67,7 @@ def given(message: ToolMessage) -> CallResult:
         about.parsed,
         about.tool,
         about.decision,
+        about.refusal,
     )
 
 

@@ -108,15 +108,10 @@ def result_lines(
     return [
         result(
             len(moment.log) + place,
-            answer.text,
             speaker=speaker.name,
             call_id=call_id,
-            failure=answer.failure,
-            arguments=answer.arguments,
-            tool=answer.tool,
-            decision=answer.decision,
-            parsed=answer.parsed,
             final=final,
+            **answer._asdict(),
         )
         for place, (call_id, answer) in enumerate(answers.items())
     ]
