@@ -42,7 +42,7 @@ class Versions(Generic[Step]):
             )
         if version < self.oldest:
             raise VersionError(
-                f"version: {version} was written by a release before 0.1.0 and can't be read"
+                f"version: {version} was written by an older development version and can't be read"
             )
         return self.steps[version - self.oldest :]
 

@@ -78,8 +78,8 @@ def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: s
         )
     if version < versions.oldest:
         raise StoreError(
-            f"The sessions in {url} were written by a release before 0.1.0 and can't be read: "
-            "choose another store."
+            f"The sessions in {url} were written by an older development version and can't be "
+            "read: choose another store."
         )
     return version
 

@@ -597,8 +597,10 @@ def test_each_change_of_a_shape_has_its_step() -> None:
 
 
 @pytest.mark.parametrize("version", [1, SPEC_VERSION - 1])
-def test_a_version_of_before_the_first_release_is_refused(version: int, load: Load) -> None:
-    with pytest.raises(SpecError, match=f"version: {version} was written by a release before 0"):
+def test_a_version_of_a_development_version_is_refused(version: int, load: Load) -> None:
+    with pytest.raises(
+        SpecError, match=f"version: {version} was written by an older development version"
+    ):
         load(minimal(version=version))
 
 
