@@ -12,12 +12,17 @@ from rich.text import Text
 from ..common.data import listing
 from ..common.sanitize import clean
 from ..rules.approval import call_shown
-from ..rules.people import leaves
-from ..spec.questions import EXIT, ApprovalQuestion, MessageQuestion, Question, ToolQuestion
+from ..spec.questions import (
+    EXIT,
+    ApprovalQuestion,
+    MessageQuestion,
+    Question,
+    ToolQuestion,
+    is_exit,
+)
 from .terminal.events import Transcript, prose, whole
 from .terminal.input import Lines
 from .terminal.text import one_line
-from .waiting import allowed, value_of
 
 _KEYS = {"a": "approve", "e": "edit", "r": "reject", "s": "respond"}
 _ALL = ("v", "view")
@@ -97,7 +102,7 @@ class Asker:
 
     def _decision(self, question: ApprovalQuestion, call: dict[str, Any]) -> dict[str, Any] | None:
         """Ask for a decision on one call; None if the person leaves."""
-        keys = {key: word for key, word in _KEYS.items() if word in allowed(question, call)}
+        keys = {key: word for key, word in _KEYS.items() if word in question.allowed(call)}
         self._gap()
         cut = self._call(call, _LONGEST)
         self._explain(f"Ctrl-D leaves it for later. {EXIT}: leave.")
@@ -108,7 +113,7 @@ class Asker:
             if given in _ALL:
                 self._call(call, None)
                 continue
-            if leaves(given):
+            if is_exit(given):
                 return None
             word = keys.get(given, given)
             if word not in keys.values():
@@ -178,7 +183,7 @@ class Asker:
         while True:
             text = self._lines.read(Text("answer> ", "bold"))
             if text.strip():
-                return value_of(question, text)
+                return question.read(text)
             self._complain('Something must be answered; "" is an empty text.')
 
     def _explain(self, text: str) -> None:

@@ -8,7 +8,7 @@ from ..common.validation import near_or_all
 from ..log.stage import ALOUD
 from ..speakers.replies import HumanInputMode
 from ..spec.conversation import Conversation
-from ..spec.questions import EXIT, Asking, Because, Empty
+from ..spec.questions import Asking, Because, Empty, is_exit
 from .position import Leaving, Phase, Position
 from .turns import NextTurn, begins, runs_newest
 
@@ -52,14 +52,9 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
     return None
 
 
-def leaves(answer: object) -> bool:
-    """Whether an answer asks to leave the conversation."""
-    return isinstance(answer, str) and answer.strip().casefold() == EXIT
-
-
 def meaning(asked: Asking, answer: str) -> Leaving | str | None:
     """Give what an answer means: a message, that the person ends it, or None for no message."""
-    if leaves(answer):
+    if is_exit(answer):
         return Leaving(by=asked.speaker, reason="quit")
     if answer.strip():
         return answer

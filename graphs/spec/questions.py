@@ -4,6 +4,7 @@ When a person is asked for a message is in `graphs.rules.people`, before calls o
 `graphs.speakers.approval`.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
@@ -86,6 +87,11 @@ _SomeText = Annotated[
 ]
 
 
+def is_exit(answer: object) -> bool:
+    """Whether an answer asks to leave the conversation."""
+    return isinstance(answer, str) and answer.strip().casefold() == EXIT
+
+
 class _Question(Data):
     """Base of all questions."""
 
@@ -95,6 +101,28 @@ class _Question(Data):
     """The JSON schema of an answer; empty where any answer fits."""
     problem: str | None = None
     """What was wrong with the answer before, where there was one that did not fit."""
+
+    def summary(self) -> str:
+        """Say what is asked."""
+        raise NotImplementedError
+
+    def sample(self) -> str:
+        """Give an answer as an example, or what stands for one."""
+        return "JSON"
+
+    def read(self, typed: str) -> JsonValue:
+        """Read an answer that was typed.
+
+        Args:
+            typed: The text.
+
+        Returns:
+            The answer, of the type that the question wants.
+
+        Raises:
+            AnswerError: It can't be read.
+        """
+        raise NotImplementedError
 
 
 class MessageQuestion(_Question):
@@ -118,6 +146,18 @@ class MessageQuestion(_Question):
     prompt: str
     """What is asked, in a sentence."""
 
+    def summary(self) -> str:
+        """Say what is asked."""
+        return self.prompt
+
+    def sample(self) -> str:
+        """Give what stands for a text."""
+        return "TEXT"
+
+    def read(self, typed: str) -> JsonValue:
+        """Take any text as it is."""
+        return typed
+
 
 class ApprovalQuestion(_Question):
     """Whether tools may run. It is answered with decisions, as LangChain's human-in-the-loop is."""
@@ -129,6 +169,36 @@ class ApprovalQuestion(_Question):
     review_configs: tuple[dict[str, Any], ...]
     """For each call ``action_name`` and ``allowed_decisions``."""
 
+    def summary(self) -> str:
+        """Give what is said of the calls."""
+        return " ".join(str(call.get("description", "")) for call in self.action_requests)
+
+    def allowed(self, call: dict[str, Any]) -> list[str]:
+        """Give the decisions allowed for one of the calls."""
+        for review in self.review_configs:
+            if review.get("action_name") == call.get("name"):
+                return list(review.get("allowed_decisions", ()))
+        return []
+
+    def sample(self) -> str:
+        """Give an answer that approves of all calls, where that is allowed."""
+        if not all("approve" in self.allowed(call) for call in self.action_requests):
+            return "JSON"
+        return json.dumps({"decisions": [{"type": "approve"} for _ in self.action_requests]})
+
+    def read(self, typed: str) -> JsonValue:
+        """Read JSON, or that the person leaves."""
+        if is_exit(typed):
+            return typed
+        try:
+            answer: JsonValue = json.loads(typed)
+        except ValueError as error:
+            raise AnswerError(
+                f"the answer is not JSON ({error}), and the question stays open: "
+                f"it must be like {self.sample()}"
+            ) from error
+        return answer
+
 
 class ToolQuestion(_Question):
     """What a tool of the user's own asks by `langgraph.types.interrupt`."""
@@ -137,6 +207,18 @@ class ToolQuestion(_Question):
     """Which question it is."""
     value: JsonValue
     """What the tool asks."""
+
+    def summary(self) -> str:
+        """Give what the tool asks, as JSON."""
+        return f"A tool asks: {json.dumps(self.value, ensure_ascii=False)}"
+
+    def read(self, typed: str) -> JsonValue:
+        """Read JSON, or take any other text as it is."""
+        try:
+            answer: JsonValue = json.loads(typed)
+        except ValueError:
+            return typed
+        return answer
 
 
 Question: TypeAlias = MessageQuestion | ApprovalQuestion | ToolQuestion

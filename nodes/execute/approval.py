@@ -12,7 +12,6 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Failure, line, place_of, storable
 from ...graphs.log.state import State
 from ...graphs.rules.approval import approval, call_shown, misfit, misshapen, needing_approval
-from ...graphs.rules.people import leaves
 from ...graphs.speakers.approval import (
     AnyDecision,
     Approval,
@@ -23,6 +22,7 @@ from ...graphs.speakers.approval import (
     Respond,
 )
 from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.questions import is_exit
 from ...tools.registry.arguments import check_arguments, parameters_of
 from ...tools.registry.state import ArgumentsError
 from ..models.tool_calling.calls import read_call
@@ -86,7 +86,7 @@ def _fitting(request: Approval, tools: Mapping[str, BaseTool]) -> Any:  # noqa: 
     """What an answer to this question must be; one that is not is refused before it is stored."""
 
     def check(given: object, read: ValidatorFunctionWrapHandler) -> Decisions | None:
-        if leaves(given):
+        if is_exit(given):
             return None
         try:
             answer: Decisions = read(given)
