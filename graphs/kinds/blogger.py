@@ -79,12 +79,7 @@ class Blogger(Form):
     model: Text | None = None
     """The model of both: a name, ``embedded`` or the path of a ``.gguf`` file."""
 
-    def conversation(self) -> Conversation:
-        """Give the conversation that this form stands for.
-
-        Raises:
-            SpecError: Both have the same name, or ``people`` names neither.
-        """
+    def _others(self) -> dict[str, Any]:
         names = {"writer": self.writer, "critic": self.critic, "satisfied": self.satisfied}
         generation = {"temperature": self.temperature}
         writer = {
@@ -101,21 +96,15 @@ class Blogger(Form):
             "generation": generation,
         }
         final = MaxMessages(limit=2 * self.rounds + 1)
-        return validated(
-            Conversation,
-            {
-                "task": self.task,
-                "speakers": with_people([writer, critic], self.people),
-                "opening": Opening(first_line=BEGIN_WRITING),
-                "end_chat": {
-                    # The last round is the writer's alone.
-                    "max_iterations": self.rounds + 1,
-                    "when": DoneToken(token=self.satisfied, by=self.critic) | final,
-                },
-                "model": self.model,
-                "seed": self.seed,
+        return {
+            "speakers": with_people([writer, critic], self.people),
+            "opening": Opening(first_line=BEGIN_WRITING),
+            "end_chat": {
+                # The last round is the writer's alone.
+                "max_iterations": self.rounds + 1,
+                "when": DoneToken(token=self.satisfied, by=self.critic) | final,
             },
-        )
+        }
 
 
 def blogger(task: str, **options: Any) -> Conversation:  # noqa: ANN401

@@ -49,12 +49,7 @@ class Chat(Form):
     model: Text | None = None
     """The agent's model: a name, ``embedded`` or the path of a ``.gguf`` file."""
 
-    def conversation(self) -> Conversation:
-        """Give the conversation that this form stands for.
-
-        Raises:
-            SpecError: Both have the same name, or a tool to approve of is none of the agent's.
-        """
+    def _others(self) -> dict[str, Any]:
         speaks = self.to_user and bool(self.tools)
         prompts = [self.assistant_prompt, *([CHAT_TOOLS] if speaks else [])]
         said = [{"kind": "text", "text": self.message, "once": True}] if self.message else []
@@ -70,16 +65,11 @@ class Chat(Form):
             "interrupt_on": self.interrupt_on,
             "generation": {"temperature": self.temperature},
         }
-        return validated(
-            Conversation,
-            {
-                "title": None if self.message else f"Chat with {self.assistant}",
-                "speakers": ({"name": self.user, "replies": (*said, "human")}, agent),
-                "end_chat": {"max_iterations": self.max_iterations},
-                "model": self.model,
-                "seed": self.seed,
-            },
-        )
+        return {
+            "title": None if self.message else f"Chat with {self.assistant}",
+            "speakers": ({"name": self.user, "replies": (*said, "human")}, agent),
+            "end_chat": {"max_iterations": self.max_iterations},
+        }
 
 
 def chat(message: str | None = None, **options: Any) -> Conversation:  # noqa: ANN401

@@ -52,12 +52,7 @@ class Coder(Form):
     model: Text | None = None
     """The agent's model: a name, ``embedded`` or the path of a ``.gguf`` file."""
 
-    def conversation(self) -> Conversation:
-        """Give the conversation that this form stands for.
-
-        Raises:
-            SpecError: Both have the same name.
-        """
+    def _others(self) -> dict[str, Any]:
         names = {"coder": self.coder, "executor": self.executor, "executions": self.executions}
         agent = {
             "name": self.coder,
@@ -68,22 +63,15 @@ class Coder(Form):
             },
             "generation": {"temperature": self.temperature},
         }
-        return validated(
-            Conversation,
-            {
-                "task": self.task,
-                "speakers": ({"name": self.executor, "replies": ("code",)}, agent),
-                "opening": Opening(first_speaker=self.coder, first_line=BEGIN_CODING),
-                "end_chat": {
-                    # The last round is the agent's alone.
-                    "max_iterations": self.executions + 1,
-                    "when": NoCode(by=self.coder) | MaxMessages(limit=2 * self.executions + 1),
-                },
-                "sandbox": self.sandbox,
-                "model": self.model,
-                "seed": self.seed,
+        return {
+            "speakers": ({"name": self.executor, "replies": ("code",)}, agent),
+            "opening": Opening(first_speaker=self.coder, first_line=BEGIN_CODING),
+            "end_chat": {
+                # The last round is the agent's alone.
+                "max_iterations": self.executions + 1,
+                "when": NoCode(by=self.coder) | MaxMessages(limit=2 * self.executions + 1),
             },
-        )
+        }
 
 
 def coder(task: str, **options: Any) -> Conversation:  # noqa: ANN401

@@ -49,13 +49,7 @@ class GroupSolve(Form):
     max_tool_rounds: Cap = 5
     """How many rounds of tool calls one turn may have."""
 
-    def conversation(self) -> Conversation:
-        """Give the conversation that this form stands for.
-
-        Raises:
-            SpecError: A speaker has no task, two share a name, the shift's owner is nobody, or the
-                mode needs a stopper and has none.
-        """
+    def _others(self) -> dict[str, Any]:
         for number, speaker in enumerate(self.speakers):
             if speaker.task is None:
                 raise SpecError(f"speakers.{number}.task: {speaker.name!r} needs a task of its own")
@@ -65,19 +59,14 @@ class GroupSolve(Form):
                 f"shift_owner: nobody is called {self.shift_owner!r}"
                 f"{near_or_all(self.shift_owner, names)}"
             )
-        own = {"shift_owner", "shift_content", "reconcile_first_message"}
-        return validated(
-            Conversation,
-            {
-                **{field: getattr(self, field) for field in GroupSolve.model_fields.keys() - own},
-                "opening": {
-                    "answers": True,
-                    "reconcile": self.reconcile_first_message,
-                    "first_speaker": self.shift_owner,
-                    "first_line": self.shift_content,
-                },
+        return {
+            "opening": {
+                "answers": True,
+                "reconcile": self.reconcile_first_message,
+                "first_speaker": self.shift_owner,
+                "first_line": self.shift_content,
             },
-        )
+        }
 
 
 def group_solve(speakers: Sequence[Speaker | Mapping[str, Any]], **options: Any) -> Conversation:  # noqa: ANN401

@@ -102,12 +102,7 @@ class RolePlay(Form):
     model: Text | None = None
     """The model of all: a name, ``embedded`` or the path of a ``.gguf`` file."""
 
-    def conversation(self) -> Conversation:
-        """Give the conversation that this form stands for.
-
-        Raises:
-            SpecError: Both have the same role, or ``people`` names neither.
-        """
+    def _others(self) -> dict[str, Any]:
         names_for_user = {"me": self.user_role, "other": self.assistant_role}
         names_for_assistant = {"me": self.assistant_role, "other": self.user_role}
         generation = {"temperature": self.temperature}
@@ -133,27 +128,21 @@ class RolePlay(Form):
             "format": SOLUTION,
             "generation": generation,
         }
-        return validated(
-            Conversation,
-            {
-                "task": self.task,
-                "speakers": with_people([user, assistant], self.people),
-                "task_specification": {
-                    "word_limit": self.word_limit,
-                    "generation": {"temperature": self.task_temperature},
-                }
-                if self.specify_task
-                else None,
-                "opening": Opening(first_line=BEGIN_INSTRUCTING),
-                "end_chat": {
-                    "mode": self.mode,
-                    "max_iterations": self.max_iterations,
-                    "when": DoneToken(token=self.done_token, by=self.user_role),
-                },
-                "model": self.model,
-                "seed": self.seed,
+        return {
+            "speakers": with_people([user, assistant], self.people),
+            "task_specification": {
+                "word_limit": self.word_limit,
+                "generation": {"temperature": self.task_temperature},
+            }
+            if self.specify_task
+            else None,
+            "opening": Opening(first_line=BEGIN_INSTRUCTING),
+            "end_chat": {
+                "mode": self.mode,
+                "max_iterations": self.max_iterations,
+                "when": DoneToken(token=self.done_token, by=self.user_role),
             },
-        )
+        }
 
 
 def role_play(task: str, user_role: str, assistant_role: str, **options: Any) -> Conversation:  # noqa: ANN401

@@ -98,12 +98,7 @@ class UserProxy(Form):
             )
         return given
 
-    def conversation(self) -> Conversation:
-        """Give the conversation that this form stands for.
-
-        Raises:
-            SpecError: Both have the same name, or nothing replies in a person's place.
-        """
+    def _others(self) -> dict[str, Any]:
         names = {"user": self.user, "termination": self.termination}
         human = {
             "kind": "human",
@@ -133,16 +128,10 @@ class UserProxy(Form):
             "interrupt_on": self.interrupt_on,
             "generation": generation,
         }
-        return validated(
-            Conversation,
-            {
-                "speakers": (user, assistant),
-                "end_chat": {"max_iterations": self.max_iterations},
-                "sandbox": self.sandbox,
-                "model": self.model,
-                "seed": self.seed,
-            },
-        )
+        return {
+            "speakers": (user, assistant),
+            "end_chat": {"max_iterations": self.max_iterations},
+        }
 
     @model_validator(mode="after")
     def _something_replies(self) -> Self:

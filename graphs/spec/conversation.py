@@ -2,11 +2,12 @@
 
 import re
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
 from ..common.data import Data
+from ..common.validation import validated
 from .consistency import check
 from .fields import ConversationFields
 
@@ -27,13 +28,26 @@ class Conversation(ConversationFields):
 
 
 class Form(Data, ABC):
-    """The short form of one kind of conversation: flat fields, as in a file or in Studio."""
+    """The short form of one kind of conversation: flat fields, as in a file or in Studio.
+
+    A field that a `Conversation` has, too, is that field of the conversation.
+    """
 
     @classmethod
     def kind(cls) -> str:
         """Give the name of the kind, such as ``role_play`` for ``RolePlay``."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
-    @abstractmethod
     def conversation(self) -> Conversation:
-        """Give the conversation that this form stands for."""
+        """Give the conversation that this form stands for.
+
+        Raises:
+            SpecError: The fields do not fit one another; names one.
+        """
+        same = Conversation.model_fields.keys() & type(self).model_fields.keys()
+        fields = {name: getattr(self, name) for name in same}
+        return validated(Conversation, fields | self._others())
+
+    @abstractmethod
+    def _others(self) -> dict[str, Any]:
+        """Give the conversation's other fields."""
