@@ -44,7 +44,10 @@ from .sessions.listing import (
     list_sessions as list_sessions,
     stop_session as stop_session,
 )
-from .sessions.memory.memory import (
+from .sessions.replay import areplay as areplay, replay as replay
+from .sessions.result import Result as Result
+from .sessions.say import asay as asay, say as say
+from .sessions.transfer import (
     acopy_session as acopy_session,
     adump_session as adump_session,
     aexport_session as aexport_session,
@@ -56,9 +59,6 @@ from .sessions.memory.memory import (
     load_session as load_session,
     reset_session as reset_session,
 )
-from .sessions.replay import areplay as areplay, replay as replay
-from .sessions.result import Result as Result
-from .sessions.say import asay as asay, say as say
 from .speakers.approval import InterruptOn as InterruptOn
 from .speakers.context import (
     KeepAll as KeepAll,

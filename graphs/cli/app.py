@@ -1,8 +1,8 @@
 """The command line: its commands and their arguments.
 
-The commands in which a person takes part are in `graphs.cli.people`, those that fork a session or
-are about memory in `graphs.cli.memory`. What a command needs is imported inside it: help and a
-mistyped option need nothing of what runs a conversation.
+The commands in which a person takes part are in `graphs.cli.people`, those that fork sessions,
+dump, load, reset, copy or export them in `graphs.cli.transfer`. What a command needs is imported
+inside it: help and a mistyped option need nothing of what runs a conversation.
 """
 
 import sys
@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from .exit_code import EXIT_CODES
-from .memory import copy, dump, export, fork, load, reset
 from .options import (
     HELP,
     CapOption,
@@ -27,6 +26,7 @@ from .options import (
     StoreOption,
 )
 from .people import answer, chat, say
+from .transfer import copy, dump, export, fork, load, reset
 
 app = typer.Typer(
     cls=Commands,

@@ -23,7 +23,7 @@ from duologue.graphs import (
     resume,
     user_proxy,
 )
-from duologue.graphs.sessions.memory.memory import Dump
+from duologue.graphs.sessions.transfer import Dump
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
 

@@ -1,6 +1,6 @@
 """Dumps: a session, or what one speaker remembers of it, as plain JSON.
 
-Only data lives here, and reading it. Dumps are made and loaded in `graphs.sessions.memory.memory`.
+Only data lives here, and reading it. Dumps are made and loaded in `graphs.sessions.transfer`.
 """
 
 import json

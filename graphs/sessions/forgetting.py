@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
-from ....nodes.prompts import speaking as prompts
-from ...log.kinds import Kind
-from ...log.messages import NOBODY, About, line, place_name, place_of, said
-from ...log.remembered import memory
-from ...log.stage import Stage
-from ...rules.position import Position
-from ...rules.removal import first_read
-from ...spec.conversation import Conversation
-from ..dumps.dump import MemoryDump
-from ..dumps.lines import Remembered, message_of
-from ..fork_state import put_in
+from ...nodes.prompts import speaking as prompts
+from ..log.kinds import Kind
+from ..log.messages import NOBODY, About, line, place_name, place_of, said
+from ..log.remembered import memory
+from ..log.stage import Stage
+from ..rules.position import Position
+from ..rules.removal import first_read
+from ..spec.conversation import Conversation
+from .dumps.dump import MemoryDump
+from .dumps.lines import Remembered, message_of
+from .fork_state import put_in
 
 
 def forgetting(

@@ -1,4 +1,4 @@
-"""Memory on its way out of a store and into one: what `graphs.sessions.memory.memory` does."""
+"""What `graphs.sessions.transfer` does with a store: sessions and memories, read and written."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,22 +6,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ...build import Graph, build_graph
-from ...common.errors import SessionError
-from ...common.settings import load_settings
-from ...log.channels import log_of, update_of
-from ...log.messages import place_of
-from ...log.remembered import memory
-from ...rules.position import Position
-from ...spec.conversation import Conversation
-from ...store.address import Held, Store, open_store
-from ...store.rows import check_session_id
-from ..checkpoints import read_steps, settle, write_state, write_steps
-from ..dumps.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, whole
-from ..dumps.lines import remembered_by
-from ..listing import aget_session, check_speaker, known_session, known_store, new_session
-from ..stored_state import reading_session
-from .reset import forgetting
+from ..build import Graph, build_graph
+from ..common.errors import SessionError
+from ..common.settings import load_settings
+from ..log.channels import log_of, update_of
+from ..log.messages import place_of
+from ..log.remembered import memory
+from ..rules.position import Position
+from ..spec.conversation import Conversation
+from ..store.address import Held, Store, open_store
+from ..store.rows import check_session_id
+from .checkpoints import read_steps, settle, write_state, write_steps
+from .dumps.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, whole
+from .dumps.lines import remembered_by
+from .forgetting import forgetting
+from .listing import aget_session, check_speaker, known_session, known_store, new_session
+from .stored_state import reading_session
 
 
 async def dumped(

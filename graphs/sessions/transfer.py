@@ -1,4 +1,4 @@
-"""Memory as state: dump, load, reset, copy and export a session, or one speaker's memory of it.
+"""Dump, load, reset, copy and export a session, or what one speaker remembers of it.
 
 Lagent's agents have such a state each. Here a speaker's memory is what it has said and heard in
 one log: resetting or replacing it changes what that speaker sees, and nothing that was said. What
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from ...common.background import in_background
-from ...common.data import listing
-from ...common.errors import SpecError
-from ...store.rows import check_session_id
-from ..dumps.dump import MemoryDump, read_dump, written
-from ..export import as_json_lines, as_markdown
-from ..listing import aget_session, check_speaker, made_up_id
-from .transfer import begin_anew, dumped, load_whole, replace_memory
+from ..common.background import in_background
+from ..common.data import listing
+from ..common.errors import SpecError
+from ..store.rows import check_session_id
+from .dumps.dump import MemoryDump, read_dump, written
+from .export import as_json_lines, as_markdown
+from .listing import aget_session, check_speaker, made_up_id
+from .remembering import begin_anew, dumped, load_whole, replace_memory
 
 Dump = Mapping[str, Any] | str | Path
 """A dump, or the path of a ``.json`` file that holds one."""

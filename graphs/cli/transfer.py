@@ -1,4 +1,4 @@
-"""The commands that fork a session or are about memory: dump, load, reset, copy and export.
+"""The commands that fork, dump, load, reset, copy and export sessions.
 
 What they need is imported inside them, as in `graphs.cli.app`.
 """
@@ -13,7 +13,7 @@ from ..common.errors import SpecError
 from .options import CapOption, Mode, OutputOption, Session, SpeakerOption, StoreOption
 
 if TYPE_CHECKING:
-    from ..sessions.memory.memory import ExportFormat
+    from ..sessions.transfer import ExportFormat
 
 
 def fork(
@@ -95,7 +95,7 @@ def dump(
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON."""
     from ..common.sanitize import escaped
-    from ..sessions.memory.memory import dump_session
+    from ..sessions.transfer import dump_session
 
     found = dump_session(session, speaker=speaker, store=store)
     _put(escaped(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
@@ -128,7 +128,7 @@ def load(
     A whole session becomes a new one, which goes on where it was. A speaker's memory takes the
     place of a speaker's in another session, and changes what that one alone sees.
     """
-    from ..sessions.memory.memory import load_session
+    from ..sessions.transfer import load_session
 
     _say_how_to_go_on(load_session(file, into=into, speaker=speaker, store=store), store)
 
@@ -138,7 +138,7 @@ def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = 
 
     A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
     """
-    from ..sessions.memory.memory import reset_session
+    from ..sessions.transfer import reset_session
 
     reset_session(session, speaker=speaker, store=store)
     _say_how_to_go_on(session, store)
@@ -162,7 +162,7 @@ def copy(
     store: StoreOption = None,
 ) -> None:
     """Copy a session, or one speaker's memory, within a store or into another one."""
-    from ..sessions.memory.memory import copy_session
+    from ..sessions.transfer import copy_session
 
     new = copy_session(session, into=into, speaker=speaker, store=store, to=to)
     _say_how_to_go_on(new, to or store)
@@ -183,7 +183,7 @@ def export(
     store: StoreOption = None,
 ) -> None:
     """Write a session down, as a page or as JSON Lines."""
-    from ..sessions.memory.memory import export_session
+    from ..sessions.transfer import export_session
 
     text = export_session(session, format=cast("ExportFormat", form), speaker=speaker, store=store)
     _put(text, output)

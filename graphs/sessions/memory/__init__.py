@@ -1,1 +1,0 @@
-"""What a speaker remembers, and whole sessions: dump, load, reset, copy and export."""
