@@ -83,7 +83,7 @@ def _apart_from_other_loops() -> None:
 def start_child(tmp_path: Path) -> Callable[..., children.Child]:
     """Start a process that runs a conversation; `children.start` says how."""
 
-    def start(**order: Any) -> children.Child:  # noqa: ANN401
+    def start(**order: Any) -> children.Child:
         return children.start(tmp_path, order)
 
     return start

@@ -26,7 +26,7 @@ class Run:
     pinned: dict[str, list[int]] = field(default_factory=dict)
     """For each speaker, the places of what it knows from before the rounds."""
 
-    def write(self, text: str, kind: Kind, speaker: str | None, **more: Any) -> int:  # noqa: ANN401
+    def write(self, text: str, kind: Kind, speaker: str | None, **more: Any) -> int:
         """Append a line; its place."""
         calls = more.pop("tool_calls", [])
         about = About(kind=kind, speaker=speaker, **more)

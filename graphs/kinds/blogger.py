@@ -107,7 +107,7 @@ class Blogger(Form):
         }
 
 
-def blogger(task: str, **options: Any) -> Conversation:  # noqa: ANN401
+def blogger(task: str, **options: Any) -> Conversation:
     """Make a conversation of a writer and a critic.
 
     After Lagent's blogging agents: writer and critic speak in turn for ``rounds`` rounds, and the

@@ -72,7 +72,7 @@ class Chat(Form):
         }
 
 
-def chat(message: str | None = None, **options: Any) -> Conversation:  # noqa: ANN401
+def chat(message: str | None = None, **options: Any) -> Conversation:
     """Make a conversation of a person and an agent with tools, for many rounds.
 
     After Agere's chat: the person is asked in each round, once everything of the round before has

@@ -74,7 +74,7 @@ class Coder(Form):
         }
 
 
-def coder(task: str, **options: Any) -> Conversation:  # noqa: ANN401
+def coder(task: str, **options: Any) -> Conversation:
     r"""Make a conversation of an agent that writes code and of what runs it.
 
     After Lagent's coder: the fenced code of each message is run in the sandbox, its variables are

@@ -69,7 +69,7 @@ class GroupSolve(Form):
         }
 
 
-def group_solve(speakers: Sequence[Speaker | Mapping[str, Any]], **options: Any) -> Conversation:  # noqa: ANN401
+def group_solve(speakers: Sequence[Speaker | Mapping[str, Any]], **options: Any) -> Conversation:
     """Make a conversation of speakers who have a task each.
 
     After Yacana's group solve: each speaker answers its own task alone, then the owner of the shift

@@ -145,7 +145,7 @@ class RolePlay(Form):
         }
 
 
-def role_play(task: str, user_role: str, assistant_role: str, **options: Any) -> Conversation:  # noqa: ANN401
+def role_play(task: str, user_role: str, assistant_role: str, **options: Any) -> Conversation:
     """Make a role-play of two experts.
 
     After CAMEL's role-playing and LazyLLM's multi-turn dialogue: the task is made more specific,

@@ -162,7 +162,7 @@ class UserProxy(Form):
         return ASSISTANT.replace("{means}", said)
 
 
-def user_proxy(message: str, **options: Any) -> Conversation:  # noqa: ANN401
+def user_proxy(message: str, **options: Any) -> Conversation:
     r"""Make a conversation of an assistant and what speaks for its user.
 
     After AutoGen's assistant and user proxy. The user says ``message``; to each answer of the

@@ -3,7 +3,6 @@
 Nothing about a particular database lives here. What is passed on to LangGraph's savers as it came
 is not spelled out; `task_path` is, because LangGraph looks for it in the signature.
 """
-# ruff: noqa: ANN401
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence

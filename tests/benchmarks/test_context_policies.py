@@ -48,11 +48,11 @@ class Meter(AsyncCallbackHandler):
         self.turns: list[Prompt] = []
         self._speaks: set[Any] = set()
 
-    async def on_chat_model_start(self, *given: Any, **about: Any) -> None:  # noqa: ANN401
+    async def on_chat_model_start(self, *given: Any, **about: Any) -> None:
         if (about.get("metadata") or {}).get("purpose") == "speech":
             self._speaks.add(about["run_id"])
 
-    async def on_llm_end(self, response: LLMResult, **about: Any) -> None:  # noqa: ANN401
+    async def on_llm_end(self, response: LLMResult, **about: Any) -> None:
         message = getattr(response.generations[0][0], "message", None)
         if about["run_id"] in self._speaks and isinstance(message, AIMessage):
             used = message.usage_metadata

@@ -202,7 +202,7 @@ def test_a_body_that_never_ends_is_waited_for_as_long_as_silence(
     assert "did not answer in time: raise DUOLOGUE_TIMEOUT" in said
 
 
-def _event(delta: Body, **fields: Any) -> bytes:  # noqa: ANN401
+def _event(delta: Body, **fields: Any) -> bytes:
     choice = {"index": 0, "delta": delta, **fields}
     return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
 

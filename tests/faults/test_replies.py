@@ -76,15 +76,15 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"DUOLOGUE_{name}", value)
 
 
-def whole(spec: Spec, **options: Any) -> bool:  # noqa: ANN401
+def whole(spec: Spec, **options: Any) -> bool:
     return converse(load_conversation(spec), **options).outcome is not None
 
 
-def streamed(spec: Spec, **options: Any) -> bool:  # noqa: ANN401
+def streamed(spec: Spec, **options: Any) -> bool:
     return isinstance(list(stream(load_conversation(spec), **options))[-1], Ended)
 
 
-def failure(run: Callable[..., bool], spec: Spec, **options: Any) -> ModelError | None:  # noqa: ANN401
+def failure(run: Callable[..., bool], spec: Spec, **options: Any) -> ModelError | None:
     try:
         assert run(spec, **options)
     except ModelError as error:
@@ -131,7 +131,7 @@ class Failing(BaseCallbackHandler):
         raise ValueError("mine")
 
 
-def _to_the_end(spec: Spec, **options: Any) -> Result:  # noqa: ANN401
+def _to_the_end(spec: Spec, **options: Any) -> Result:
     return converse(load_conversation(spec), **options)
 
 

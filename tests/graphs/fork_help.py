@@ -78,7 +78,7 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
-def plain(**fields: Any) -> Conversation:  # noqa: ANN401
+def plain(**fields: Any) -> Conversation:
     """Two who speak in turn, until the cap."""
     return Conversation.model_validate(
         {
@@ -120,7 +120,7 @@ def calls_in(result: Result) -> int:
     return calls_in_log(result.messages)
 
 
-def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Result:  # noqa: ANN401
+def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Result:
     """Run it on a script that must be used up."""
     model = ScriptedChatModel(script=lines)
     result = converse(conversation, model=model, **FUNCTIONS, **options)

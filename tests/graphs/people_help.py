@@ -47,7 +47,7 @@ def play(
     conversation: Conversation,
     script: Sequence[Line] | BaseChatModel,
     answers: Iterable[Any] = (),
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> Played:
     """Run a conversation; at each question the next answer is given, None behind the last."""
     asked: list[Question] = []
@@ -62,7 +62,7 @@ def play(
     return Played(converse(conversation, model=model, answer=answer, **options), asked, model)
 
 
-def call(name: str, number: int = 1, **arguments: Any) -> ScriptedToolCall:  # noqa: ANN401
+def call(name: str, number: int = 1, **arguments: Any) -> ScriptedToolCall:
     """A call of a tool."""
     return ScriptedToolCall(name=name, args=arguments, id=f"call {number}")
 

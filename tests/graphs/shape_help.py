@@ -12,7 +12,7 @@ from duologue.graphs.log.messages import line
 from duologue.nodes.testing import Call, Line as Said, Script, ScriptedChatModel
 
 
-def talk(*speakers: dict[str, Any] | str, rounds: int = 1, **fields: Any) -> Conversation:  # noqa: ANN401
+def talk(*speakers: dict[str, Any] | str, rounds: int = 1, **fields: Any) -> Conversation:
     """A conversation of these speakers, each its fields or its name alone."""
     given = [{"name": one} if isinstance(one, str) else one for one in speakers]
     end_chat = {"max_iterations": rounds} | fields.pop("end_chat", {})
@@ -22,7 +22,7 @@ def talk(*speakers: dict[str, Any] | str, rounds: int = 1, **fields: Any) -> Con
 def play(
     conversation: Conversation,
     script: Sequence[Said],
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     """Run it on a script that must be used up. Gives what came of it, and the model."""
     model = ScriptedChatModel(script=list(script))

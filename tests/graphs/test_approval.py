@@ -36,18 +36,18 @@ def read_mail(number: int) -> str:
 TOOLS: dict[str, BaseTool] = {"send_mail": send_mail, "read_mail": read_mail}
 
 
-def speaker(**fields: Any) -> Speaker:  # noqa: ANN401
+def speaker(**fields: Any) -> Speaker:
     return Speaker.model_validate({"name": "Ann", "tools": list(TOOLS)} | fields)
 
 
-def made(name: str, call_id: str, **args: Any) -> ToolCall:  # noqa: ANN401
+def made(name: str, call_id: str, **args: Any) -> ToolCall:
     return ToolCall(name=name, args=args, id=call_id)
 
 
 # The field
 
 
-def conversation(**ann: Any) -> dict[str, Any]:  # noqa: ANN401
+def conversation(**ann: Any) -> dict[str, Any]:
     given = {"name": "Ann", "tools": ["send_mail", "read_mail"]} | ann
     return {"task": "Write", "speakers": [given, {"name": "Bob"}]}
 

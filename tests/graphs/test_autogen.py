@@ -41,7 +41,7 @@ def play(
     conversation: Conversation,
     script: Sequence[Line],
     *answers: str | None,
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     """Run it on a script and answers that must be used up."""
     model = ScriptedChatModel(script=list(script))

@@ -24,11 +24,11 @@ def handler(form: str, told: list[tuple[str, str]]) -> BaseCallbackHandler:
     """A handler that notes what it is told: the event, and the name of what begins."""
 
     def noting(event: str) -> Callable[..., Any]:
-        def note(self: object, *given: Any, **also: Any) -> None:  # noqa: ANN401
+        def note(self: object, *given: Any, **also: Any) -> None:
             serialized = given[0] if event == "on_tool_start" else {}
             told.append((event, str(also.get("name") or serialized.get("name") or "")))
 
-        async def note_later(self: object, *given: Any, **also: Any) -> None:  # noqa: ANN401
+        async def note_later(self: object, *given: Any, **also: Any) -> None:
             await asyncio.sleep(0)
             note(self, *given, **also)
 

@@ -50,7 +50,7 @@ def play(ran: list[int]) -> Callable[..., tuple[Result, Asked, ScriptedChatModel
         script: list[Line],
         answers: list[Any],
         cap: int = 100,
-        **others: Any,  # noqa: ANN401
+        **others: Any,
     ) -> tuple[Result, Asked, ScriptedChatModel]:
         asked: Asked = []
         given = iter(answers)

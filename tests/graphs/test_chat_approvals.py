@@ -158,7 +158,7 @@ SIZES = calls(call("size", 1, of="coat"), call("look", 2, at="shop"), call("size
 def waiting(tools: list[BaseTool]) -> Callable[..., tuple[Result, dict[str, Any]]]:
     """Start a chat in which two tools ask at once; give it, and how it goes on."""
 
-    def started(**more: Any) -> tuple[Result, dict[str, Any]]:  # noqa: ANN401
+    def started(**more: Any) -> tuple[Result, dict[str, Any]]:
         options: dict[str, Any] = {
             "model": ScriptedChatModel(script=[SIZES, "Both noted."]),
             "store": f"memory:{uuid4().hex}",

@@ -43,7 +43,7 @@ def python(code: str, before: str = "") -> str:
 def play(
     conversation: Conversation,
     script: Sequence[Line],
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     model = ScriptedChatModel(script=script)
     return converse(conversation, model=model, **{"store": "memory:", **options}), model

@@ -23,7 +23,7 @@ from player import Broken, Narrow, cuts_of, followed
 LINE = "This is said at some length, so that it soon gets too long for a model that takes little. "
 
 
-def talkative(**fields: Any) -> Conversation:  # noqa: ANN401
+def talkative(**fields: Any) -> Conversation:
     """Two who talk at length, and keep all."""
     speakers = [{"name": "Ann", "stops_chat": True}, {"name": "Bob", "stops_chat": True}]
     off = dict.fromkeys(("unreadable_verdicts", "same_tool_calls"), 0)

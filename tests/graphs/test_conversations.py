@@ -92,7 +92,7 @@ async def served(conversation: Conversation, server: ScriptedServer) -> Ran:
     return await run(conversation, chat)
 
 
-def dual(count: int = 2, stoppers: str = "", **fields: Any) -> Conversation:  # noqa: ANN401
+def dual(count: int = 2, stoppers: str = "", **fields: Any) -> Conversation:
     """Speakers A, B, …, each with a task P1, P2, … of its own."""
     keep = fields.pop("keep", "")
     return Conversation.model_validate(
@@ -423,7 +423,7 @@ DID = "Solution: did {}.\nNext request."
 DONE = DONE_TOKEN
 
 
-def play(**options: Any) -> Conversation:  # noqa: ANN401
+def play(**options: Any) -> Conversation:
     return role_play("Build a bot", USER, HELPER, **{"specify_task": False, **options})
 
 

@@ -97,7 +97,7 @@ def spec(
     runners: tuple[str, ...] = (),
     people: dict[str, HumanReply] | None = None,
     beginners: tuple[str, ...] = (),
-    **others: Any,  # noqa: ANN401
+    **others: Any,
 ) -> Conversation:
     secret = PrivateOpening(prompt="Choose a number.")
     return Conversation(
@@ -134,7 +134,7 @@ def stopping(mode: EndChatMode, count: int) -> Iterator[tuple[str, ...]]:
         yield from combinations(NAMES[:count], size)
 
 
-def walked(conversation: Conversation, **choices: Any) -> Walk:  # noqa: ANN401
+def walked(conversation: Conversation, **choices: Any) -> Walk:
     """Walk all paths; the longest has exactly as many messages as the rules make possible."""
     walk = Walk(conversation, Choices(**choices))
     longest, at_the_cap = reachable_messages(conversation)
@@ -489,11 +489,11 @@ ALWAYS, TERMINATE, NEVER = (
 each_input_mode = pytest.mark.parametrize("human_input_mode", [ALWAYS, TERMINATE, NEVER])
 
 
-def person(mode: HumanInputMode, most: int = 1, **others: Any) -> HumanReply:  # noqa: ANN401
+def person(mode: HumanInputMode, most: int = 1, **others: Any) -> HumanReply:
     return HumanReply(human_input_mode=mode, max_consecutive_auto_reply=most, **others)
 
 
-def people_walked(conversation: Conversation, **choices: Any) -> Walk:  # noqa: ANN401
+def people_walked(conversation: Conversation, **choices: Any) -> Walk:
     """Walk all paths; who is never asked may be stopped before the bounds."""
     if any(one.human and one.human.human_input_mode == "NEVER" for one in conversation.speakers):
         return Walk(conversation, Choices(word=True, **choices))

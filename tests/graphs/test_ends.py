@@ -43,7 +43,7 @@ GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 
 
-def talk(when: End | None = None, **fields: Any) -> Conversation:  # noqa: ANN401
+def talk(when: End | None = None, **fields: Any) -> Conversation:
     """A conversation of Ann and Bob."""
     end_chat = {"max_iterations": 4, "when": when} | fields.pop("end_chat", {})
     return load_conversation(
@@ -56,7 +56,7 @@ def talk(when: End | None = None, **fields: Any) -> Conversation:  # noqa: ANN40
     )
 
 
-def play(conversation: Conversation, script: Sequence[Line], **options: Any) -> Result:  # noqa: ANN401
+def play(conversation: Conversation, script: Sequence[Line], **options: Any) -> Result:
     """Run it with these answers, all of which must be asked for."""
     model = ScriptedChatModel(script=list(script))
     result = converse(conversation, model=model, store=f"memory:{uuid4().hex}", **options)

@@ -40,7 +40,7 @@ def blocks(tokens: list[Token]) -> list[str]:
     return [token.type for token in tokens if token.level == 0 and token.nesting >= 0]
 
 
-def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> Result:  # noqa: ANN401
+def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> Result:
     """A session in which these texts were said in turn."""
     conversation = Conversation.model_validate(
         {"task": "Plan", "speakers": [{"name": name} for name in names]}

@@ -75,7 +75,7 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return str(request.getfixturevalue("postgres_url"))
 
 
-def talk(form: str = "structured", **fields: Any) -> Conversation:  # noqa: ANN401
+def talk(form: str = "structured", **fields: Any) -> Conversation:
     """Everything that can stand in a log: see `script`."""
     return Conversation.model_validate(
         {

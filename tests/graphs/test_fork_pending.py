@@ -77,7 +77,7 @@ REGISTERED: dict[str, Any] = {
 }
 
 
-def shaped(**fields: Any) -> Conversation:  # noqa: ANN401
+def shaped(**fields: Any) -> Conversation:
     """Ann digs and has hooks; both have answered their own task before."""
     ann = {"name": "Ann", "task": "Dig.", "tools": ["dig"], "hooks": ["all"]}
     return Conversation.model_validate(

@@ -41,7 +41,7 @@ def test_y18_a_tools_output_that_is_too_long_to_be_shown_is_said_and_asks_no_mod
     assert len(model.calls) == 4
 
 
-def code_and_word(**end_chat: Any) -> Conversation:  # noqa: ANN401
+def code_and_word(**end_chat: Any) -> Conversation:
     return Conversation.model_validate(
         {
             "task": "Compute.",

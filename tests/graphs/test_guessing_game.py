@@ -73,7 +73,7 @@ def game(
     mode: str,
     cap: int = 5,
     stops: str = "master",
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> Conversation:
     return group_solve(
         [

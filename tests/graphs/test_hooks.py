@@ -89,7 +89,7 @@ def later(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
 def play(
     spec: Conversation,
     script: Sequence[Said],
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     """Run it with the tool."""
     return played(spec, script, **{"tools": [adding()]} | options)
@@ -740,7 +740,7 @@ def test_a_model_that_fails_behind_a_hook_is_asked_again_with_the_hook_run_again
 # In the stream.
 
 
-def streamed(spec: Conversation, script: Sequence[Said], **options: Any) -> list[Event]:  # noqa: ANN401
+def streamed(spec: Conversation, script: Sequence[Said], **options: Any) -> list[Event]:
     model = ScriptedChatModel(script=script)
     return list(stream(spec, model=model, store=f"memory:{uuid4().hex}", **options))
 

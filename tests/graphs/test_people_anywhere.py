@@ -19,7 +19,7 @@ def lines(count: int) -> list[Line]:
     return [f"Line {number}." for number in range(count)]
 
 
-def talk(*speakers: dict[str, Any] | str, **fields: Any) -> Conversation:  # noqa: ANN401
+def talk(*speakers: dict[str, Any] | str, **fields: Any) -> Conversation:
     made = [{"name": one} if isinstance(one, str) else one for one in speakers]
     ends = {"max_iterations": 2} | fields.pop("end_chat", {})
     return Conversation.model_validate(

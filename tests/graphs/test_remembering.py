@@ -17,7 +17,7 @@ from duologue.graphs.spec.conversation import Conversation
 NAMES = ("Ann", "Ben")
 
 
-def spoke(number: int, name: str, text: str = "", **fields: Any) -> AnyMessage:  # noqa: ANN401
+def spoke(number: int, name: str, text: str = "", **fields: Any) -> AnyMessage:
     about = About.model_validate({"kind": Kind.SPEECH, "speaker": name} | fields)
     return said(number, text or f"line {number}", about)
 

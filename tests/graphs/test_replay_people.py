@@ -78,13 +78,13 @@ def two(ann: dict[str, Any] | None = None, ben: dict[str, Any] | None = None) ->
     )
 
 
-def asking(**rule: Any) -> Conversation:  # noqa: ANN401
+def asking(**rule: Any) -> Conversation:
     """Ann asks before she mails."""
     ann = {"tools": ["mail", "look"], "interrupt_on": {"mail": rule or True}}
     return two(ann)
 
 
-def speaking(**ann: Any) -> Conversation:  # noqa: ANN401
+def speaking(**ann: Any) -> Conversation:
     """Ann speaks while she mails."""
     return two({"tools": ["mail"], "to_user": True, **ann})
 

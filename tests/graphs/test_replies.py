@@ -42,7 +42,7 @@ def function(name: str) -> dict[str, str]:
     return {"kind": "function", "name": name}
 
 
-def proxy(*replies: dict[str, str] | str, rounds: int = 1, **fields: Any) -> Conversation:  # noqa: ANN401
+def proxy(*replies: dict[str, str] | str, rounds: int = 1, **fields: Any) -> Conversation:
     """Ann, a model's, and Bob, who replies by these."""
     bob = {"name": "Bob", "replies": replies} | fields.pop("bob", {})
     return talk("Ann", bob, rounds=rounds, **fields)

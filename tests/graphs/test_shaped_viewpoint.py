@@ -64,7 +64,7 @@ class Meddling(ScriptedChatModel):
     def sent(self) -> list[list[BaseMessage]]:
         return self._sent
 
-    async def _agenerate(self, messages: list[BaseMessage], *given: Any, **more: Any) -> ChatResult:  # noqa: ANN401
+    async def _agenerate(self, messages: list[BaseMessage], *given: Any, **more: Any) -> ChatResult:
         self._sent.append(deepcopy(messages))
         answer = await super()._agenerate(messages, *given, **more)
         spoil(messages)

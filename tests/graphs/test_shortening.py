@@ -199,7 +199,7 @@ def _talk(run: Run, log: Sequence[BaseMessage], name: str) -> int:
     )
 
 
-def talk(*contexts: Context | str, **fields: Any) -> Conversation:  # noqa: ANN401
+def talk(*contexts: Context | str, **fields: Any) -> Conversation:
     """A conversation of Ann, Bob and so on, each with a policy."""
     names = ("Ann", "Bob", "Cid")[: max(2, len(contexts))]
     given = [*contexts, *["all"] * (len(names) - len(contexts))]

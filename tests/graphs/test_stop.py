@@ -37,7 +37,7 @@ TRIO = [{"name": name} for name in ("Ann", "Ben", "Cat")]
 BOTH = StopRequested() & MaxMessages(limit=4)
 
 
-def mode(name: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def mode(name: str, **more: Any) -> dict[str, Any]:
     return {"mode": name, "max_iterations": 5, **more}
 
 

@@ -44,7 +44,7 @@ class EachInItsLock(BaseCheckpointSaver[str]):
         async with self._store.lock(config["configurable"]["thread_id"]) as held:
             return await held.checkpointer.aput(config, counted, metadata, versions)
 
-    async def aput_writes(self, config: RunnableConfig, *given: Any, **named: Any) -> None:  # noqa: ANN401
+    async def aput_writes(self, config: RunnableConfig, *given: Any, **named: Any) -> None:
         async with self._store.lock(config["configurable"]["thread_id"]) as held:
             await held.checkpointer.aput_writes(config, *given, **named)
 
@@ -59,7 +59,7 @@ class EachInItsLock(BaseCheckpointSaver[str]):
     async def alist(
         self,
         config: RunnableConfig | None,
-        **named: Any,  # noqa: ANN401
+        **named: Any,
     ) -> AsyncIterator[CheckpointTuple]:
         async for found in self._store.checkpointer.alist(config, **named):
             yield _read(found)

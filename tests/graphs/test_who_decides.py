@@ -40,14 +40,14 @@ def found(one: str, other: str) -> dict[str, str]:
     return {"criterion_1": one, "criterion_2": other}
 
 
-def talk(*names: str, **fields: Any) -> Conversation:  # noqa: ANN401
+def talk(*names: str, **fields: Any) -> Conversation:
     names = names or ("Ann", "Bob")
     speakers = [{"name": name} | fields.pop(name, {}) for name in names]
     end_chat = {"max_iterations": 3} | fields.pop("end_chat", {})
     return load_conversation({"task": "Plan.", "speakers": speakers, "end_chat": end_chat} | fields)
 
 
-def judged(**fields: Any) -> Conversation:  # noqa: ANN401
+def judged(**fields: Any) -> Conversation:
     """Ann and Bob, judged after Ann's turns by a model of the judge's own."""
     judge = {"kind": "separate", "criteria": CRITERIA, "model": "judge"} | fields.pop("judge", {})
     fields = {"Ann": {"stops_chat": True}, "end_chat": {"mode": FIRST}} | fields
@@ -58,7 +58,7 @@ def play(
     conversation: Conversation,
     said: Sequence[Line],
     decided: Sequence[Line] = (),
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     """Run it; every answer must be asked for. Gives the model that decides, too."""
     speaks = ScriptedChatModel(script=list(said))
@@ -290,7 +290,7 @@ def test_reading_lines_and_names_never_fails(text: str) -> None:
 THREE = ("Ann", "Bob", "Cid")
 
 
-def moderated(**fields: Any) -> Conversation:  # noqa: ANN401
+def moderated(**fields: Any) -> Conversation:
     order = {"kind": "moderator", "model": "moderator"} | fields.pop("turn_order", {})
     return talk(*THREE, turn_order=order, **{"end_chat": {"max_iterations": 2}} | fields)
 

@@ -47,13 +47,13 @@ def look(where: str) -> str:
     return where
 
 
-def talk(**fields: Any) -> Conversation:  # noqa: ANN401
+def talk(**fields: Any) -> Conversation:
     ann = {"name": "Ann", "tools": ["close", "look"], **fields.pop("ann", {})}
     ben = {"name": "Ben", **fields.pop("ben", {})}
     return Conversation.model_validate({"task": "Plan", "speakers": [ann, ben], **fields})
 
 
-def run(conversation: Conversation, *script: Line, **options: Any) -> Result:  # noqa: ANN401
+def run(conversation: Conversation, *script: Line, **options: Any) -> Result:
     options = {"store": "memory:", "tools": [close, look], **options}
     return converse(conversation, model=ScriptedChatModel(script=list(script)), **options)
 

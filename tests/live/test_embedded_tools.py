@@ -57,7 +57,7 @@ def made(name: str, schema: object) -> StructuredTool:
 
 
 async def ask(
-    *messages: Any,  # noqa: ANN401
+    *messages: Any,
     tools: list[BaseTool],
     choice: str,
     **parameters: object,

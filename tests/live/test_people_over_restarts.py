@@ -41,7 +41,7 @@ def part(
             "DUOLOGUE_MODEL": "scripted",
         }
 
-        def run(**order: Any) -> dict[str, Any]:  # noqa: ANN401
+        def run(**order: Any) -> dict[str, Any]:
             child = start_child(
                 session="talk", store=postgres_url, environment=environment, **order
             )

@@ -27,7 +27,7 @@ async def run(
     on: str,
     given: Any,  # noqa: ANN401
     graph: str = "role_play",
-    **how: Any,  # noqa: ANN401
+    **how: Any,
 ) -> dict[str, Any]:
     found: Any = await client.runs.wait(on, graph, input=given, raise_error=False, **how)
     assert isinstance(found, dict)

@@ -57,7 +57,7 @@ async def ask(
     *,
     prompt: Sequence[BaseMessage] = (HumanMessage("Hi"),),
     streaming: bool = False,
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> AIMessage:
     model = Model("scripted", client(server.url, streaming=streaming))
     options = {"purpose": Kind.SPEECH, "speaker": "Ann", "tools": TOOLS, **options}
@@ -212,7 +212,7 @@ async def test_earlier_calls_are_sent_by_names_that_providers_take(
 # Broken calls
 
 
-def sending(*calls: Any, finish: str = "tool_calls") -> FaultyServer:  # noqa: ANN401
+def sending(*calls: Any, finish: str = "tool_calls") -> FaultyServer:
     """A server that answers with calls in any form: as one message, or as a stream's parts."""
 
     def choices(of: dict[str, Any], ending: str | None = finish) -> dict[str, Any]:

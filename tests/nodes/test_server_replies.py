@@ -13,7 +13,7 @@ from duologue.nodes.models.client.server_replies import (
 )
 
 
-def message(**fields: Any) -> dict[str, Any]:  # noqa: ANN401
+def message(**fields: Any) -> dict[str, Any]:
     found: dict[str, Any] = whole_reply({"choices": [{"message": fields}]})["choices"][0]["message"]
     return found
 

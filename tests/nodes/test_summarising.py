@@ -27,7 +27,7 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
-def heard(number: int, text: str, speaker: str | None, **fields: Any) -> AnyMessage:  # noqa: ANN401
+def heard(number: int, text: str, speaker: str | None, **fields: Any) -> AnyMessage:
     kind = Kind.INSTRUCTION if speaker is None else Kind.SPEECH
     return said(number, text, About(**{"kind": kind, "speaker": speaker} | fields))
 
@@ -44,7 +44,7 @@ LOG: list[AnyMessage] = [
 def moment(
     script: Script,
     log: list[AnyMessage],
-    **context: Any,  # noqa: ANN401
+    **context: Any,
 ) -> tuple[Moment, Speaker, ScriptedChatModel]:
     policy = RunningSummary(limit=3000, model="cheap", **context)
     conversation = Conversation(

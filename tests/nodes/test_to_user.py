@@ -244,7 +244,7 @@ def call(
     return made.model_copy(update={"chunks": chunks})
 
 
-def calls(*made: ScriptedToolCall, text: str = "", **fields: Any) -> Reply:  # noqa: ANN401
+def calls(*made: ScriptedToolCall, text: str = "", **fields: Any) -> Reply:
     return Reply(text=text, tool_calls=made, **fields)
 
 
@@ -295,7 +295,7 @@ class Ran(NamedTuple):
 def run(
     script: Sequence[Line] | BaseChatModel,
     conversation: Conversation | None = None,
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> Ran:
     model = script if isinstance(script, BaseChatModel) else ScriptedChatModel(script=script)
     given: dict[str, Any] = {
@@ -438,7 +438,7 @@ def test_content_that_comes_behind_the_words_stands_behind_them(late: str) -> No
     """G2: the tokens are the message, in whatever order a server sends its parts."""
 
     class Odd(ScriptedChatModel):
-        async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:  # noqa: ANN401
+        async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
             parts = [part async for part in super()._astream(*args, **kwargs)]
             text = [part for part in parts if part.message.content]
             rest = [part for part in parts if not part.message.content]
@@ -531,7 +531,7 @@ class Slow(ScriptedChatModel):
     _heard: asyncio.Event
     _calls: int = 0
 
-    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:  # noqa: ANN401
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
         first, self._calls = self._calls == 0, self._calls + 1
         async for part in super()._astream(*args, **kwargs):
             if first and part.message.usage_metadata:  # type: ignore[attr-defined]

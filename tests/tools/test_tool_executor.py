@@ -65,7 +65,7 @@ async def run(
     script: Sequence[Line],
     tools: Sequence[BaseTool],
     conversation: Conversation,
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     model = ScriptedChatModel(script=script)
     given: dict[str, Any] = {"store": "memory:", "model": model, "tools": tools} | options

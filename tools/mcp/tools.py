@@ -58,7 +58,7 @@ class McpTool(BaseTool):
     def _run(self, /, *args: object, **arguments: object) -> str:
         raise NotImplementedError("a tool of an MCP server is called by ainvoke")
 
-    async def _arun(self, /, *args: object, **arguments: Any) -> str:  # noqa: ANN401
+    async def _arun(self, /, *args: object, **arguments: Any) -> str:
         async def call(session: ClientSession) -> CallToolResult:
             return await session.call_tool(self.at_server, arguments)
 

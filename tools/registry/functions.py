@@ -28,7 +28,7 @@ async def call(
     what: str,
     name: str,
     function: Callable[..., T | Awaitable[T]],
-    *given: Any,  # noqa: ANN401
+    *given: Any,
     at: str | None = None,
 ) -> T:
     """Call a function of the user's own, sync or async.

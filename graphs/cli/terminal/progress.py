@@ -123,7 +123,7 @@ class Progress(BaseCallbackHandler):
         *,
         run_id: UUID,
         metadata: dict[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ANN401  # as in the class above
+        **kwargs: Any,  # as in the class above
     ) -> None:
         """A model is asked."""
         about = metadata or {}
@@ -138,7 +138,7 @@ class Progress(BaseCallbackHandler):
         input_str: str,
         *,
         run_id: UUID,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> None:
         """A tool is called."""
         self._begin(run_id, f"Waiting for the tool {serialized.get('name', '')}")

@@ -1,5 +1,4 @@
 """LangGraph's saver on SQLite: it reads in a thread, and leaves writing to the writer."""
-# ruff: noqa: ANN401
 
 import asyncio
 import sqlite3

@@ -36,7 +36,7 @@ class ChatModel(ChatOpenAI):
         input_: LanguageModelInput,
         *,
         stop: list[str] | None = None,
-        **kwargs: Any,  # noqa: ANN401  # as in the class above
+        **kwargs: Any,  # as in the class above
     ) -> dict[str, Any]:
         payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
         if "messages" in payload:
@@ -66,8 +66,8 @@ class ChatModel(ChatOpenAI):
 
     async def _astream(
         self,
-        *args: Any,  # noqa: ANN401  # as in the class above
-        **kwargs: Any,  # noqa: ANN401
+        *args: Any,  # as in the class above
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         is_empty, told = True, None
         async for piece in super()._astream(*args, **kwargs):

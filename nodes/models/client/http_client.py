@@ -41,7 +41,7 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
     Calls beyond its most connections wait for one.
     """
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # httpx's own
+    def __init__(self, **options: Any) -> None:  # httpx's own
         most = _most_connections()
         limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most)
         super().__init__(
@@ -53,7 +53,7 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
         request: httpx2.Request,
         *,
         stream: bool = False,
-        **options: Any,  # noqa: ANN401  # httpx's own
+        **options: Any,  # httpx's own
     ) -> httpx2.Response:
         """Send a request, as in httpx."""
         request.extensions = {**request.extensions, _STREAMS: stream}

@@ -69,7 +69,7 @@ class Speaking(AsyncCallbackHandler):
         """What came of the content when something was told already."""
         self.calls: list[_Call] = []
 
-    async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
         """Begin anew."""
         self._begin()
 
@@ -78,7 +78,7 @@ class Speaking(AsyncCallbackHandler):
         token: str | list[str | dict[str, Any]],
         *,
         chunk: GenerationChunk | ChatGenerationChunk | None = None,
-        **kwargs: Any,  # noqa: ANN401  # as in the class above
+        **kwargs: Any,  # as in the class above
     ) -> None:
         """Take a piece of the message."""
         if isinstance(chunk, ChatGenerationChunk) and isinstance(chunk.message, AIMessageChunk):
