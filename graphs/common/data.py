@@ -121,6 +121,10 @@ def all_different(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+DistinctNames = Annotated[tuple[Name, ...], AfterValidator(all_different)]
+"""Different names."""
+
+
 def listing(names: Iterable[str]) -> str:
     """Write names as a list for an error message, each in quotes."""
     return ", ".join(repr(name) for name in names)

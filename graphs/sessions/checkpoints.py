@@ -60,7 +60,7 @@ async def find_step(graph: Graph, session: str, message: str | None) -> StoredSt
 
 async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
     now = await _read(graph, config_of(session))
-    ids = _ids(now)
+    ids = [place_of(message) for message in log_of(now)]
     if not ids:
         raise SessionError(f"Session {session!r} has no message yet: there is nothing to fork.")
     wanted = ids[-1] if message is None else message
@@ -213,11 +213,6 @@ def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
 
 async def _read(graph: Graph, config: RunnableConfig) -> State:
     return cast("State", (await graph.aget_state(config)).values)
-
-
-def _ids(state: State) -> list[str]:
-    """The places of the log's messages."""
-    return [place_of(message) for message in log_of(state)]
 
 
 async def questions_of(graph: Graph, session: str) -> list[Question]:

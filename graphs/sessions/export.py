@@ -38,16 +38,9 @@ def as_json_lines(result: Result, speaker: str | None = None) -> str:
 
 def _object(message: BaseMessage) -> dict[str, Any]:
     says = dumped(message).model_dump(mode="json", exclude={"line", "message_id"})
-    about = line(message).model_dump(mode="json", include=set(_OF_A_LINE))
+    about = line(message).model_dump(mode="json", exclude={"since", "refusal"})
     first = {"id": says.pop("id"), "kind": about.pop("kind"), "speaker": about.pop("speaker")}
     return first | {"text": says.pop("text")} | about | says
-
-
-_OF_A_LINE = (
-    *("kind", "speaker", "parsed", "audience", "to", "stage"),
-    *("flaw", "problem", "verdict", "source", "instead_of", "failure", "arguments"),
-    *("tool", "decision", "to_user", "interrupts", "was"),
-)
 
 
 def as_markdown(result: Result, speaker: str | None = None) -> str:

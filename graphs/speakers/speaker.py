@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from ..common.data import AtLeast, Data, Name, Temperature, Text, all_different
+from ..common.data import AtLeast, Data, DistinctNames, Name, Temperature, Text
 from ..common.validation import did_you_mean
 from .approval import Rule
 from .context import Context, KeepAll
@@ -109,7 +109,7 @@ class Speaker(Data):
     labels: bool | None = None
     """Whether what it hears is labelled with who said it. None: where more than two take part, or
     opening answers are reconciled."""
-    hooks: tuple[Name, ...] = ()
+    hooks: DistinctNames = ()
     """The hooks that see what it hears, says and calls, by their registered names, in order."""
     brief: Brief | None = None
     """What it is told instead where the embedded model speaks for it."""
@@ -121,7 +121,7 @@ class Speaker(Data):
     what it found."""
     format: Format | None = None
     """What its replies look like. One that does not fit is asked for once more."""
-    tools: tuple[Name, ...] = ()
+    tools: DistinctNames = ()
     """The tools it may call, by their registered names."""
     tool_choice: Name = "auto"
     """Whether it calls them: ``auto`` (the model chooses), ``none``, ``required`` (at least one),
@@ -146,11 +146,6 @@ class Speaker(Data):
     context: Context = KeepAll()
     """How much of a long history it is shown."""
 
-    @field_validator("hooks", "tools")
-    @classmethod
-    def _differ(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        return all_different(names)
-
     @field_validator("replies")
     @classmethod
     def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
@@ -174,9 +169,10 @@ class Speaker(Data):
                 'a person is asked first: put "human" in front of all but the first message'
             )
         human = rest[0]
-        if isinstance(human, HumanReply) and len(rest) == 1 and not _always(human):
+        mode = human.human_input_mode if isinstance(human, HumanReply) else None
+        if len(rest) == 1 and mode not in (None, HumanInputMode.ALWAYS):
             raise ValueError(
-                f"a person is not asked each time ({human.human_input_mode}): name behind it what "
+                f"a person is not asked each time ({mode}): name behind it what "
                 'replies else, such as "model"'
             )
         return replies
@@ -255,10 +251,6 @@ class Speaker(Data):
 
 def _is_once(reply: AnyReply) -> bool:
     return isinstance(reply, TextReply) and reply.once
-
-
-def _always(human: HumanReply) -> bool:
-    return human.human_input_mode is HumanInputMode.ALWAYS
 
 
 def _has_model(replies: tuple[AnyReply, ...]) -> bool:

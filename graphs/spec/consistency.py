@@ -28,7 +28,7 @@ def check(conversation: ConversationFields) -> None:
     """Make sure that a conversation hangs together."""
     _check_tasks(conversation)
     _check_prefixes(conversation)
-    _check_contexts(conversation)
+    check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
     opening, end_chat = conversation.opening, conversation.end_chat
     _check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
@@ -61,10 +61,6 @@ def _check_tasks(conversation: ConversationFields) -> None:
             raise ValueError(f"opening.answers: {speaker.name!r} has no task of its own to answer")
     if conversation.task is None and conversation.task_specification is not None:
         raise ValueError("task_specification: there is no task to make more specific")
-
-
-def _check_contexts(conversation: ConversationFields) -> None:
-    check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
 
 
 def _check_prefixes(conversation: ConversationFields) -> None:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from ..common.data import Data, Kinded, Name, Text, all_different, by_kind
 
@@ -36,7 +36,11 @@ class SeparateJudge(Kinded):
 
     kind: Literal["separate"] = "separate"
     """Who judges."""
-    criteria: tuple[Text, ...] = Field(min_length=1, max_length=MOST_CRITERIA)
+    criteria: Annotated[
+        tuple[Text, ...],
+        Field(min_length=1, max_length=MOST_CRITERIA),
+        AfterValidator(all_different),
+    ]
     """What must be met, each a statement such as "They agree on a price." A speaker that keeps its
     reflections is told which are met, in these words."""
     prompt: Text | None = None
@@ -48,11 +52,6 @@ class SeparateJudge(Kinded):
     criterion, for models without structured output."""
     temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
     """The temperature of the verdict, 0 to 2."""
-
-    @field_validator("criteria")
-    @classmethod
-    def _criteria_differ(cls, criteria: tuple[str, ...]) -> tuple[str, ...]:
-        return all_different(criteria)
 
 
 class Finding(StrEnum):

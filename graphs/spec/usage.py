@@ -99,13 +99,8 @@ class Usage(Data):
 def total(parts: Iterable[Usage]) -> Usage:
     """Add up what several models used."""
     found = list(parts)
-    return Usage(
-        calls=sum(part.calls for part in found),
-        input_tokens=sum(part.input_tokens for part in found),
-        output_tokens=sum(part.output_tokens for part in found),
-        cached_tokens=sum(part.cached_tokens for part in found),
-        estimated_calls=sum(part.estimated_calls for part in found),
-        cost=sum(part.cost for part in found),
+    return Usage.model_validate(
+        {name: sum(getattr(part, name) for part in found) for name in Usage.model_fields}
     )
 
 

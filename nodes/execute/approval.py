@@ -13,6 +13,7 @@ from ...graphs.log.messages import Failure, line, place_of, storable
 from ...graphs.log.state import State
 from ...graphs.rules.approval import approval, call_shown, misfit, misshapen, needing_approval
 from ...graphs.speakers.approval import (
+    Action,
     AnyDecision,
     Approval,
     Decisions,
@@ -92,42 +93,41 @@ def _fitting(request: Approval, tools: Mapping[str, BaseTool]) -> Any:  # noqa: 
             answer: Decisions = read(given)
         except ValidationError as error:
             raise ValueError(misshapen(error)) from error
-        fault = misfit(request, answer, list(tools)) or _unstorable(answer)
-        fault = fault or _unfit_arguments(answer, tools)
+        fault = misfit(request, answer, list(tools))
         if fault is not None:
             raise ValueError(fault)
+        for find_fault in (_unstorable, _unfit):
+            for place, decision in enumerate(answer.decisions):
+                action = decision.edited_action if isinstance(decision, Edit) else None
+                why = action and find_fault(action, tools[action.name])
+                if why:
+                    raise ValueError(f"decisions.{place}.edited_action.args: {why}")
         return answer
 
     return Annotated[Decisions, WrapValidator(check)]
 
 
-def _unstorable(answer: Decisions) -> str | None:
-    """Say which edited arguments the log can't hold."""
-    for place, decision in enumerate(answer.decisions):
-        if isinstance(decision, Edit):
-            action = decision.edited_action
-            read = read_call(action.name, action.args, None)
-            if read["type"] == "invalid_tool_call":
-                why = str(read["error"]).removesuffix(".")
-                return f"decisions.{place}.edited_action.args: {why[:1].lower()}{why[1:]}"
-    return None
+def _unstorable(action: Action, _: BaseTool) -> str | None:
+    """Say why the log can't hold edited arguments."""
+    read = read_call(action.name, action.args, None)
+    if read["type"] != "invalid_tool_call":
+        return None
+    why = str(read["error"]).removesuffix(".")
+    return f"{why[:1].lower()}{why[1:]}"
 
 
-def _unfit_arguments(answer: Decisions, tools: Mapping[str, BaseTool]) -> str | None:
-    """Say which edited arguments a tool does not take: that is no fault of the speaker's."""
-    for place, decision in enumerate(answer.decisions):
-        if not isinstance(decision, Edit):
-            continue
-        action = decision.edited_action
-        schema, given = tools[action.name].tool_call_schema, action.args
-        try:
-            if isinstance(schema, dict):
-                check_arguments(schema, given)
-            else:
-                TypeAdapter(schema).validate_python(given)
-        except (ArgumentsError, ValidationError) as error:
-            why = wrong(error) if isinstance(error, ValidationError) else str(error)
-            return f"decisions.{place}.edited_action.args: {why}"
+def _unfit(action: Action, tool: BaseTool) -> str | None:
+    """Say why a tool does not take edited arguments: that is no fault of the speaker's."""
+    schema = tool.tool_call_schema
+    try:
+        if isinstance(schema, dict):
+            check_arguments(schema, action.args)
+        else:
+            TypeAdapter(schema).validate_python(action.args)
+    except ArgumentsError as error:
+        return str(error)
+    except ValidationError as error:
+        return wrong(error)
     return None
 
 

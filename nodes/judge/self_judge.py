@@ -57,11 +57,6 @@ def _parameters(moment: Moment, speaker: Speaker, temperature: float) -> dict[st
     return moment.parameters(chosen, temperature)
 
 
-def _own_temperature(speaker: Speaker) -> float:
-    own = speaker.generation.temperature
-    return SPEAKER_TEMPERATURE if own is None else own
-
-
 def _kept(speaker: Speaker) -> tuple[str, ...]:
     return (speaker.name,) if speaker.keep_reflection else NOBODY
 
@@ -83,25 +78,19 @@ async def _structured(
         )
 
     found = await asked_of(moment, speaker, model, ask, behind=[question])
-    answer, judgement = found.answer, found.found
+    judgement = found.found
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
-        text = str(answer.text)
+        text = str(found.answer.text)
     else:
         left = tuple(judgement.objectives_left)
         # "Complete" beside a list of what is left is no completion.
         complete = judgement.complete and not left
         verdict = Verdict(speaker=speaker.name, complete=complete, objectives_left=left)
         text = _in_words(verdict)
-    number = len(moment.log) + len(found.new)
     # An unreadable answer is no reflection worth keeping in the speaker's view.
     audience = _kept(speaker) if verdict.readable else NOBODY
-    lines = [
-        said(number, prompts.JUDGE_YOURSELF, About(kind=Kind.QUESTION, audience=audience)),
-        said(number + 1, text, _reflection(speaker, audience, verdict), id=answer.id),
-    ]
-    position = judged(moment.conversation, moment.position, complete=verdict.complete)
-    return await moment.step(position, [*found.new, *lines], found.usage)
+    return await _recorded(moment, found, prompts.JUDGE_YOURSELF, text, audience, verdict)
 
 
 def _in_words(verdict: Verdict) -> str:
@@ -113,13 +102,11 @@ def _in_words(verdict: Verdict) -> str:
 
 async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
     question = HumanMessage(prompts.WHAT_IS_LEFT)
-    found = await _in_text(moment, speaker, model, [question], _own_temperature(speaker))
-    answer, number = found.answer, len(moment.log) + len(found.new)
-    lines = [
-        said(number, prompts.WHAT_IS_LEFT, About(kind=Kind.QUESTION, audience=_kept(speaker))),
-        said(number + 1, answer.text, _reflection(speaker, _kept(speaker), None), id=answer.id),
-    ]
-    return await moment.step(asked(moment.position), [*found.new, *lines], found.usage)
+    own = speaker.generation.temperature
+    temperature = SPEAKER_TEMPERATURE if own is None else own
+    found = await _in_text(moment, speaker, model, [question], temperature)
+    text = found.answer.text
+    return await _recorded(moment, found, prompts.WHAT_IS_LEFT, text, _kept(speaker), None)
 
 
 async def _is_complete(
@@ -130,20 +117,38 @@ async def _is_complete(
     # Kept reflections stand in the view already; the others are shown for this question only.
     before = [] if speaker.keep_reflection else [HumanMessage(first.text), _answered(reflection)]
     found = await _in_text(moment, speaker, model, [*before, question], temperature)
-    answer = found.answer
-    complete = yes_or_no(answer.text)
+    text = found.answer.text
+    complete = yes_or_no(text)
     verdict = Verdict(
         speaker=speaker.name,
         complete=complete is True,
         objectives_left=() if complete else (reflection.text,),
         readable=complete is not None,
     )
+    return await _recorded(moment, found, prompts.IS_COMPLETE, text, NOBODY, verdict)
+
+
+async def _recorded(
+    moment: Moment,
+    found: Asked[Any],
+    question: str,
+    text: str,
+    audience: tuple[str, ...],
+    verdict: Verdict | None,
+) -> dict[str, Any]:
+    """Write down a question and its answer, which holds a verdict or is the first of two."""
     number = len(moment.log) + len(found.new)
+    speaker = moment.turn.speaker
+    about = About(kind=Kind.REFLECTION, speaker=speaker, audience=audience, verdict=verdict)
     lines = [
-        said(number, prompts.IS_COMPLETE, About(kind=Kind.QUESTION, audience=NOBODY)),
-        said(number + 1, answer.text, _reflection(speaker, NOBODY, verdict), id=answer.id),
+        said(number, question, About(kind=Kind.QUESTION, audience=audience)),
+        said(number + 1, text, about, id=found.answer.id),
     ]
-    position = judged(moment.conversation, moment.position, complete=verdict.complete)
+    position = (
+        asked(moment.position)
+        if verdict is None
+        else judged(moment.conversation, moment.position, complete=verdict.complete)
+    )
     return await moment.step(position, [*found.new, *lines], found.usage)
 
 
@@ -171,10 +176,6 @@ async def _in_text(
 
 def _answered(reflection: BaseMessage) -> AIMessage:
     return AIMessage(reflection.text.strip() or prompts.NOTHING_LEFT)
-
-
-def _reflection(speaker: Speaker, audience: tuple[str, ...], verdict: Verdict | None) -> About:
-    return About(kind=Kind.REFLECTION, speaker=speaker.name, audience=audience, verdict=verdict)
 
 
 def yes_or_no(text: str) -> bool | None:

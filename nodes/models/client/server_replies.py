@@ -201,13 +201,11 @@ def _call(found: object) -> dict[str, Any]:
         "type": "function",
         "function": {
             "name": _if_text(function.get("name")),
-            "arguments": arguments if arguments is None else _as_argument(arguments),
+            "arguments": arguments
+            if arguments is None or isinstance(arguments, str)
+            else _as_json(arguments),
         },
     }
-
-
-def _as_argument(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else _as_json(arguments)
 
 
 def _usage(found: object) -> dict[str, Any] | None:

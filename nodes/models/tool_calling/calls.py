@@ -32,6 +32,9 @@ _LEAST, _MOST = -(2**63), 2**64 - 1
 _DEEPEST = 100
 """How deep arguments may be nested: reading the log again ends below 200 levels."""
 
+_TOO_DEEP = f"they are nested more than {_DEEPEST} levels deep"
+_TOO_LARGE = "a whole number has more than 64 bits; give it as text"
+
 _WORDS: Mapping[type, str] = {
     list: "a list",
     str: "a text",
@@ -66,13 +69,13 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
             # Line breaks within strings are let through, as LangChain's partial reading does.
             read = json.loads(arguments, strict=False) if arguments.strip() else {}
         except RecursionError:
-            return _broken(called, arguments, key, _unfit(called, _too_deep()))
+            return _broken(called, arguments, key, _unfit(called, _TOO_DEEP))
         except json.JSONDecodeError as error:
             why = f"{error.msg}, at character {error.pos + 1}"
             return _broken(called, arguments, key, NOT_JSON.format(name=called, why=why))
         except ValueError:
             # Python reads no number of more than some thousand digits.
-            return _broken(called, arguments, key, _unfit(called, _too_large("")))
+            return _broken(called, arguments, key, _unfit(called, _TOO_LARGE))
     if read is None:
         read = {}
     if not isinstance(read, dict):
@@ -183,14 +186,6 @@ def _unfit(name: str, why: str) -> str:
     return UNFIT.format(name=name, why=why)
 
 
-def _too_deep() -> str:
-    return f"they are nested more than {_DEEPEST} levels deep"
-
-
-def _too_large(at: str) -> str:
-    return f"{at}a whole number has more than 64 bits; give it as text"
-
-
 def why_unstorable(arguments: dict[str, Any]) -> str | None:
     """Say why arguments can't be stored, sent again or shown."""
     # No recursion: how deep they are nested is what is found out.
@@ -198,7 +193,7 @@ def why_unstorable(arguments: dict[str, Any]) -> str | None:
     while left:
         at, depth, value = left.pop()
         if depth > _DEEPEST:
-            return _too_deep()
+            return _TOO_DEEP
         inside: list[tuple[str, Any]] = []
         if isinstance(value, dict):
             keys = [_fault_of(key) if isinstance(key, str) else "a key is no text" for key in value]
@@ -223,14 +218,11 @@ def _fault_of(value: object) -> str | None:
         case None | bool():
             return None
         case str():
-            return "a text holds half a character (a lone surrogate)" if _is_halved(value) else None
+            is_whole = storable(value) == value
+            return None if is_whole else "a text holds half a character (a lone surrogate)"
         case int():
-            return None if _LEAST <= value <= _MOST else _too_large("")
+            return None if _LEAST <= value <= _MOST else _TOO_LARGE
         case float():
             return None if math.isfinite(value) else "a number is not finite"
         case _:
             return f"a {type(value).__name__} is not JSON"
-
-
-def _is_halved(text: str) -> bool:
-    return storable(text) != text

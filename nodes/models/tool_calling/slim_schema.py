@@ -4,15 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _KEPT = frozenset(
-    {
-        "enum",
-        "const",
-        "required",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-    }
+    {"enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 )
 """What of a schema is sent as it is. Servers make a grammar of it, and some refuse what they can't;
 what is left out is checked when the tool is run."""
