@@ -7,6 +7,7 @@ answers.
 import json
 from typing import Any
 
+from pydantic import JsonValue
 from rich.text import Text
 
 from ..common.data import listing
@@ -39,7 +40,7 @@ class Asker:
         self._explained = ""
         self._reminded: set[str] = set()
 
-    async def answer(self, question: Question) -> Any:  # noqa: ANN401  # what the question wants
+    async def answer(self, question: Question) -> JsonValue:
         """Ask, and wait for the answer.
 
         It blocks the event loop on purpose: nothing else runs while a person thinks, and only the
@@ -172,7 +173,7 @@ class Asker:
             self._body(f"  {one_line(name)}: {text}")
         return was_cut
 
-    def _tools_own(self, question: ToolQuestion) -> Any:  # noqa: ANN401  # whatever is answered
+    def _tools_own(self, question: ToolQuestion) -> JsonValue:
         self._gap()
         self._say("A tool asks:")
         value = question.value

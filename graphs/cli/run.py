@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
 
 import typer
+from pydantic import JsonValue
 
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
@@ -83,7 +83,7 @@ class _Run:
             asker = Asker(self.view, Lines(stdout(), stderr(), self._reading))
             self.progress = progress = Progress(stderr(), "Starting")
 
-            async def answer(question: Question) -> Any:  # noqa: ANN401  # what it wants
+            async def answer(question: Question) -> JsonValue:
                 with progress.aside():
                     return await asker.answer(question)
 

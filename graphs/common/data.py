@@ -108,7 +108,7 @@ class Kinded(Data):
         return {"kind": getattr(self, "kind", None)} | written
 
 
-def by_kind(given: Any) -> Any:  # noqa: ANN401
+def by_kind(given: object) -> object:
     """Read a kind given as a bare word, such as ``"human"``, as ``{"kind": "human"}``."""
     return {"kind": given} if isinstance(given, str) else given
 

@@ -153,7 +153,7 @@ def _path(
 _NONE = FieldInfo(default=None)
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401
+def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     arguments = getattr(annotation, "__args__", ())

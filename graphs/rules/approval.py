@@ -17,7 +17,6 @@ from ..speakers.approval import (
     Edit,
     InterruptOn,
     ReviewConfig,
-    Rule,
 )
 from ..speakers.speaker import Speaker
 
@@ -33,10 +32,10 @@ def approval(
     speaker: Speaker, calls: Sequence[ToolCall], parameters_of: Callable[[str], dict[str, Any]]
 ) -> Approval | None:
     """Give what a person is asked before calls run, if anything."""
-    asked = [
-        (call, _rule(speaker.interrupt_on[call["name"]]))
-        for call in needing_approval(speaker, calls)
-    ]
+    asked: list[tuple[ToolCall, InterruptOn]] = []
+    for call in needing_approval(speaker, calls):
+        rule = speaker.interrupt_on[call["name"]]
+        asked.append((call, rule if isinstance(rule, InterruptOn) else InterruptOn()))
     if not asked:
         return None
     return Approval(
@@ -44,7 +43,8 @@ def approval(
             ActionRequest(
                 name=call["name"],
                 args=call["args"],
-                description=rule.description or _described(speaker.name, call),
+                description=rule.description
+                or f"{speaker.name} wants to call {call_shown(call['name'], call['args'])}.",
             )
             for call, rule in asked
         ),
@@ -59,14 +59,6 @@ def approval(
             for call, rule in asked
         ),
     )
-
-
-def _rule(given: Rule) -> InterruptOn:
-    return given if isinstance(given, InterruptOn) else InterruptOn()
-
-
-def _described(name: str, call: ToolCall) -> str:
-    return f"{name} wants to call {call_shown(call['name'], call['args'])}."
 
 
 def call_shown(name: str, arguments: Mapping[str, Any]) -> str:

@@ -35,7 +35,7 @@ class InterruptOn(Data):
     """What the person is told. None: who wants to call what, and with which arguments."""
 
 
-def _read_rule(given: Any) -> Any:  # noqa: ANN401
+def _read_rule(given: object) -> object:
     """Read one of two kinds, so that an error names its field and not all that it might be."""
     if isinstance(given, bool | InterruptOn):
         return given

@@ -1,6 +1,6 @@
 """Examples that show a speaker how to answer, as data (Lagent's few-shot aggregator)."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import AfterValidator, model_validator
@@ -21,7 +21,7 @@ class Example(Data):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_a_message(cls, given: Any) -> Any:  # noqa: ANN401
+    def _from_a_message(cls, given: object) -> object:
         """Take LangChain's messages, too, as far as they are text."""
         if not isinstance(given, BaseMessage):
             return given

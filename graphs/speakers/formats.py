@@ -6,7 +6,7 @@ How a reply is read is in `graphs.log.parsing`, how a speaker is told of its for
 
 import re
 from enum import IntEnum
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -166,7 +166,7 @@ _TELLING: Final = {"begin": "blocks", "languages": "code", "name": "schema"}
 """The fields that only one kind has, and needs or is given for."""
 
 
-def _tag(given: Any) -> str | None:  # noqa: ANN401
+def _tag(given: object) -> str | None:
     """Tell the kinds apart by their ``kind``, else by a field that only one has."""
     if not isinstance(given, dict):
         return getattr(given, "kind", "lines")

@@ -87,7 +87,7 @@ def _is_strict(part: Mapping[str, Any]) -> bool:
     )
 
 
-def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401
+def _parts(schema: object) -> Iterator[Mapping[str, Any]]:
     """A schema and all schemas in it, but for those within what strict schemas can't say."""
     if not isinstance(schema, Mapping):
         # True takes any value, and so does an empty schema.

@@ -1,7 +1,5 @@
 """In which field two conversations differ first. Pure functions."""
 
-from typing import Any
-
 from .conversation import Conversation
 
 
@@ -10,7 +8,7 @@ def first_difference(known: Conversation, given: Conversation) -> str:
     return _difference(known.model_dump(mode="json"), given.model_dump(mode="json"))
 
 
-def _difference(one: Any, other: Any) -> str:  # noqa: ANN401
+def _difference(one: object, other: object) -> str:
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         one, other = dict(enumerate(one)), dict(enumerate(other))
     if not (isinstance(one, dict) and isinstance(other, dict)):

@@ -5,7 +5,7 @@ When each of them holds, and its words, are in `graphs.rules.ends`.
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, cast
+from typing import Annotated, Final, Literal, TypeAlias, Union, cast
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, field_validator
 
@@ -171,7 +171,7 @@ class StopRequested(_End):
     """Which end it is."""
 
 
-def _written(given: Any) -> Any:  # noqa: ANN401
+def _written(given: object) -> object:
     """A list, as files have it, means any of its ends; a kind alone needs no table."""
     if isinstance(given, list | tuple):
         return given[0] if len(given) == 1 else {"kind": "any", "of": given}

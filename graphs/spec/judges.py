@@ -1,7 +1,7 @@
 """Who decides whether a task is complete, and who decides whose turn it is, as data."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
@@ -121,7 +121,7 @@ class Moderator(Kinded):
 def _kind(default: str) -> Discriminator:
     """Tell kinds apart by their ``kind``, which may be left out for the default."""
 
-    def tag(given: Any) -> str | None:  # noqa: ANN401
+    def tag(given: object) -> str | None:
         if isinstance(given, dict):
             # A list of criteria is nobody's but the separate judge's.
             return str(given.get("kind", "separate" if "criteria" in given else default))

@@ -221,7 +221,7 @@ def wrong(error: ValidationError) -> str:
     )
 
 
-def _read(name: str, found: Any) -> CallResult:  # noqa: ANN401
+def _read(name: str, found: object) -> CallResult:
     messages = found.get("messages") if isinstance(found, dict) else None
     if not messages or not isinstance(messages[0], ToolMessage):
         what = type(found[0] if isinstance(found, list) and found else found).__name__

@@ -66,14 +66,10 @@ async def observed(
 
 def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     """What of a log is still told to those who take no part."""
-    cuts = (about for message in reversed(log) if _is_cut(about := line(message)))
-    since = next((about.since for about in cuts), None)
+    cuts = (one for one in map(line, reversed(log)) if one.kind is Kind.SUMMARY and not one.speaker)
+    since = next((cut.since for cut in cuts), None)
     places = (place for place, message in enumerate(log) if place_of(message) == since)
     return list(log[next(places, 0) :])
-
-
-def _is_cut(about: About) -> bool:
-    return about.kind is Kind.SUMMARY and about.speaker is None
 
 
 def _half(log: Sequence[BaseMessage], *, private: bool) -> str | None:

@@ -133,7 +133,7 @@ def _check_metadata(metadata: Mapping[str, Any], where: str) -> None:
         raise SpecError(f'{where}: metadata["timeout"] must be a number of seconds above 0')
 
 
-def _check_function(function: Any, takes: tuple[str, ...], where: str) -> None:  # noqa: ANN401
+def _check_function(function: object, takes: tuple[str, ...], where: str) -> None:
     if not callable(function):
         raise SpecError(f"{where} must be a function, not {type(function).__name__}")
     try:

@@ -37,7 +37,7 @@ DUMP_VERSIONS: Final = Versions[Migration](oldest=5)
 """The versions of a dump; the newest is `DUMP_VERSION`."""
 
 
-def _spec(given: Any) -> Any:  # noqa: ANN401
+def _spec(given: object) -> object:
     return migrated(dict(given)) if isinstance(given, Mapping) else given
 
 

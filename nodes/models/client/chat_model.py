@@ -110,7 +110,7 @@ def _as_usual(call: dict[str, Any]) -> dict[str, Any]:
     return {"index": call.get("index"), "id": call["id"], "function": function}
 
 
-def _taken(choice: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # whatever a server sent
+def _taken(choice: object) -> list[dict[str, Any]]:  # whatever a server sent
     """Take the calls out of a choice of the client's."""
     message = getattr(choice, "message", None)
     calls = getattr(message, "tool_calls", None)
