@@ -56,10 +56,7 @@ class Chat(Form):
         agent = {
             "name": self.assistant,
             "role_prompt": filled("\n".join(prompts), me=self.assistant, user=self.user),
-            "brief": {
-                "role_prompt": CHAT_BRIEF,
-                "reminder": CHAT_REMINDER,
-            },
+            "brief": {"role_prompt": CHAT_BRIEF, "reminder": CHAT_REMINDER},
             "tools": self.tools,
             "to_user": speaks,
             "interrupt_on": self.interrupt_on,

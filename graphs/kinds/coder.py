@@ -57,10 +57,7 @@ class Coder(Form):
         agent = {
             "name": self.coder,
             "role_prompt": filled(self.coder_prompt, **names),
-            "brief": {
-                "role_prompt": CODER_BRIEF,
-                "reminder": CODER_REMINDER,
-            },
+            "brief": {"role_prompt": CODER_BRIEF, "reminder": CODER_REMINDER},
             "generation": {"temperature": self.temperature},
         }
         return {

@@ -154,10 +154,7 @@ class UserProxy(Form):
     def _assistant_prompt(self) -> str:
         if self.assistant_prompt is not None:
             return self.assistant_prompt
-        means = [
-            *([MEANS_TOOLS] if self.tools else []),
-            *([MEANS_CODE] if self.code else []),
-        ]
+        means = [*([MEANS_TOOLS] if self.tools else []), *([MEANS_CODE] if self.code else [])]
         said = " Or ".join(means) or MEANS_WORDS
         return ASSISTANT.replace("{means}", said)
 

@@ -60,6 +60,10 @@ class Kept(Data):
     started: bool = False
     """Whether code ran under this key before."""
 
+    def after_run(self, memory: str | None) -> "Kept":
+        """Give what is kept after one more run."""
+        return self.model_copy(update={"memory": memory, "started": True, "runs": self.runs + 1})
+
     def without_key(self) -> "Kept":
         """Give the same as it may leave the store: nobody else comes to this interpreter by it."""
         return self.model_copy(update={"key": "none"})

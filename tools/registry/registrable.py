@@ -100,8 +100,7 @@ def _check_tool(tool: BaseTool, where: str) -> None:
         kind = told.get("parameters", {}).get("type", "object")
         fault = None if kind == "object" else f"they are no object, but {kind!r}"
     except Exception as error:
-        # What pydantic says goes on with links and advice.
-        fault = next(iter(str(error).splitlines()), "") or type(error).__name__
+        fault = _first_line(error)
     if fault is not None:
         raise SpecError(
             f"{where}: the arguments of the tool {name!r} can't be written as a JSON schema "
@@ -113,12 +112,15 @@ def _check_schema(model: type[BaseModel], where: str) -> None:
     try:
         json.dumps(schema_of(model), allow_nan=False, ensure_ascii=False).encode()
     except Exception as error:
-        # What pydantic says goes on with links.
-        fault = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise SpecError(
-            f"{where}: {model.__name__!r} can't be written as a JSON schema ({fault}): give it "
-            "fields of plain types or pydantic models"
+            f"{where}: {model.__name__!r} can't be written as a JSON schema "
+            f"({_first_line(error)}): give it fields of plain types or pydantic models"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says; pydantic's go on with links and advice."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _check_metadata(metadata: Mapping[str, Any], where: str) -> None:

