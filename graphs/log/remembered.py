@@ -1,7 +1,7 @@
 """What a speaker remembers of a log: what its memory being reset, or replaced, leaves in its view.
 
 Pure functions. How a speaker sees what it remembers is in `graphs.log.viewpoint`; what is
-written when a memory is reset is in `graphs.sessions.memory.reset`.
+written when a memory is reset is in `graphs.sessions.forgetting`.
 """
 
 from collections.abc import Iterator, Sequence

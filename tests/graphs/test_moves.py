@@ -2,12 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Final, get_args
 
 from duologue.graphs.rules.ends.end import Named
 from duologue.graphs.rules.ends.holding import ENDS
 from duologue.graphs.rules.moves import MOVES, Strength
-from duologue.graphs.rules.picture import picture
 from duologue.graphs.rules.position import Phase
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
@@ -19,6 +18,43 @@ from onlooker import Came
 from paths import Choices, Walk
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-a-conversation-moves.md"
+
+
+_ENDED_BY: Final = {
+    None: "nothing",
+    Strength.HARD: "hard stops",
+    Strength.SAID: "hard stops and what is said",
+    Strength.VERDICT: "all but guards and caps",
+    Strength.GUARD: "all but caps",
+    Strength.CAP: "every end",
+}
+
+
+def picture() -> str:
+    """Draw the moves; phases after which the same one acts, and the same may end it, are a box."""
+    boxes: dict[object, list[Phase]] = {}
+    for phase, move in MOVES.items():
+        boxes.setdefault((move.actor, move.ends), []).append(phase)
+    lines = ["stateDiagram-v2"]
+    for box in boxes.values():
+        move = MOVES[box[0]]
+        label = f"{_names(box)}<br/>next: {move.actor}<br/>ended by: {_ENDED_BY[move.ends]}"
+        lines.append(f'    state "{label}" as {box[0]}')
+    lines.append(f"    [*] --> {Phase.STARTED}")
+    for box in boxes.values():
+        move = MOVES[box[0]]
+        follow = {phase for before in box for phase in MOVES[before].then}
+        for other in boxes.values():
+            phases = [phase for phase in other if phase in follow]
+            if phases:
+                lines.append(f"    {box[0]} --> {other[0]}: {_names(phases)}")
+        if move.ends is not None:
+            lines.append(f"    {box[0]} --> [*]")
+    return "\n".join(lines) + "\n"
+
+
+def _names(phases: list[Phase]) -> str:
+    return ", ".join(phases)
 
 
 def test_the_page_shows_the_table() -> None:
