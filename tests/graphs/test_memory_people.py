@@ -206,3 +206,23 @@ def test_a_dump_that_does_not_hang_together_is_refused(dump: Dump, said: str) ->
         load_session(dump, into="x", store="memory:bad")
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("phase", "kinds"),
+    [
+        ("rejected", "draft"),
+        ("answered", "answer"),
+        ("called", "tool_calls or code"),
+        ("ran", "answer"),
+        ("given", "tool_result or answer"),
+        ("asked", "reflection"),
+    ],
+)
+def test_a_dump_must_hold_what_is_read_next(phase: str, kinds: str) -> None:
+    message = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}
+    position = {"phase": phase, "speaker": "Ann", "facts": {"messages": 1}}
+    dump = {**SESSION, "steps": [{"messages": [message], "position": position}]}
+    said = f"steps.0.position: the newest message must be of the kind {kinds}"
+    with pytest.raises(SpecError, match=f"^{said}$"):
+        load_session(dump, into="x", store="memory:bad")
