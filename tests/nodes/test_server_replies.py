@@ -84,6 +84,7 @@ def test_usage_that_lacks_a_count_is_not_told() -> None:
     assert piece_of_reply({"usage": given})["usage"] == {
         **{"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
         "prompt_tokens_details": {},
+        "completion_tokens_details": None,
     }
 
 

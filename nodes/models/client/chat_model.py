@@ -3,81 +3,102 @@
 It overrides private hooks of langchain-openai; tests hold it equal to the stock client.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import httpx2
 import openai
-from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_usage, subtract_usage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
+from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
 from ....graphs.common.sanitize import excerpt
 from ..tool_calling.calls import RAW, raw_calls, read_calls
-from .server_replies import NoReplyError
+from .server_replies import NoReplyError, failure_in, piece_of_reply, whole_reply
+
+_PATH = "/chat/completions"
+
+_RAW_RESPONSE = {"X-Stainless-Raw-Response": "true"}
+"""Has OpenAI's client give the HTTP response as it came; the stock `ChatOpenAI` sends it, too."""
 
 
 class ChatModel(ChatOpenAI):
-    """`ChatOpenAI` that hands its messages over as extra body, and keeps broken calls.
+    """`ChatOpenAI` that asks OpenAI's client for plain JSON, and keeps broken calls.
 
-    The JSON on the wire is the same. The client would otherwise check every message of the whole
-    history against its types on each call, which costs more than the rest of this program.
-
-    A JSON schema for the answer is handed over in the same way: the client would otherwise read the
-    answer by itself, and raise where it is cut off or does not fit.
+    What is sent, the retries and the errors are the same. The client's typed methods would check
+    every message of the whole history on each call, and build objects of all that comes back, which
+    costs more than the rest of this program. They would also read a structured answer by
+    themselves, and raise where it is cut off or does not fit.
 
     Calls whose arguments are JSON but no object would raise, and in a stream those that are broken
     or cut off would be mended.
     """
 
-    def _get_request_payload(
+    async def _agenerate(
         self,
-        input_: LanguageModelInput,
-        *,
+        messages: list[BaseMessage],
         stop: list[str] | None = None,
-        **kwargs: Any,  # as in the class above
-    ) -> dict[str, Any]:
-        payload: dict[str, Any] = super()._get_request_payload(input_, stop=stop, **kwargs)
-        if "messages" in payload:
-            extra = {**(payload.get("extra_body") or {}), "messages": payload["messages"]}
-            payload["messages"] = []
-            if isinstance(payload.get("response_format"), dict):
-                extra["response_format"] = payload.pop("response_format")
-            payload["extra_body"] = extra
-        return payload
-
-    def _create_chat_result(
-        self,
-        response: dict[str, Any] | openai.BaseModel,
-        generation_info: dict[str, Any] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,  # noqa: ANN401  # as in the class above
     ) -> ChatResult:
-        if isinstance(response, str):
-            raise NoReplyError(f"the reply is a page or a text, no JSON: {excerpt(response)}")
-        called = [_taken(choice) for choice in getattr(response, "choices", None) or ()]
-        result = super()._create_chat_result(response, generation_info)
-        for generation, calls in zip(result.generations, called, strict=False):
-            if calls and isinstance(generation.message, AIMessage):
-                ending = (generation.generation_info or {}).get("finish_reason")
-                good, broken = read_calls(calls, cut_off=ending == "length")
-                generation.message.tool_calls = good
-                generation.message.invalid_tool_calls = broken
+        if _is_typed(kwargs):
+            return await super()._agenerate(messages, stop, run_manager, **kwargs)
+        body = _body(self._get_request_payload(messages, stop=stop, **kwargs))
+        with _errors_of_langchain():
+            raw = await self.root_async_client.post(
+                _PATH, cast_to=object, body=body, options={"headers": _RAW_RESPONSE}
+            )
+            reply = whole_reply(_sound(_json(raw.http_response), raw.http_request))
+        message = reply["choices"][0]["message"]
+        calls = raw_calls(message.pop("tool_calls", None))
+        result = self._create_chat_result(reply)
+        generation = result.generations[0]
+        if isinstance(generation.message, AIMessage):
+            ending = (generation.generation_info or {}).get("finish_reason")
+            good, broken = read_calls(calls, cut_off=ending == "length")
+            generation.message.tool_calls = good
+            generation.message.invalid_tool_calls = broken
+            generation.message.additional_kwargs["refusal"] = message["refusal"]
         return result
 
     async def _astream(
         self,
-        *args: Any,  # as in the class above
-        **kwargs: Any,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        *,
+        stream_usage: bool | None = None,
+        **kwargs: Any,  # noqa: ANN401  # as in the class above
     ) -> AsyncIterator[ChatGenerationChunk]:
+        if _is_typed(kwargs):
+            async for typed in super()._astream(messages, stop, run_manager, **kwargs):
+                yield typed
+            return
+        kwargs["stream"] = True
+        if self._should_stream_usage(stream_usage, **kwargs):
+            kwargs["stream_options"] = {"include_usage": True}
+        body = _body(self._get_request_payload(messages, stop=stop, **kwargs))
         is_empty, told = True, None
-        async for piece in super()._astream(*args, **kwargs):
-            is_empty = False
-            message = piece.message
-            if isinstance(message, AIMessageChunk) and message.usage_metadata:
-                # Each tells what was used until then, and LangChain sums them up.
-                message.usage_metadata = subtract_usage(message.usage_metadata, told)
-                told = add_usage(told, message.usage_metadata)
-            yield piece
+        with _errors_of_langchain():
+            stream = await self.root_async_client.post(
+                _PATH, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]
+            )
+            async with stream as events:
+                async for event in events:
+                    chunk = piece_of_reply(_sound(event, events.response.request))
+                    piece = self._convert_chunk_to_generation_chunk(chunk, AIMessageChunk, None)
+                    if piece is None:
+                        continue
+                    is_empty, message = False, piece.message
+                    if isinstance(message, AIMessageChunk) and message.usage_metadata:
+                        # Each tells what was used until then, and LangChain sums them up.
+                        message.usage_metadata = subtract_usage(message.usage_metadata, told)
+                        told = add_usage(told, message.usage_metadata)
+                    yield piece
         if is_empty:
             raise NoReplyError("the reply is no stream of events")
 
@@ -110,16 +131,41 @@ def _as_usual(call: dict[str, Any]) -> dict[str, Any]:
     return {"index": call.get("index"), "id": call["id"], "function": function}
 
 
-def _taken(choice: object) -> list[dict[str, Any]]:  # whatever a server sent
-    """Take the calls out of a choice of the client's."""
-    message = getattr(choice, "message", None)
-    calls = getattr(message, "tool_calls", None)
-    if message is None or not calls:
-        return []
-    message.tool_calls = None
-    return raw_calls(
-        [
-            call.model_dump(warnings=False) if isinstance(call, openai.BaseModel) else call
-            for call in calls
-        ]
-    )
+def _is_typed(options: dict[str, Any]) -> bool:
+    """Whether the client itself is to make an object of the answer; we ask for JSON alone."""
+    return isinstance(options.get("response_format"), type)
+
+
+def _body(payload: dict[str, Any]) -> dict[str, Any]:
+    """The JSON to send."""
+    extra = payload.pop("extra_body", None) or {}
+    return {**payload, **extra}
+
+
+def _json(response: httpx2.Response) -> object:
+    """Read a body; where it is no JSON and does not claim to be, the error shows it."""
+    try:
+        return response.json()
+    except Exception:
+        if response.headers.get("content-type", "json").partition(";")[0].endswith("json"):
+            raise
+        shown = excerpt(response.text)
+        raise NoReplyError(f"the reply is a page or a text, no JSON: {shown}") from None
+
+
+def _sound(found: object, request: httpx2.Request) -> object:
+    """Raise what a server says went wrong, though the status was 200."""
+    if failure := failure_in(found):
+        raise openai.APIError("an error", request, body=failure)
+    return found
+
+
+@contextmanager
+def _errors_of_langchain() -> Iterator[None]:
+    """Raise the errors of OpenAI's client as `ChatOpenAI` does."""
+    try:
+        yield
+    except openai.BadRequestError as error:
+        _handle_openai_bad_request(error)
+    except openai.APIError as error:
+        _handle_openai_api_error(error)

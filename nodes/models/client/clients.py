@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import openai
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import SecretStr
 
 from ....graphs.common.addresses import redacted
@@ -22,7 +21,6 @@ from .connections import close_with_loop, made_in
 from .failures import address_of, failures, name_of
 from .http_client import HttpClient
 from .retries import tries_told
-from .server_replies import failure_in, piece_of_reply, whole_reply
 
 _CONNECT_SECONDS = 10.0
 
@@ -31,14 +29,9 @@ _making = threading.Lock()
 
 _T = TypeVar("_T")
 
-_FORMS: dict[object, Callable[[object], dict[str, Any]]] = {
-    ChatCompletion: whole_reply,
-    ChatCompletionChunk: piece_of_reply,
-}
-
 
 class ApiClient(openai.AsyncOpenAI):
-    """OpenAI's client, which sees every reply in the form of its API, whatever the server sends."""
+    """OpenAI's client, which takes a list of models in other forms than its API's, too."""
 
     @property
     def user_agent(self) -> str:
@@ -46,12 +39,7 @@ class ApiClient(openai.AsyncOpenAI):
         return super().user_agent.replace(type(self).__name__, openai.AsyncOpenAI.__name__, 1)
 
     def _process_response_data(self, *, data: object, cast_to: type[_T], response: Any) -> _T:  # noqa: ANN401
-        form = _FORMS.get(cast_to)
-        if form is not None:
-            if failure := failure_in(data):
-                raise openai.APIError("an error", response.request, body=failure)
-            data = form(data)
-        elif isinstance(data, list):
+        if isinstance(data, list) and cast_to is not object:
             # Some servers list their models so.
             data = {"data": data}
         return super()._process_response_data(data=data, cast_to=cast_to, response=response)

@@ -216,9 +216,8 @@ def _usage(found: object) -> dict[str, Any] | None:
         return None
     sums = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     details = {
-        key: _counts(given)
+        key: _counts(given) if isinstance(given := usage.get(key), Mapping) else None
         for key in ("prompt_tokens_details", "completion_tokens_details")
-        if isinstance(given := usage.get(key), Mapping)
     }
     return {**sums, **details}
 
