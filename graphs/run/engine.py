@@ -34,7 +34,7 @@ from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
 from .events import Ended, Event, Notice, QuestionAsked, SessionStarted, replayed
 from .options import Options, check_run
-from .steps import GivenAnswer, Steps, StreamOptions, answer_of
+from .steps import GivenAnswer, RunOptions, Steps, answer_of
 
 ConversationLike = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that holds one."""
@@ -101,16 +101,20 @@ async def run_session(
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
                 await held.add(title=title_of(conversation), spec=spec)
             graph = compiled(
-                replace(resources, stop_requested=store.stop_requested, written=held.drain),
+                replace(
+                    resources,
+                    stop_requested=store.stop_requested,
+                    written=held.drain,
+                    tokens=tokens,
+                ),
                 held.checkpointer,
             )
-            streaming = StreamOptions(
-                tokens,
+            running = RunOptions(
                 list(options.get("callbacks") or ()),
                 options.get("durability") or "sync",
             )
             answer = options.get("answer")
-            steps = Steps(graph, session, conversation, streaming, answer, reply)
+            steps = Steps(graph, session, conversation, running, answer, reply)
             async with aclosing(_noted(held, row, steps)) as events:
                 async for event in events:
                     yield event

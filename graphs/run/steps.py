@@ -43,11 +43,9 @@ class GivenAnswer(NamedTuple):
     """The id of the question. None: the one that waits."""
 
 
-class StreamOptions(NamedTuple):
-    """What of a run is streamed, and how its steps are stored."""
+class RunOptions(NamedTuple):
+    """Who is told of a run's steps, and how they are stored."""
 
-    tokens: bool
-    """Whether to tell what is said token by token, too."""
     callbacks: list[BaseCallbackHandler]
     """LangChain callback handlers."""
     durability: Literal["sync", "async"]
@@ -62,7 +60,7 @@ class Steps:
         graph: Graph,
         session: str,
         conversation: Conversation,
-        options: StreamOptions,
+        options: RunOptions,
         answer: Answer | None = None,
         reply: GivenAnswer | None = None,
     ) -> None:
@@ -139,11 +137,11 @@ class Steps:
             "recursion_limit": max_steps(self._conversation),
             "callbacks": self._options.callbacks,
         }
-        tokens = self._options.tokens
         stream = self._graph.astream(
             given,
             config,
-            stream_mode=["updates", "custom", "messages"] if tokens else ["updates", "custom"],
+            # Not "messages": its handler costs as much as the step, and we tell tokens ourselves.
+            stream_mode=["updates", "custom"],
             durability=self._options.durability,
         )
         # Closed here: else a reader who leaves early has it run on after the store is closed.
@@ -214,12 +212,8 @@ def _events(mode: str, found: Any, streamed: TokenStream) -> Iterator[Event]:  #
         yield Notice(text=found["notice"])
     elif mode == "custom" and "speech" in found:
         yield from streamed.beside(**found["speech"])
-    elif mode == "messages":
-        chunk, metadata = found
-        # Whole messages that a node writes come without a purpose; a model's tokens have one.
-        if metadata.get("purpose") == "speech":
-            text = storable(chunk.text)
-            yield from streamed.content(metadata["speaker"], text, metadata.get("answer"))
+    elif mode == "custom" and "token" in found:
+        yield from streamed.content(**found["token"])
     elif mode == "updates" and "__interrupt__" not in found:
         for update in found.values():
             for message in log_of(update or {}):

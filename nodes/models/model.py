@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -31,6 +30,7 @@ from .client.origin import answer_in, is_ours, is_status_error, speaks_openai
 from .client.retries import tries_told
 from .embedded import child as embedded
 from .embedded.grammar import grammar
+from .listeners import Listener
 from .tool_calling.by_schema import answer_schema, read_answer, response_format, told
 from .tool_calling.calls import normalised, unread
 from .tool_calling.names import renamed, wire_names, with_called
@@ -99,7 +99,7 @@ class Model:
         tools: Sequence[BaseTool] = (),
         tool_choice: str = "auto",
         tool_calling: ToolCalling | None = None,
-        listener: BaseCallbackHandler | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> AIMessage:
         """Ask for one message."""
         check_choice(tool_choice, tools)
@@ -131,10 +131,9 @@ class Model:
                 answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
             return counted(normalised(answer, names), prompt)
 
-        heard_by = None if by_schema else listener
         try:
             return await self._asked(
-                chat.ainvoke, read, prompt, purpose, speaker, options, heard_by
+                chat.ainvoke, read, prompt, purpose, speaker, options, listeners
             )
         except ValidationError as error:
             found = unread(error)
@@ -152,6 +151,7 @@ class Model:
         instead: str,
         speaker: str | None = None,
         tool_calling: ToolCalling | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> tuple[AIMessage, S | None]:
         """Ask for an answer that fits a schema."""
         options = self._options(parameters)
@@ -172,7 +172,7 @@ class Model:
                 return answer, None
 
         try:
-            return await self._asked(asked.ainvoke, read, prompt, purpose, speaker, {})
+            return await self._asked(asked.ainvoke, read, prompt, purpose, speaker, {}, listeners)
         except ContextTooLongError:
             raise
         except ModelError as error:
@@ -257,7 +257,7 @@ class Model:
         purpose: Kind,
         speaker: str | None,
         options: Mapping[str, Any],
-        listener: BaseCallbackHandler | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> T:
         """Ask and read the answer, with retries; every failure becomes one error."""
         # What a model of the user's own raises is the user's to read.
@@ -274,9 +274,9 @@ class Model:
                     # By its answer's id what streams in is told from what came of another try.
                     shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
                     config = RunnableConfig(metadata=shown)
-                    if listener is not None:
+                    if listeners:
                         # By themselves they would stand in the place of those who listen already.
-                        config["callbacks"] = [listener]
+                        config["callbacks"] = [*listeners]
                         config = merge_configs(ensure_config(), config)
                     # Others may change what they are given, and it is shown again.
                     prompt = [*messages] if is_ours(self.chat) else copied(messages)

@@ -48,6 +48,8 @@ class Resources:
     """Tells, between turns, whether a session was asked to stop."""
     written: Callable[[], Awaitable[None]] | None = None
     """Awaits what is being written, as a person's answer is while its node begins."""
+    tokens: bool = False
+    """Whether what models say is told piece by piece, to whoever follows the stream."""
     form: type[Form] | None = None
     """A kind's short form, whose fields a run may be started with."""
     allow_host: bool = False

@@ -11,6 +11,7 @@ from ...graphs.log.messages import Source
 from ...graphs.log.stage import ALOUD
 from ...graphs.speakers.formats import Schema
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
+from ..models.listeners import Listener, Tokens
 from ..models.model import Model
 from ..models.tool_calling.offered import offered
 from ..models.tool_calling.to_user import Speaking, taken_out
@@ -64,9 +65,11 @@ async def _text(
     # An endpoint that writes its calls as text goes on writing them unless it is told not to.
     is_told = may_call or model.by_schema(speaker.tool_calling)
     purpose = _purpose(moment, speaker)
-    # What hooks see first is not told before.
+    listeners = _listeners(moment, speaker, purpose)
     is_heard = speaker.to_user and purpose is Kind.SPEECH
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
+    if speaking is not None and not model.by_schema(speaker.tool_calling):
+        listeners.append(speaking)
     answer = await model.answer(
         prompt,
         parameters,
@@ -76,9 +79,21 @@ async def _text(
         tools=offered(moment.resources.registry, speaker) if is_told else (),
         tool_choice=_choice(moment, speaker) if may_call else "none",
         tool_calling=speaker.tool_calling,
-        listener=speaking,
+        listeners=listeners,
     )
     return taken_out(answer, speaking) if speaker.to_user else answer
+
+
+def _listeners(moment: Moment, speaker: Speaker, purpose: Kind) -> list[Listener]:
+    """What tells an answer while it comes; what hooks see first is not told before."""
+    if purpose is not Kind.SPEECH or not moment.resources.tokens:
+        return []
+    tell = get_stream_writer()
+
+    def told(text: str, answer: str) -> None:
+        tell({"token": {"speaker": speaker.name, "text": text, "answer": answer}})
+
+    return [Tokens(told)]
 
 
 def _teller(name: str) -> Callable[[str], None]:
@@ -110,14 +125,15 @@ async def _structured(
     prompt: list[BaseMessage],
     parameters: dict[str, object],
 ) -> AIMessage:
-    number = moment.conversation.names.index(speaker.name)
+    number, purpose = moment.conversation.names.index(speaker.name), _purpose(moment, speaker)
     answer, _ = await model.structured(
         prompt,
         schema,
         parameters,
-        purpose=_purpose(moment, speaker),
+        purpose=purpose,
         instead=f'speakers.{number}.format.form = "text"',
         speaker=speaker.name,
         tool_calling=speaker.tool_calling,
+        listeners=_listeners(moment, speaker, purpose),
     )
     return answer

@@ -6,19 +6,17 @@ the call before anything else sees it. How the words stand in the log is in
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
-from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import ToolCall
-from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 from langchain_core.tools import BaseTool
 
 from ....graphs.log.call_text import GAP, TO_USER, together
 from ....tools.registry.arguments import parameters_of
+from ..listeners import Listener
 from .argument_reader import Argument
 from .calls import RAW
 
@@ -47,54 +45,32 @@ class _Call:
     told: str = ""
 
 
-class Speaking(AsyncCallbackHandler):
+class Speaking(Listener):
     """Listens to a model, and tells at once what is said beside its calls.
 
-    LangChain asks a model to stream where one like it listens, and makes the message itself. Words
-    that were told stay: of a call that turns out to be broken, or names the argument twice, they
-    are what is said. Where an answer breaks off and is asked for again, they are told again.
+    Words that were told stay: of a call that turns out to be broken, or names the argument twice,
+    they are what is said. Where an answer breaks off and is asked for again, they are told again.
     """
-
-    run_inline = True
-    raise_error = True
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begin anew."""
         self._content = ""
         self._told = ""
         self.late = ""
         """What came of the content when something was told already."""
         self.calls: list[_Call] = []
 
-    async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
-        """Begin anew."""
-        self._begin()
-
-    async def on_llm_new_token(
-        self,
-        token: str | list[str | dict[str, Any]],
-        *,
-        chunk: GenerationChunk | ChatGenerationChunk | None = None,
-        **kwargs: Any,  # as in the class above
-    ) -> None:
+    async def take(self, piece: AIMessageChunk) -> None:
         """Take a piece of the message."""
-        if isinstance(chunk, ChatGenerationChunk) and isinstance(chunk.message, AIMessageChunk):
-            before = self._told
-            self._take(chunk.message)
-            if self._told is not before:
-                # LangGraph hands it on in the loop's next turn, and it must stay in front.
-                await asyncio.sleep(0)
-
-    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Pass the stream on; having this method makes LangChain stream."""
-        return output
-
-    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
-        """The same where nothing is async."""
-        return output
+        before = self._told
+        self._take(piece)
+        if self._told is not before:
+            # LangGraph hands it on in the loop's next turn, and it must stay in front.
+            await asyncio.sleep(0)
 
     def rest(self, whole: str, content: str) -> None:
         """Tell what is not told yet of a message that is complete."""
