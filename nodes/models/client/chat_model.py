@@ -3,14 +3,15 @@
 It overrides private hooks of langchain-openai; tests hold it equal to the stock client.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 import openai
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.ai import add_usage, subtract_usage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
@@ -38,6 +39,24 @@ class ChatModel(ChatOpenAI):
     or cut off would be mended.
     """
 
+    def _get_request_payload(
+        self,
+        input_: LanguageModelInput,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,  # noqa: ANN401  # as in the class above
+    ) -> dict[str, Any]:
+        messages = self._convert_input(input_).to_messages()
+        texts = [_as_text(message) for message in messages]
+        others = [each for each, text in zip(messages, texts, strict=True) if text is None]
+        payload: dict[str, Any] = super()._get_request_payload(others, stop=stop, **kwargs)
+        if not _is_plain(payload):
+            whole: dict[str, Any] = super()._get_request_payload(messages, stop=stop, **kwargs)
+            return whole
+        converted = iter(payload["messages"])
+        payload["messages"] = [text or next(converted) for text in texts]
+        return payload
+
     async def _agenerate(
         self,
         messages: list[BaseMessage],
@@ -45,14 +64,14 @@ class ChatModel(ChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,  # noqa: ANN401  # as in the class above
     ) -> ChatResult:
-        if _is_typed(kwargs):
+        payload = self._get_request_payload(messages, stop=stop, **kwargs)
+        if not _is_plain(payload):
             return await super()._agenerate(messages, stop, run_manager, **kwargs)
-        body = _body(self._get_request_payload(messages, stop=stop, **kwargs))
         with _errors_of_langchain():
             raw = await self.root_async_client.post(
-                _PATH, cast_to=object, body=body, options={"headers": _RAW_RESPONSE}
+                _PATH, cast_to=object, body=_body(payload), options={"headers": _RAW_RESPONSE}
             )
-            reply = whole_reply(_sound(_json(raw.http_response), raw.http_request))
+            reply = whole_reply(_checked(_json(raw.http_response), raw.http_request))
         message = reply["choices"][0]["message"]
         calls = raw_calls(message.pop("tool_calls", None))
         result = self._create_chat_result(reply)
@@ -74,22 +93,28 @@ class ChatModel(ChatOpenAI):
         stream_usage: bool | None = None,
         **kwargs: Any,  # noqa: ANN401  # as in the class above
     ) -> AsyncIterator[ChatGenerationChunk]:
-        if _is_typed(kwargs):
-            async for typed in super()._astream(messages, stop, run_manager, **kwargs):
+        streaming = {**kwargs, "stream": True}
+        if self._should_stream_usage(stream_usage, **kwargs):
+            streaming["stream_options"] = {"include_usage": True}
+        payload = self._get_request_payload(messages, stop=stop, **streaming)
+        if not _is_plain(payload):
+            async for typed in super()._astream(
+                messages, stop, run_manager, stream_usage=stream_usage, **kwargs
+            ):
                 yield typed
             return
-        kwargs["stream"] = True
-        if self._should_stream_usage(stream_usage, **kwargs):
-            kwargs["stream_options"] = {"include_usage": True}
-        body = _body(self._get_request_payload(messages, stop=stop, **kwargs))
         is_empty, told = True, None
         with _errors_of_langchain():
             stream = await self.root_async_client.post(
-                _PATH, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]
+                _PATH,
+                cast_to=object,
+                body=_body(payload),
+                stream=True,
+                stream_cls=openai.AsyncStream[object],
             )
             async with stream as events:
                 async for event in events:
-                    chunk = piece_of_reply(_sound(event, events.response.request))
+                    chunk = piece_of_reply(_checked(event, events.response.request))
                     piece = self._convert_chunk_to_generation_chunk(chunk, AIMessageChunk, None)
                     if piece is None:
                         continue
@@ -131,9 +156,23 @@ def _as_usual(call: dict[str, Any]) -> dict[str, Any]:
     return {"index": call.get("index"), "id": call["id"], "function": function}
 
 
-def _is_typed(options: dict[str, Any]) -> bool:
-    """Whether the client itself is to make an object of the answer; we ask for JSON alone."""
-    return isinstance(options.get("response_format"), type)
+def _is_plain(payload: dict[str, Any]) -> bool:
+    """Whether it is a chat completion whose answer is not to be made an object by the client."""
+    return "messages" in payload and not isinstance(payload.get("response_format"), type)
+
+
+_ROLES: Mapping[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant"}
+
+
+def _as_text(message: BaseMessage) -> dict[str, Any] | None:
+    """Convert a message that is nothing but text, of which `ChatOpenAI` looks at each letter."""
+    role = _ROLES.get(type(message))
+    if role is None or not isinstance(message.content, str) or message.additional_kwargs:
+        return None
+    if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+        return None
+    name = {} if message.name is None else {"name": message.name}
+    return {"content": message.content, **name, "role": role}
 
 
 def _body(payload: dict[str, Any]) -> dict[str, Any]:
@@ -147,13 +186,13 @@ def _json(response: httpx2.Response) -> object:
     try:
         return response.json()
     except Exception:
-        if response.headers.get("content-type", "json").partition(";")[0].endswith("json"):
+        if response.headers.get("content-type", "").partition(";")[0].endswith("json"):
             raise
         shown = excerpt(response.text)
         raise NoReplyError(f"the reply is a page or a text, no JSON: {shown}") from None
 
 
-def _sound(found: object, request: httpx2.Request) -> object:
+def _checked(found: object, request: httpx2.Request) -> object:
     """Raise what a server says went wrong, though the status was 200."""
     if failure := failure_in(found):
         raise openai.APIError("an error", request, body=failure)

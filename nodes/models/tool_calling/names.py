@@ -40,6 +40,8 @@ def with_called(names: Names, messages: Iterable[BaseMessage]) -> Names:
 
 def renamed(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
     """Call the tools in a prompt by the names that are sent."""
+    if all(sent == name for name, sent in names.items()):
+        return [*messages]
     return [
         _renamed(message, names)
         if any(names[name] != name for name in _called(message))
@@ -100,6 +102,8 @@ def _told_apart(name: str, plain: str, signs: int) -> str:
 def _called(message: BaseMessage) -> list[str]:
     """The names of the tools in a message."""
     if isinstance(message, AIMessage):
+        if not message.tool_calls and not message.invalid_tool_calls:
+            return []
         calls = (*message.tool_calls, *message.invalid_tool_calls)
         return [call["name"] or "" for call in calls]
     return [message.name] if isinstance(message, ToolMessage) and message.name else []

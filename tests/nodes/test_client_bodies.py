@@ -1,0 +1,119 @@
+"""What our client sends is what LangChain's own sends, whatever the messages and the options."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+from hypothesis import given, settings, strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from duologue.nodes.models.client.chat_model import ChatModel
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+NAMES = st.none() | st.sampled_from(["ann", "bob"])
+CONTENTS = TEXTS | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS}))
+CALLS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.just("add"), "args": st.dictionaries(TEXTS, TEXTS), "id": TEXTS}
+    ),
+    max_size=2,
+)
+BROKEN = st.lists(
+    st.fixed_dictionaries({"name": st.just("add"), "args": TEXTS, "id": TEXTS, "error": st.none()}),
+    max_size=1,
+)
+EXTRA = st.sampled_from([{}, {"name": "cem"}])
+MESSAGES = st.lists(
+    st.builds(SystemMessage, CONTENTS, name=NAMES)
+    | st.builds(HumanMessage, CONTENTS, name=NAMES, additional_kwargs=EXTRA)
+    | st.builds(
+        AIMessage,
+        CONTENTS,
+        name=NAMES,
+        tool_calls=CALLS,
+        invalid_tool_calls=BROKEN,
+        additional_kwargs=EXTRA,
+    )
+    | st.builds(ToolMessage, TEXTS, tool_call_id=TEXTS, name=NAMES),
+    min_size=1,
+    max_size=6,
+)
+# The stock client takes none but strict tools beside a form.
+FUNCTION = {"name": "add", "strict": True, "parameters": {"type": "object"}}
+TOOL = {"type": "function", "function": FUNCTION}
+FORM = {"type": "json_schema", "json_schema": {"name": "sum", "schema": {"type": "object"}}}
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature": st.floats(0, 2),
+        "top_p": st.none() | st.floats(0, 1),
+        "stop": st.lists(TEXTS, max_size=2),
+        "seed": st.none() | st.integers(0, 9),
+        "max_tokens": st.none() | st.integers(1, 9),
+        "extra_body": st.just({"top_k": 3, "temperature": 1}) | st.none(),
+        "tools": st.just([TOOL]),
+        "tool_choice": st.sampled_from(["none", "auto"]),
+        "response_format": st.just(FORM),
+    },
+)
+NAMED = st.sampled_from(["scripted", "o3-mini", "gpt-4.1-mini"])
+REPLY = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 0,
+    "model": "scripted",
+    "choices": [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+EVENT = {**REPLY, "choices": [{"index": 0, "delta": {"content": "{}"}, "finish_reason": "stop"}]}
+
+
+async def sent(
+    kind: type[ChatOpenAI], name: str, messages: list[BaseMessage], options: dict[str, Any]
+) -> list[object]:
+    """The bodies of a call and of a streamed one, and what came of them."""
+    found: list[object] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(request.content)
+        found.append(body)
+        if not body.get("stream"):
+            return httpx2.Response(200, json=REPLY)
+        events = f"data: {json.dumps(EVENT)}\n\ndata: [DONE]\n\n"
+        return httpx2.Response(200, text=events, headers={"content-type": "text/event-stream"})
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        chat = kind(
+            model=name,
+            base_url="http://server/v1",
+            api_key=SecretStr("k"),
+            http_async_client=client,
+            stream_usage=True,
+        )
+        found.append((await chat.ainvoke(messages, **options)).text)
+        if "response_format" not in options:
+            # The stock client has another method of its own for these, which can't be streamed so.
+            found.append([piece.text async for piece in chat.astream(messages, **options)])
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=NAMED, messages=MESSAGES, options=OPTIONS)
+def test_our_client_sends_what_the_stock_one_sends(
+    name: str, messages: list[BaseMessage], options: dict[str, Any]
+) -> None:
+    stock, ours = (
+        asyncio.run(sent(kind, name, messages, options)) for kind in (ChatOpenAI, ChatModel)
+    )
+    assert ours == stock
