@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
 
@@ -17,7 +18,7 @@ from ...graphs.common.errors import ModelError
 from ...graphs.common.settings import Settings, load_settings
 from ...graphs.common.validation import kind_of
 from ...graphs.spec.conversation import Conversation
-from .client.connections import close_with_loop
+from .client.connections import close_with_loop, made_in
 from .client.failures import address_of
 from .embedded import child as embedded
 from .model import Model, Notify
@@ -40,7 +41,7 @@ TINY = (
 """What a user is told before the model that needs no key speaks."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Models:
     """Finds the model for a name.
 
@@ -97,6 +98,15 @@ class Models:
             return Model(name, self.named[name])
         if name is None and isinstance(self.default, BaseChatModel):
             return Model(_label(self.default), self.default)
+        found = _of_this_loop(self).get(name)
+        if found is None:
+            found = await self._looked_up(name, notify)
+            # A child of this process may end, and is then to be started again.
+            if not found.is_local:
+                _of_this_loop(self)[name] = found
+        return found
+
+    async def _looked_up(self, name: str | None, notify: Notify) -> Model:
         # Files are read and connections prepared, which must not hold up other coroutines.
         if self.settings is None:
             self.settings = await asyncio.to_thread(load_settings)
@@ -127,6 +137,13 @@ class Models:
         for name in conversation.model_names:
             model = await self.get(name, notify)
             model.check_price(conversation.prices)
+
+
+def _of_this_loop(models: Models) -> dict[str | None, Model]:
+    """What was found in the running loop; forgotten with its clients, when it ends."""
+    found = made_in(asyncio.get_running_loop()).setdefault(Models, WeakKeyDictionary())
+    known: dict[str | None, Model] = found.setdefault(models, {})
+    return known
 
 
 def is_local(name: str | None, settings: Settings) -> bool:
