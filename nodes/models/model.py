@@ -26,6 +26,7 @@ from ...graphs.spec.usage import Price
 from ...graphs.text.fences import unfenced
 from .answers import as_answer, as_text, counted
 from .client.failures import broke_off, failures, name_of, once_more, refusals
+from .client.forms import form_of, takes_forms
 from .client.origin import answer_in, is_ours, is_status_error, speaks_openai
 from .client.retries import tries_told
 from .embedded import child as embedded
@@ -155,16 +156,21 @@ class Model:
     ) -> tuple[AIMessage, S | None]:
         """Ask for an answer that fits a schema."""
         options = self._options(parameters)
-        # A dict: given the class, the client raises on what it can't read and hides the text.
-        form = schema_of(schema)
-        # OpenAI holds an answer to the schema only when asked to; others may not know the word.
-        strict = {"strict": is_strict(form)} if speaks_openai(self.chat) else {}
-        asked = self._held(form, options, instead, **strict)
+        ask: Callable[..., Awaitable[Any]]
+        if is_ours(self.chat) and takes_forms(self.chat.model_name):
+            # LangChain's own way costs more than the call.
+            ask, options["response_format"] = self.chat.ainvoke, form_of(schema)
+        else:
+            # A dict: given the class, the client raises on what it can't read and hides the text.
+            form = schema_of(schema)
+            # Others than OpenAI's client may not know the word.
+            strict = {"strict": is_strict(form)} if speaks_openai(self.chat) else {}
+            ask, options = self._held(form, options, instead, **strict).ainvoke, {}
         prompt = self._prompt(messages, (), "none", tool_calling)
 
-        def read(found: dict[str, Any]) -> tuple[AIMessage, S | None]:
-            answer = as_text(as_answer(found["raw"], self.label), found["parsed"])
-            answer = counted(answer, prompt)
+        def read(found: Any) -> tuple[AIMessage, S | None]:  # noqa: ANN401
+            raw, parsed = (found["raw"], found["parsed"]) if type(found) is dict else (found, None)
+            answer = counted(as_text(as_answer(raw, self.label), parsed), prompt)
             try:
                 # LangChain mends JSON that is cut off; half an answer must not count as whole.
                 return answer, read_json(schema, unfenced(answer.text))
@@ -172,7 +178,7 @@ class Model:
                 return answer, None
 
         try:
-            return await self._asked(asked.ainvoke, read, prompt, purpose, speaker, {}, listeners)
+            return await self._asked(ask, read, prompt, purpose, speaker, options, listeners)
         except ContextTooLongError:
             raise
         except ModelError as error:

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import httpx2
+import pytest
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -14,9 +15,11 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from duologue.graphs.log.kinds import Kind
 from duologue.nodes.models.client.chat_model import ChatModel
+from duologue.nodes.models.model import Model
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.none() | st.sampled_from(["ann", "bob"])
@@ -79,6 +82,16 @@ REPLY = {
 EVENT = {**REPLY, "choices": [{"index": 0, "delta": {"content": "{}"}, "finish_reason": "stop"}]}
 
 
+def connected(kind: type[ChatOpenAI], name: str, client: httpx2.AsyncClient) -> ChatOpenAI:
+    return kind(
+        model=name,
+        base_url="http://server/v1",
+        api_key=SecretStr("k"),
+        http_async_client=client,
+        stream_usage=True,
+    )
+
+
 async def sent(
     kind: type[ChatOpenAI], name: str, messages: list[BaseMessage], options: dict[str, Any]
 ) -> list[object]:
@@ -94,13 +107,7 @@ async def sent(
         return httpx2.Response(200, text=events, headers={"content-type": "text/event-stream"})
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
-        chat = kind(
-            model=name,
-            base_url="http://server/v1",
-            api_key=SecretStr("k"),
-            http_async_client=client,
-            stream_usage=True,
-        )
+        chat = connected(kind, name, client)
         found.append((await chat.ainvoke(messages, **options)).text)
         if "response_format" not in options:
             # The stock client has another method of its own for these, which can't be streamed so.
@@ -116,4 +123,39 @@ def test_our_client_sends_what_the_stock_one_sends(
     stock, ours = (
         asyncio.run(sent(kind, name, messages, options)) for kind in (ChatOpenAI, ChatModel)
     )
+    assert ours == stock
+
+
+class Sum(BaseModel):
+    """A sum, with the terms in words."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    total: int
+    terms: list[str] = Field(max_length=3, description="As they were given.")
+
+
+class Open(BaseModel):
+    """What OpenAI's strict form can't say."""
+
+    by_name: dict[str, Sum]
+
+
+@pytest.mark.parametrize("name", ["scripted", "o3-mini", "gpt-4", "gpt-4.1", "gpt-4-turbo"])
+@pytest.mark.parametrize("schema", [Sum, Open])
+@pytest.mark.filterwarnings("ignore:Cannot use method='json_schema'")
+async def test_a_schema_is_sent_as_by_the_stock_client(name: str, schema: type[BaseModel]) -> None:
+    bodies = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        bodies.append(json.loads(request.content))
+        return httpx2.Response(200, json=REPLY)
+
+    parameters = {"temperature": 0.5, "seed": 1, "stop": ["END"], "top_p": 0.1, "max_tokens": 9}
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        for kind in (ChatOpenAI, ChatModel):
+            await Model(name, connected(kind, name, client)).structured(
+                [HumanMessage("Hi")], schema, parameters, purpose=Kind.REFLECTION, instead="x"
+            )
+    stock, ours = bodies
     assert ours == stock

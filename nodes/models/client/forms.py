@@ -1,0 +1,28 @@
+"""The form of OpenAI's API that holds an answer to a JSON schema."""
+
+import re
+from functools import cache
+from typing import Any, Final
+
+from langchain_core.utils.function_calling import convert_to_openai_function
+from pydantic import BaseModel
+
+from ....graphs.speakers.schemas import is_strict, schema_of
+
+_OLDER: Final = re.compile(r"gpt-3|gpt-4(-|$)")
+"""Models of OpenAI that know no form; LangChain has them call a function instead."""
+
+
+def takes_forms(model: str) -> bool:
+    """Whether a model may be held to a schema by the form."""
+    return _OLDER.match(model) is None
+
+
+@cache
+def form_of(schema: type[BaseModel]) -> dict[str, Any]:
+    """Give the form for a pydantic model, as `ChatOpenAI.with_structured_output` makes it."""
+    given = schema_of(schema)
+    # OpenAI holds an answer to the schema only when asked to.
+    described = convert_to_openai_function(given, strict=is_strict(given))
+    described["schema"] = described.pop("parameters")
+    return {"type": "json_schema", "json_schema": described}
