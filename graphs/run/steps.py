@@ -140,7 +140,7 @@ class Steps:
         stream = self._graph.astream(
             given,
             config,
-            # Not "messages": its handler costs as much as the step, and we tell tokens ourselves.
+            # Not "messages", whose handler costs more than half a step: the nodes tell tokens.
             stream_mode=["updates", "custom"],
             durability=self._options.durability,
         )

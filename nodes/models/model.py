@@ -277,7 +277,7 @@ class Model:
                 reraise=True,
             ):
                 with attempt:
-                    # By its answer's id what streams in is told from what came of another try.
+                    # For whoever streams messages: the id tells one try's pieces from another's.
                     shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
                     config = RunnableConfig(metadata=shown)
                     if listeners:

@@ -13,6 +13,7 @@ from tenacity import Retrying, stop_after_delay, wait_fixed
 from duologue.graphs import ModelError, aconverse, astream, converse, role_play
 from duologue.graphs.common.settings import Settings
 from duologue.nodes.models.client.clients import client, listed
+from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from faulty_server import FaultyServer, Sent
@@ -97,6 +98,18 @@ def test_the_background_loop_keeps_its_connections(connect: ScriptedServer) -> N
     for _ in range(3):
         converse(GARDEN, store=STORE)
     assert connections(connect) == first
+
+
+async def test_a_model_is_looked_for_once_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise AssertionError("it was looked for again")
+
+    models = Models(settings=Settings(base_url="http://server/v1", model="scripted"))
+    first = await models.get(None, print)
+    elsewhere = await asyncio.to_thread(lambda: asyncio.run(models.get(None, print)))
+    monkeypatch.setattr(asyncio, "to_thread", refused)
+    assert (await models.get(None, print)).chat is first.chat
+    assert elsewhere.chat is not first.chat
 
 
 async def test_a_server_sees_the_stock_client(connect: ScriptedServer) -> None:
