@@ -210,13 +210,14 @@ def _call(found: object) -> dict[str, Any]:
 
 def _usage(found: object) -> dict[str, Any] | None:
     """The counts of tokens; None where one of the two that matter is not told."""
-    usage = found if isinstance(found, Mapping) else {}
-    read, written = (token_count(usage.get(f"{part}_tokens")) for part in ("prompt", "completion"))
+    if not isinstance(found, Mapping):
+        return None
+    read, written = (token_count(found.get(f"{part}_tokens")) for part in ("prompt", "completion"))
     if read is None or written is None:
         return None
     sums = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     details = {
-        key: _counts(given) if isinstance(given := usage.get(key), Mapping) else None
+        key: _counts(given) if isinstance(given := found.get(key), Mapping) else None
         for key in ("prompt_tokens_details", "completion_tokens_details")
     }
     return {**sums, **details}
