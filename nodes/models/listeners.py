@@ -26,7 +26,7 @@ class Listener(AsyncCallbackHandler):
     async def take(self, piece: AIMessageChunk) -> None:
         """Take a piece of the message."""
 
-    async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
         """Begin anew."""
         self.begin()
 
@@ -35,7 +35,7 @@ class Listener(AsyncCallbackHandler):
         token: str | list[str | dict[str, Any]],
         *,
         chunk: GenerationChunk | ChatGenerationChunk | None = None,
-        **kwargs: Any,  # noqa: ANN401  # as in the class above
+        **kwargs: Any,  # as in the class above
     ) -> None:
         """Take a piece of the message."""
         if isinstance(chunk, ChatGenerationChunk) and isinstance(chunk.message, AIMessageChunk):
@@ -72,7 +72,7 @@ class Tokens(Listener):
         if text := storable(str(piece.text)):
             self._tell(text, self._answer)
 
-    async def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:  # noqa: ANN401
+    async def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
         """Tell what did not come in pieces."""
         found = next((one for each in response.generations for one in each), None)
         if not self._streams and isinstance(found, ChatGeneration):

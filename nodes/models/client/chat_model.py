@@ -44,7 +44,7 @@ class ChatModel(ChatOpenAI):
         input_: LanguageModelInput,
         *,
         stop: list[str] | None = None,
-        **kwargs: Any,  # noqa: ANN401  # as in the class above
+        **kwargs: Any,  # as in the class above
     ) -> dict[str, Any]:
         messages = self._convert_input(input_).to_messages()
         texts = [_as_text(message) for message in messages]
@@ -62,7 +62,7 @@ class ChatModel(ChatOpenAI):
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,  # noqa: ANN401  # as in the class above
+        **kwargs: Any,  # as in the class above
     ) -> ChatResult:
         payload = self._get_request_payload(messages, stop=stop, **kwargs)
         if not _is_plain(payload):
@@ -91,7 +91,7 @@ class ChatModel(ChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         *,
         stream_usage: bool | None = None,
-        **kwargs: Any,  # noqa: ANN401  # as in the class above
+        **kwargs: Any,  # as in the class above
     ) -> AsyncIterator[ChatGenerationChunk]:
         streaming = {**kwargs, "stream": True}
         if self._should_stream_usage(stream_usage, **kwargs):
