@@ -7,15 +7,13 @@ is not spelled out; `task_path` is, because LangGraph looks for it in the signat
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
-from ..common.errors import SessionError
-from .errors import lost_session, store_errors
+from .errors import store_errors
 from .reading import checked, reading_store
-from .writer import Lease, Statement
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):
@@ -86,35 +84,3 @@ class GuardedSaver(BaseCheckpointSaver[str]):
 def _session(config: RunnableConfig) -> str:
     session: str = config["configurable"]["thread_id"]
     return session
-
-
-class LeasedSaver(GuardedSaver):
-    """A guarded saver that writes under a lease; the commit looks whether it still stands."""
-
-    lease: Lease | None
-
-    def _check_writable(self, session: str) -> None:
-        if self.lease is None:
-            raise SessionError(f"Session {session!r} can't be written without holding its lock.")
-        if session != self.lease.session:
-            raise lost_session(session)
-
-
-class Noted:
-    """Takes statements where LangGraph's savers expect a cursor, of a sync or an async driver."""
-
-    def __init__(self) -> None:
-        self.statements: list[Statement] = []
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> Self:
-        """Note a statement."""
-        self.statements.append(Statement(sql, values))
-        return self
-
-    def executemany(self, sql: str, values: Sequence[Any]) -> Self:
-        """Note a statement that is run once for each of the values."""
-        self.statements.append(Statement(sql, values, many=True))
-        return self
-
-    def __await__(self) -> Iterator[Any]:
-        return iter(())

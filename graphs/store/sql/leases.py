@@ -7,6 +7,7 @@ owner is dead may be taken over; every write looks for its lease in its own tran
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final, LiteralString, Protocol
 
@@ -22,6 +23,8 @@ _RETRY: Final = 1.0  # seconds
 
 class _Leased(Protocol):
     lease: Lease
+
+    async def drain(self) -> None: ...
 
 
 class LeasedStore(Store):
@@ -124,8 +127,10 @@ class LeasedStore(Store):
         return await self._stands(lease)
 
     async def _free(self, held: _Leased) -> None:
-        # Late writes of a cancelled step are in front of this in the writer's queue.
         try:
+            with suppress(Exception):
+                # What a cancelled step has written comes first; nobody waits for it any more.
+                await held.drain()
             await self._delete(held.lease)
         except StoreError:
             self._free_later(held.lease)

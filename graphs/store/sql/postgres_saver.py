@@ -1,15 +1,22 @@
 """LangGraph's saver on PostgreSQL: it reads by a pool, and leaves writing to the writer."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import langgraph.checkpoint.postgres as langgraph
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
-from ..saver import LeasedSaver, Noted
 from ..serializer import PlainSerializer
 from ..writer import Lease, Writer
 from .postgres_pool import Connections, FetchedRows
+from .saver import LeasedSaver, NotingSaver
+
+
+class _NotingSaver(NotingSaver, langgraph.PostgresSaver):
+    @contextmanager
+    def _cursor(self, *, pipeline: bool = False) -> Iterator[Any]:
+        yield self.noted
 
 
 class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
@@ -19,16 +26,13 @@ class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
         self, url: str, connections: Connections, writer: Writer, lease: Lease | None
     ) -> None:
         super().__init__(connections.pool, serde=PlainSerializer())
+        # It never connects. LangGraph's async one serializes in threads, which takes longer.
+        noting = _NotingSaver(None, serde=self.serde)  # type: ignore[arg-type]
+        self._write_by(noting, writer, lease)
         self.store_url = url
-        self.lease = lease
         self._connections = connections
-        self._writer = writer
 
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[Any]:
-        if not pipeline:
-            yield FetchedRows(self._connections)
-            return
-        noted = Noted()
-        yield noted
-        await self._writer.write(*noted.statements, lease=self.lease)
+        await self.flush()
+        yield FetchedRows(self._connections)

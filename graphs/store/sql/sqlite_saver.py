@@ -13,9 +13,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from ..saver import LeasedSaver, Noted
 from ..serializer import PlainSerializer
 from ..writer import Lease, Writer
+from .saver import LeasedSaver, NotingSaver, StepSaver
 
 T = TypeVar("T")
 
@@ -59,59 +59,46 @@ class SqliteThread:
             self.connection.close()
 
 
-class _ThreadedSaver(SqliteSaver):
+class _NotingSaver(NotingSaver, SqliteSaver):
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[Any]:
+        """Give what notes the statements of a transaction."""
+        yield self.noted
+
+
+class _ThreadedSaver(StepSaver, SqliteSaver):
     """LangGraph's saver, which reads in a thread and leaves writing to the writer."""
 
     def __init__(self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
         super().__init__(reader.connection, serde=PlainSerializer())
+        self._write_by(_NotingSaver(reader.connection, serde=self.serde), writer, lease)
         self.store_url = url
-        self.lease = lease
         self._reader = reader
-        self._writer = writer
-        self._noted = Noted()
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[Any]:
-        """Give a cursor, or what notes the statements of a transaction."""
-        if transaction:
-            yield self._noted
-            return
+        """Give a cursor to read by; the tables are there."""
         with closing(self.conn.cursor()) as cursor:
             yield cursor
 
-    async def _write(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
-        self._noted = Noted()
-        result, noted = call(*given, **named), self._noted
-        await self._writer.write(*noted.statements, lease=self.lease)
-        return result
-
-    async def aput(self, *given: Any, **named: Any) -> RunnableConfig:
-        """Save a checkpoint, see LangGraph's saver."""
-        return await self._write(self.put, *given, **named)
-
-    async def aput_writes(self, *given: Any, **named: Any) -> None:
-        """Save what one task wrote, see LangGraph's saver."""
-        await self._write(self.put_writes, *given, **named)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Delete all checkpoints of a session, see LangGraph's saver."""
-        await self._write(self.delete_thread, thread_id)
+    async def _read(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
+        await self.flush()
+        return await self._reader.run(partial(call, *given, **named))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint, see LangGraph's saver."""
-        return await self._reader.run(self.get_tuple, config)
+        return await self._read(self.get_tuple, config)
 
     async def alist(self, *given: Any, **named: Any) -> AsyncIterator[CheckpointTuple]:
         """Read checkpoints, newest first, see LangGraph's saver."""
-        for one in await self._reader.run(lambda: list(self.list(*given, **named))):
+        for one in await self._read(lambda: list(self.list(*given, **named))):
             yield one
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Read the writes of delta channels, see LangGraph's saver."""
-        call = partial(self.get_delta_channel_history, config=config, channels=channels)
-        return await self._reader.run(call)
+        return await self._read(self.get_delta_channel_history, config=config, channels=channels)
 
 
 class SqliteSessionSaver(LeasedSaver, _ThreadedSaver):

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, LiteralString
 
-from langgraph.checkpoint.base import BaseCheckpointSaver
-
 from ...common.versions import Versions
 from ..base import Held
 from ..errors import taken_session, unknown_session
@@ -14,6 +12,7 @@ from ..reading import read_row, read_version
 from ..rows import SessionRow, SessionStatus, new_row
 from ..writer import Lease
 from .leases import LeasedStore
+from .saver import LeasedSaver
 
 STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3)
 """The versions of the tables; a step is the statements that make the next version of one."""
@@ -40,7 +39,7 @@ class SqlStore(LeasedStore):
     """A query that gives a row where our tables are there."""
 
     @abstractmethod
-    def _saver(self, lease: Lease | None = None) -> BaseCheckpointSaver[str]:
+    def _saver(self, lease: Lease | None = None) -> LeasedSaver:
         """Give a saver that writes under a lease; without one it only reads."""
 
     def held(self, lease: Lease) -> "SqlHeld":
@@ -100,9 +99,9 @@ class SqlStore(LeasedStore):
 class SqlHeld(Held):
     """A session that this run holds by a lease."""
 
-    def __init__(
-        self, store: SqlStore, lease: Lease, checkpointer: BaseCheckpointSaver[str]
-    ) -> None:
+    checkpointer: LeasedSaver
+
+    def __init__(self, store: SqlStore, lease: Lease, checkpointer: LeasedSaver) -> None:
         self.session = lease.session
         self.url = store.url
         self.lease = lease
@@ -134,6 +133,7 @@ class SqlHeld(Held):
 
     async def drain(self) -> None:
         """See `Held.drain`."""
+        await self.checkpointer.flush()
         await self.lease.drain()
 
     async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:

@@ -1,0 +1,226 @@
+"""How the steps of a session are written, and what is one transaction."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
+from typing_extensions import TypedDict
+
+from duologue.graphs import aconverse
+from duologue.graphs.common.errors import SessionError
+from duologue.graphs.store.address import Held, Store, open_store
+from duologue.graphs.store.writer import Writer
+from duologue.nodes.testing import Prompt, ScriptedChatModel
+
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
+
+NODE = "~__pregel_pull, user_agent"
+"""How LangGraph writes the path of a node's task."""
+
+HERE: RunnableConfig = {
+    "configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "1"}
+}
+
+
+@pytest.fixture(params=KINDS)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'sessions.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
+    """What is committed, each time; nobody else writes, so that nothing is put together."""
+    found: list[Sequence[Any]] = []
+    write = Writer.write
+
+    async def noted(self: Writer, *statements: Any, **named: Any) -> int:
+        found.append(statements)
+        return await write(self, *statements, **named)
+
+    monkeypatch.setattr(Writer, "write", noted)
+    return found
+
+
+def speak(prompt: Prompt) -> str:
+    return f"After {len(prompt)} lines: " + "word " * 40
+
+
+async def run(rounds: int, store: str, session: str = "s") -> None:
+    model = ScriptedChatModel(script=speak)
+    conversation = {
+        "task": "Agree on a price",
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": rounds},
+    }
+    result = await aconverse(conversation, model=model, store=store, session=session)
+    assert result.outcome is not None
+    assert len(model.calls) == 2 * rounds
+
+
+async def test_an_utterance_is_one_transaction(target: str, written: list[Sequence[Any]]) -> None:
+    counts = []
+    for rounds in (1, 2, 7):
+        before = len(written)
+        await run(rounds, target, f"s{rounds}")
+        counts.append(len(written) - before)
+    assert counts[2] - counts[1] == 2 * (7 - 2)
+
+
+async def read(held: Held | Store) -> list[tuple[str, Any]]:
+    """Read what tasks wrote to the one checkpoint that is there."""
+    found = await held.checkpointer.aget_tuple(HERE)
+    assert found is not None
+    return [(channel, value) for _, channel, value in found.pending_writes or ()]
+
+
+async def begun(held: Held) -> None:
+    await held.add(title="", spec="{}")
+    root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+    await held.checkpointer.aput(root, empty_checkpoint() | {"id": "1"}, {}, {})
+
+
+async def test_what_a_node_wrote_is_saved_with_the_checkpoint_that_it_leads_to(
+    target: str, written: list[Sequence[Any]]
+) -> None:
+    async with open_store(target) as store, store.lock("s") as held:
+        await begun(held)
+        before = len(written)
+        await held.checkpointer.aput_writes(HERE, [("said", "hi"), ("plain", 1)], "task", NODE)
+        await held.checkpointer.aput_writes(HERE, [("plain", 1)], "other", NODE)
+        assert len(written) == before
+        version = held.checkpointer.get_next_version(None, None)
+        led_to = empty_checkpoint() | {
+            "id": "2",
+            "channel_values": {"plain": 1},
+            "channel_versions": {"plain": version, "said": version},
+        }
+        place = await held.checkpointer.aput(HERE, led_to, {}, led_to["channel_versions"])
+        assert len(written) == before + 1
+        assert place["configurable"] == HERE["configurable"] | {"checkpoint_id": "2"}
+        # The other one is in the checkpoint.
+        assert await read(store) == [("said", "hi")]
+
+
+async def test_what_waits_for_its_checkpoint_is_not_lost_where_none_comes(target: str) -> None:
+    async with open_store(target) as store:
+        async with store.lock("s") as held:
+            await begun(held)
+            await held.checkpointer.aput_writes(HERE, [("said", "hi"), ("plain", 1)], "task", NODE)
+            assert await read(store) == []
+            # Whoever writes reads what it wrote.
+            assert await read(held) == [("said", "hi"), ("plain", 1)]
+            await held.checkpointer.aput_writes(HERE, [("said", "ho")], "this", NODE)
+        assert await read(store) == [("said", "hi"), ("plain", 1), ("said", "ho")]
+
+
+async def test_writes_of_another_step_are_saved_whole(target: str) -> None:
+    """As with `durability="async"`, where the next node may end before a checkpoint is saved."""
+    async with open_store(target) as store, store.lock("s") as held:
+        await begun(held)
+        await held.checkpointer.aput_writes(HERE, [("plain", 1)], "task", NODE)
+        elsewhere: RunnableConfig = {"configurable": HERE["configurable"] | {"checkpoint_id": "0"}}
+        other = empty_checkpoint() | {"id": "2", "channel_values": {"plain": 2}}
+        await held.checkpointer.aput(elsewhere, other, {}, {})
+        assert await read(store) == [("plain", 1)]
+
+
+@pytest.mark.parametrize(
+    ("channel", "path", "namespace"),
+    [
+        ("__interrupt__", NODE, ""),
+        ("__error__", NODE, ""),
+        ("__resume__", "", ""),
+        ("__return__", "~__pregel_push, 0000000000", ""),
+        ("said", NODE, "inner"),
+        ("said", "", ""),
+    ],
+)
+async def test_what_no_checkpoint_follows_is_saved_at_once(
+    channel: str, path: str, namespace: str, target: str, written: list[Sequence[Any]]
+) -> None:
+    place = HERE["configurable"] | {"checkpoint_ns": namespace}
+    async with open_store(target) as store, store.lock("s") as held:
+        await begun(held)
+        before = len(written)
+        await held.checkpointer.aput_writes({"configurable": place}, [(channel, 1)], "task", path)
+        assert len(written) == before + 1
+
+
+async def test_a_run_that_lost_its_session_saves_nothing_of_a_step(target: str) -> None:
+    async with open_store(target) as store:
+        async with store.lock("s") as held:
+            await begun(held)
+            await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
+            await store.write("DELETE FROM duologue_leases")  # type: ignore[attr-defined]
+            with pytest.raises(SessionError, match="no longer held"):
+                await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
+        assert await read(store) == []
+        found = await store.checkpointer.aget_tuple(
+            {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+        )
+        assert found is not None
+        assert found.checkpoint["id"] == "1"
+
+
+def joined(kept: list[str], writes: Sequence[list[str]]) -> list[str]:
+    return [*kept, *(one for write in writes for one in write)]
+
+
+class Said(TypedDict):
+    log: Annotated[list[str], DeltaChannel(joined, snapshot_frequency=3)]
+    plain: int
+
+
+def asking(held: Held | Store) -> Any:  # noqa: ANN401
+    """A graph that says a word at each step, and asks at the fifth what the word is."""
+
+    async def speak(state: Said) -> dict[str, Any]:
+        number = len(state["log"])
+        word = interrupt("which?") if number == 4 else str(number)
+        return {"log": [word], "plain": number}
+
+    def again(state: Said) -> str:
+        return END if len(state["log"]) == 9 else "speak"
+
+    builder = StateGraph(Said)
+    builder.add_node("speak", speak)
+    builder.add_edge(START, "speak")
+    builder.add_conditional_edges("speak", again, ["speak", END])
+    return builder.compile(checkpointer=held.checkpointer)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+async def test_all_steps_are_read_back_with_snapshots_and_questions_among_them(
+    target: str, durability: str
+) -> None:
+    config: RunnableConfig = {"configurable": {"thread_id": "s"}}
+    async with open_store(target) as store:
+        async with store.lock("s") as held:
+            found = await asking(held).ainvoke({"log": []}, config, durability=durability)
+            assert found["__interrupt__"][0].value == "which?"
+        async with store.lock("s") as held:
+            await asking(held).ainvoke(Command(resume="this"), config, durability=durability)
+        graph = asking(store)
+        words = ["0", "1", "2", "3", "this", "5", "6", "7", "8"]
+        assert (await graph.aget_state(config)).values == {"log": words, "plain": 8}
+        history = [step.values async for step in graph.aget_state_history(config)]
+        logs = [values.get("log", []) for values in reversed(history)]
+        assert [words[: len(log)] for log in logs] == logs
+        assert [len(log) for log in logs] == [0, 0, *range(1, 10)]
+
+
+async def test_what_cannot_be_stored_keeps_no_session_locked(target: str) -> None:
+    async with open_store(target) as store:
+        async with store.lock("s") as held:
+            await begun(held)
+            await held.checkpointer.aput_writes(HERE, [("said", object())], "task", NODE)
+        assert not await store.is_locked("s")
+        assert await read(store) == []
