@@ -28,8 +28,11 @@ class _Messages(DeltaChannel[list[AnyMessage]]):
 
 
 # DeltaChannel is in beta; the class above and these aliases are all that knows of it. With plain
-# channels the SQLite saver writes the whole log and the whole spec again at every step.
-Messages = Annotated[list[AnyMessage], _Messages(append)]
+# channels the SQLite saver writes the whole log and the whole spec again at every step, as each
+# snapshot does. Seldom ones make reading no slower: it walks to the first step for the spec anyway,
+# by a query with a variable for each channel and step without a snapshot. Some builds of SQLite
+# take 32,766; LangGraph's own snapshot of every channel comes after 5,000 steps.
+Messages = Annotated[list[AnyMessage], _Messages(append, snapshot_frequency=1000)]
 Latest = Annotated[dict[str, Any], DeltaChannel(newest, dict)]
 KeptText = Annotated[str, DeltaChannel(newest, str)]
 

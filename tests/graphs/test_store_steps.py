@@ -1,5 +1,6 @@
-"""How the steps of a session are written, and what is one transaction."""
+"""How the steps of a session are written: what is one transaction, and how much it takes."""
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +9,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
@@ -15,6 +17,7 @@ from typing_extensions import TypedDict
 from duologue.graphs import aconverse
 from duologue.graphs.common.errors import SessionError
 from duologue.graphs.store.address import Held, Store, open_store
+from duologue.graphs.store.sql.sqlite_saver import SqliteSessionSaver
 from duologue.graphs.store.writer import Writer
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 
@@ -72,6 +75,15 @@ async def test_an_utterance_is_one_transaction(target: str, written: list[Sequen
         await run(rounds, target, f"s{rounds}")
         counts.append(len(written) - before)
     assert counts[2] - counts[1] == 2 * (7 - 2)
+
+
+async def test_a_round_of_short_messages_takes_at_most_five_kibibytes(tmp_path: Path) -> None:
+    sizes = []
+    for rounds in (10, 70):
+        path = tmp_path / f"{rounds}.db"
+        await run(rounds, f"sqlite:///{path}")
+        sizes.append(path.stat().st_size)
+    assert (sizes[1] - sizes[0]) / (70 - 10) <= 5 * 1024
 
 
 async def read(held: Held | Store) -> list[tuple[str, Any]]:
@@ -215,6 +227,33 @@ async def test_all_steps_are_read_back_with_snapshots_and_questions_among_them(
         logs = [values.get("log", []) for values in reversed(history)]
         assert [words[: len(log)] for log in logs] == logs
         assert [len(log) for log in logs] == [0, 0, *range(1, 10)]
+
+
+async def test_a_session_whose_versions_are_langgraphs_own_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was stored before versions were shorter."""
+    config: RunnableConfig = {"configurable": {"thread_id": "s"}}
+    async with open_store(tmp_path / "sessions.db") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteSessionSaver, "get_next_version", SqliteSaver.get_next_version)
+            async with store.lock("s") as held:
+                await asking(held).ainvoke({"log": []}, config)
+        async with store.lock("s") as held:
+            await asking(held).ainvoke(Command(resume="this"), config)
+        state = await asking(store).aget_state(config)
+        assert state.values["log"] == ["0", "1", "2", "3", "this", "5", "6", "7", "8"]
+
+
+async def test_versions_grow_and_are_more_than_any_of_langgraphs_own(tmp_path: Path) -> None:
+    long = SqliteSaver(sqlite3.connect(":memory:")).get_next_version
+    versions: list[str] = [long(None, None), long("00000000000000000000000000000399.0.5", None)]
+    async with open_store(tmp_path / "sessions.db") as store:
+        first = store.checkpointer.get_next_version(None, None)
+        for _ in range(1200):
+            versions.append(store.checkpointer.get_next_version(versions[-1], None))
+    assert versions == sorted(versions)
+    assert first > versions[1]
 
 
 async def test_what_cannot_be_stored_keeps_no_session_locked(target: str) -> None:
