@@ -118,7 +118,8 @@ async def run_session(
             async with aclosing(_noted(held, row, steps)) as events:
                 async for event in events:
                     yield event
-            result = await _finished(held, conversation, graph)
+            runs_code = bool(registry.languages_of(conversation))
+            result = await _finished(held, conversation, graph, runs_code=runs_code)
             if result.outcome is not None:
                 yield Ended.of(session, result.outcome)
             yield result
@@ -224,13 +225,16 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
         preparing.cancel()
 
 
-async def _finished(held: Held, conversation: Conversation, graph: Graph) -> Result:
+async def _finished(
+    held: Held, conversation: Conversation, graph: Graph, *, runs_code: bool
+) -> Result:
     """Read a session after its run, and note its outcome in the sessions table."""
     session = held.session
     result = await read_session(session, conversation, graph)
     if result.outcome is not None:
         await held.finish(result.outcome.reason.value)
-        await _close_interpreter(graph, session)
+        if runs_code:
+            await _close_interpreter(graph, session)
     return result
 
 
