@@ -11,7 +11,6 @@ import os
 import runpy
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -82,44 +81,11 @@ def start(folder: Path, order: dict[str, Any]) -> Child:
 
     Args:
         folder: Where it works.
-        order: ``environment``, ``session``, ``store``, ``durability`` and either ``conversation``,
-            or nothing of that to resume; ``die_at``: the number of the write to the store, from 0,
-            instead of which it kills itself; ``tool``: whether it has the tool ``dig``;
-            ``answers``: what a person answers, one question after the other; ``respond``: the
-            answer to what the session waits with. It has the tools of `workers`, the order
-            ``backwards`` and the hooks ``brackets``, ``dies before`` and ``dies after``, which end
-            it there.
+        order: ``environment``, ``session``, ``store`` and either ``conversation``, or nothing of
+            that to resume; ``tool``: whether it has the tool ``dig``; ``respond``: the answer to
+            what the session waits with. It has the tools of `workers`.
     """
     return Child(folder, order)
-
-
-def backwards(said: Sequence[Any], names: tuple[str, ...]) -> str:
-    """An order: whoever stands before who spoke last."""
-    return names[names.index(said[-1].name) - 1]
-
-
-def brackets() -> Any:  # noqa: ANN401
-    """A hook at all four points, which puts into brackets what passes."""
-    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-
-    from duologue.tools import Hook
-
-    return Hook(
-        before_speaker=lambda turn: HumanMessage(f"({turn.heard})"),
-        after_speaker=lambda turn, reply: AIMessage(f"[{reply.text}]"),
-        before_tool=lambda turn, call: {**call, "args": {"depth": 2 * call["args"]["depth"]}},
-        after_tool=lambda turn, call, result: ToolMessage(f"<{result.text}>", tool_call_id=""),
-    )
-
-
-def dying(point: str) -> Any:  # noqa: ANN401
-    """A hook that kills the process at this point."""
-    from duologue.tools import Hook
-
-    def die(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    return Hook(**{point: die})
 
 
 def workers() -> list[Any]:
@@ -172,23 +138,10 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
         """Dig a hole."""
         return f"A hole of {depth}."
 
-    if "die_at" in order:
-        _die_at(order["die_at"])
     options: dict[str, Any] = {
         "store": order["store"],
         "tools": [*workers(), *([dig] if order.get("tool") else [])],
-        "orders": {"backwards": backwards},
-        "hooks": {
-            "brackets": brackets(),
-            "dies before": dying("before_speaker"),
-            "dies after": dying("after_speaker"),
-        },
     }
-    if "answers" in order:
-        answers = iter(order["answers"])
-        options["answer"] = lambda question: next(answers, None)
-    if "durability" in order:
-        options["durability"] = order["durability"]
     conversation = order.get("conversation")
     if "respond" in order:
         result = respond(order["session"], order["respond"], **options)
@@ -204,30 +157,11 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
         if result.outcome is None
         else result.outcome.model_dump(mode="json", exclude={"seconds"}),
         "specified_task": result.specified_task,
-        "writes": _WRITES[0],
     } | (
         {"pending": [question.model_dump(mode="json") for question in result.pending]}
         if result.pending
         else {}
     )
-
-
-_WRITES = [0]
-
-
-def _die_at(number: int) -> None:
-    from duologue.graphs.store.writer import Lease, Statement, Writer
-
-    write = Writer.write
-
-    async def counted(writer: Writer, *statements: Statement, lease: Lease | None = None) -> int:
-        if _WRITES[0] == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        _WRITES[0] += 1
-        return await write(writer, *statements, lease=lease)
-
-    # Each write to a store goes through here, those of leases and of the list of sessions too.
-    Writer.write = counted  # type: ignore[method-assign,assignment]
 
 
 def _main(order: dict[str, Any], folder: str, said: str) -> None:

@@ -7,7 +7,7 @@ by another process, after a crash.
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from duologue.graphs import (
     AnswerError,
     Conversation,
+    DuologueError,
     Result,
     SessionError,
     SpecError,
@@ -40,6 +41,7 @@ from duologue.graphs.spec.questions import MessageQuestion, Question
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
+from support.breaking import Breakage
 
 Answers = Callable[[Question], Any]
 Asked = tuple[str, str, str | None]
@@ -513,37 +515,38 @@ def test_a_question_is_answered_in_another_process(
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])
-@pytest.mark.parametrize("hook", ["dies before", "dies after"])
-def test_a_kill_right_behind_an_answer_costs_no_answer(
-    start_child: Callable[..., Any],
-    tmp_path: Path,
-    served: ScriptedServer,
-    hook: str,
-    durability: str,
+@pytest.mark.parametrize("point", ["before_speaker", "after_speaker"])
+def test_broken_off_right_behind_an_answer_nobody_is_asked_again(
+    tmp_path: Path, point: str, durability: Literal["sync", "async"]
 ) -> None:
-    """The person is not asked again; what was said goes on in another process."""
+    """What was said goes on later."""
     talk = Conversation.model_validate(
         {
-            "speakers": [{"name": "User", "replies": ["human"], "hooks": [hook]}, {"name": "Bot"}],
+            "speakers": [
+                {"name": "User", "replies": ["human"], "hooks": ["breaks"]},
+                {"name": "Bot"},
+            ],
             "end_chat": {"max_iterations": 1},
         }
     )
-    store = f"sqlite:///{tmp_path / 'sessions.db'}"
-    child = start_child(
-        environment={"OPENAI_BASE_URL": served.url, "DUOLOGUE_MODEL": "scripted"},
-        conversation=talk.model_dump(mode="json"),
-        session="one",
-        store=store,
-        answers=["Hello."],
-        durability=durability,
-    )
-    child.wait(-9)
+    store, breakage, person = tmp_path / "sessions.db", Breakage(), Person("Hello.")
+    hook = Hook(**{point: lambda *_: breakage.now()})
+    with breakage.under_way(), pytest.raises(DuologueError):
+        converse(
+            talk,
+            session="one",
+            store=store,
+            answer=person,
+            hooks={"breaks": hook},
+            durability=durability,
+        )
+    assert len(person.asked) == 1
     person = Person("Again?")
     result = resume(
         "one",
         store=store,
         model=ScriptedChatModel(script=["Hi."]),
-        hooks={hook: Hook()},
+        hooks={"breaks": Hook()},
         answer=person,
     )
     assert result.speeches == [("User", "Hello."), ("Bot", "Hi.")]

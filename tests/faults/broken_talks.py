@@ -1,0 +1,280 @@
+"""Conversations of every shape, to be broken off; whoever speaks goes by its prompt alone."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.prebuilt import ToolRuntime
+
+from duologue.graphs import MessageQuestion, Question, Result
+from duologue.nodes.judge.self_judge import Judgement
+from duologue.nodes.prompts import judging, summaries
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from duologue.tools import Hook
+
+SPECS: dict[str, dict[str, Any]] = {
+    "structured": {
+        "task": "Plan a garden",
+        "task_specification": {"word_limit": 10},
+        "speakers": [
+            {"name": "Owner", "format": {"lines": ["Instruction:"]}, "stops_chat": True},
+            {"name": "Gardener", "tools": ["dig"], "stops_chat": True},
+        ],
+        "end_chat": {"mode": "all_task_must_complete"},
+    },
+    "two_questions": {
+        "task": "Plan a garden",
+        "speakers": [
+            {"name": "Owner", "stops_chat": True, "keep_reflection": True},
+            {"name": "Gardener", "stops_chat": True},
+        ],
+        "end_chat": {"mode": "one_last_chat_after_first_completion"},
+        "judge": {"form": "two_questions"},
+    },
+    "moderated": {
+        "task": "Plan a garden",
+        "speakers": [
+            {"name": "Ann", "task": "Dig", "private_opening": {"prompt": "Choose a flower."}},
+            {"name": "Ben", "task": "Plant", "private_opening": {"lines": ["You hate beans."]}},
+            {"name": "Cat", "task": "Water"},
+        ],
+        "opening": {"answers": True, "reconcile": True},
+        "turn_order": {"kind": "moderator"},
+        "judge": {"kind": "separate", "criteria": ["They agree."]},
+        "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
+    },
+    "chosen": {
+        "task": "Plan a garden",
+        "speakers": [{"name": name, "tools": ["dig"]} for name in ("Ann", "Ben", "Cat")],
+        "turn_order": {"kind": "function", "name": "backwards"},
+        "end_chat": {"when": {"kind": "ending_tool", "tool": "dig", "by": "Ben"}},
+    },
+    "hooked": {
+        "task": "Plan a garden",
+        "speakers": [{"name": "Ann", "tools": ["dig"], "hooks": ["brackets"]}, {"name": "Ben"}],
+        "end_chat": {"max_iterations": 2},
+    },
+    "side_by_side": {
+        "task": "Plan a garden",
+        "speakers": [{"name": "Ann", "tools": ["dig", "plant"]}, {"name": "Ben"}],
+        "end_chat": {"max_iterations": 1},
+    },
+    "people": {
+        "task": "Plan a garden",
+        "speakers": [
+            {"name": "You", "replies": ["human"], "hooks": ["exclaims"]},
+            {"name": "Ann", "tools": ["dig"], "interrupt_on": {"dig": True}},
+        ],
+        "end_chat": {"max_iterations": 2},
+    },
+    "coded": {
+        "task": "Count the beds",
+        "speakers": [{"name": "Ann"}, {"name": "Executor", "replies": ["code"]}],
+        "sandbox": {"level": "monty"},
+        "end_chat": {"max_iterations": 2},
+    },
+    "summed_up": {
+        "task": "Plan a garden",
+        "speakers": [
+            {"name": "Ann", "context": {"kind": "summary", "limit": 170, "words": 4}},
+            {"name": "Ben"},
+        ],
+        "end_chat": {"max_iterations": 4},
+    },
+}
+CALLS = {
+    "structured": 12,
+    "two_questions": 10,
+    "moderated": 15,
+    "chosen": 4,
+    "hooked": 5,
+    "side_by_side": 3,
+    "people": 3,
+    "coded": 2,
+    "summed_up": 10,
+}
+"""How many calls of a model each makes."""
+
+
+def structured(prompt: Prompt) -> Line:
+    """Specify a long task, answer with a draft, call a tool, and give verdicts."""
+    last = str(prompt[-1]["content"])
+    turns = sum(
+        message["role"] == "assistant" and not message.get("tool_calls") for message in prompt
+    )
+    if len(prompt) == 1:
+        return " ".join(["beans"] * 11)
+    if "Say it in at most" in last:
+        return "Plan a garden with beans."
+    if last == judging.JUDGE_YOURSELF:
+        return Judgement(objectives_left=["beans"] if turns == 1 else [], complete=turns > 1)
+    if "You are Owner" in prompt[0]["content"]:
+        if turns == 0:
+            return "Plant bed 0."
+        return f"Instruction: plant bed {turns}."
+    if turns == 0 and prompt[-1]["role"] == "user":
+        return dig_first()
+    return f"Bed {turns} is planted."
+
+
+def two_questions(prompt: Prompt) -> Line:
+    """Speak, and say what is left, and in one word whether it is complete."""
+    last = str(prompt[-1]["content"])
+    own = sum(message["role"] == "assistant" for message in prompt)
+    if last == judging.WHAT_IS_LEFT:
+        return f"After line {own}: beans."
+    if last == judging.IS_COMPLETE:
+        return "Yes." if own > 2 else "No."
+    return f"My line {own}."
+
+
+def moderated(prompt: Prompt) -> Line:
+    """Give secrets, opening answers and findings, and say who is next."""
+    last = str(prompt[-1]["content"])
+    if judging.JUDGE_CRITERIA in last:
+        return {"criterion_1": "met" if last.count("'s line") > 6 else "not_met"}
+    if "Who speaks next" in last:
+        return {"next_speaker": re.findall("Ann|Ben|Cat", last)[-1]}
+    return say_a_line(prompt)
+
+
+def chosen(prompt: Prompt) -> Line:
+    """Ann calls a tool and speaks, Ben ends it by a call."""
+    if "You are Cat" in prompt[0]["content"] or prompt[-1]["role"] == "tool":
+        return say_a_line(prompt)
+    return dig_first()
+
+
+def hooked(prompt: Prompt) -> Line:
+    """Speak beside a call of a tool, then say a line each."""
+    if "You are Ann" in prompt[0]["content"] and len(prompt) == 2:
+        return dig_first(text="Let me see.")
+    return say_a_line(prompt)
+
+
+def side_by_side(prompt: Prompt) -> Line:
+    """Ann calls three tools in one message."""
+    if "You are Ann" in prompt[0]["content"] and prompt[-1]["role"] != "tool":
+        calls = [
+            ScriptedToolCall(name=name, args={"depth": depth}, id=f"call_{depth}")
+            for depth, name in enumerate(("dig", "plant", "dig"), start=1)
+        ]
+        return Reply(tool_calls=calls)
+    return say_a_line(prompt)
+
+
+def people(prompt: Prompt) -> Line:
+    """Ann calls a tool that a person must approve."""
+    return dig_first() if str(prompt[-1]["content"]).startswith("Dig") else say_a_line(prompt)
+
+
+def coded(prompt: Prompt) -> Line:
+    """Ann writes code."""
+    own = sum(message["role"] == "assistant" for message in prompt)
+    return f"```python\nprint({own} + 6)\n```"
+
+
+def summed_up(prompt: Prompt) -> Line:
+    """Speak at length, and sum up in short."""
+    if prompt[0]["content"] == summaries.SUMMARISER.replace("{me}", "Ann"):
+        return f"They have said {str(prompt[-1]['content']).count('line')} lines."
+    own = sum(message["role"] == "assistant" for message in prompt)
+    heard = sum(len(str(message["content"])) for message in prompt)
+    return f"This is line {own}, after {heard} characters. " + "Beans are good. " * 5
+
+
+def dig_first(text: str = "") -> Reply:
+    """Call the tool."""
+    call = ScriptedToolCall(name="dig", args={"depth": 3}, id="call_1")
+    return Reply(text=text, tool_calls=(call,))
+
+
+def say_a_line(prompt: Prompt) -> str:
+    """Say which line it is."""
+    name = str(prompt[0]["content"]).removeprefix("You are ")[:3]
+    own = sum(message["role"] == "assistant" for message in prompt)
+    return f"This is {name}'s line {own}."
+
+
+SCRIPTS: dict[str, Callable[[Prompt], Line]] = {
+    "structured": structured,
+    "two_questions": two_questions,
+    "moderated": moderated,
+    "chosen": chosen,
+    "hooked": hooked,
+    "side_by_side": side_by_side,
+    "people": people,
+    "coded": coded,
+    "summed_up": summed_up,
+}
+
+
+def backwards(said: Sequence[Any], names: tuple[str, ...]) -> str:
+    """An order: whoever stands before who spoke last."""
+    return names[names.index(said[-1].name) - 1]
+
+
+def brackets() -> Hook:
+    """A hook at all four points, which puts into brackets what passes."""
+    return Hook(
+        before_speaker=lambda turn: HumanMessage(f"({turn.heard})"),
+        after_speaker=lambda turn, reply: AIMessage(f"[{reply.text}]"),
+        before_tool=lambda turn, call: {**call, "args": {"depth": 2 * call["args"]["depth"]}},
+        after_tool=lambda turn, call, result: ToolMessage(f"<{result.text}>", tool_call_id=""),
+    )
+
+
+class World:
+    """What the conversations name, and what was done with it."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        """The calls of tools."""
+        self.asked: list[str] = []
+        """The questions that people have answered."""
+
+        async def run(name: str, depth: int, runtime: ToolRuntime[Any, Any]) -> str:
+            self.ran.append(str(runtime.tool_call_id))
+            return f"A {name} of {depth}."
+
+        @tool
+        async def dig(depth: int, runtime: ToolRuntime[Any, Any]) -> str:
+            """Dig a hole."""
+            return await run("hole", depth, runtime)
+
+        @tool
+        async def plant(depth: int, runtime: ToolRuntime[Any, Any]) -> str:
+            """Plant a bean."""
+            return await run("bean", depth, runtime)
+
+        self.options: dict[str, Any] = {
+            "tools": [dig, plant],
+            "orders": {"backwards": backwards},
+            "hooks": {
+                "brackets": brackets(),
+                "exclaims": Hook(after_speaker=lambda turn, reply: AIMessage(f"{reply.text}!")),
+            },
+            "answer": self._answer,
+        }
+
+    def _answer(self, question: Question) -> Any:  # noqa: ANN401
+        if isinstance(question, MessageQuestion):
+            self.asked.append(f"after {question.heard!r}")
+            return "Go on" if question.heard else "Dig"
+        self.asked.append("approval")
+        return {"decisions": [{"type": "approve"}]}
+
+
+def told(result: Result) -> dict[str, Any]:
+    """A result, but for what differs from run to run."""
+    return {
+        "messages": [
+            message.model_dump(mode="json", exclude={"id"}) for message in result.messages
+        ],
+        "outcome": None
+        if result.outcome is None
+        else result.outcome.model_dump(mode="json", exclude={"seconds"}),
+        "specified_task": result.specified_task,
+    }
