@@ -128,19 +128,24 @@ def workers() -> list[Any]:
     return [first, second, third]
 
 
-def _run(order: dict[str, Any]) -> dict[str, Any]:
+def dig() -> Any:  # noqa: ANN401
+    """A tool that answers at once."""
     from langchain_core.tools import tool
-
-    from duologue.graphs import converse, respond, resume
 
     @tool
     def dig(depth: int) -> str:
         """Dig a hole."""
         return f"A hole of {depth}."
 
+    return dig
+
+
+def _run(order: dict[str, Any]) -> dict[str, Any]:
+    from duologue.graphs import converse, respond, resume
+
     options: dict[str, Any] = {
         "store": order["store"],
-        "tools": [*workers(), *([dig] if order.get("tool") else [])],
+        "tools": [*workers(), *([dig()] if order.get("tool") else [])],
     }
     conversation = order.get("conversation")
     if "respond" in order:

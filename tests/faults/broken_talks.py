@@ -237,7 +237,7 @@ class World:
 
         async def run(name: str, depth: int, runtime: ToolRuntime[Any, Any]) -> str:
             self.ran.append(str(runtime.tool_call_id))
-            return f"A {name} of {depth}."
+            return f"{runtime.tool_call_id}: a {name} of {depth}."
 
         @tool
         async def dig(depth: int, runtime: ToolRuntime[Any, Any]) -> str:

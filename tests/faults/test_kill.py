@@ -19,7 +19,7 @@ from duologue.graphs import aconverse, aresume, converse, get_session, list_sess
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 
-from .broken_talks import SCRIPTS, SPECS, World, told
+from .broken_talks import SCRIPTS, SPECS, told
 
 pytestmark = [pytest.mark.live, pytest.mark.process]
 
@@ -65,7 +65,7 @@ def asked_twice(server: ScriptedServer) -> list[int]:
 def test_killed_in_mid_call_repeats_that_call_alone(
     server: ScriptedServer, store: str, start_child: Start
 ) -> None:
-    result = told(converse(SPEC, store="memory:", **World().options))
+    result = told(converse(SPEC, store="memory:", tools=[children.dig()]))
     whole = len(server.calls)
     server.hold(whole + 5)
     child = start_child(conversation=SPEC, **common(server, store))
@@ -103,7 +103,7 @@ async def test_cancelled_while_a_server_is_asked_it_repeats_that_call_alone(
     server: ScriptedServer, store: str
 ) -> None:
     server.hold(3)
-    options = {"store": store, **World().options}
+    options: Any = {"store": store, "tools": [children.dig()]}
     running = asyncio.create_task(aconverse(SPEC, session="garden", **options))
     await asyncio.to_thread(server.wait_for, 4)
     running.cancel()

@@ -1,9 +1,11 @@
 """What the tests of the command line share: a clean environment, scripts, the command itself."""
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,21 +47,59 @@ def duologue(*arguments: str, lines: str = "") -> Result:
     )
 
 
-def started(
-    *arguments: str,
-    env: Mapping[str, str] | None = None,
-    stdin: int | None = None,
-    stdout: int = subprocess.PIPE,
-) -> subprocess.Popen[str]:
-    """Run the command in a process of its own."""
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """Run the command in a process of its own, between pipes."""
     return subprocess.Popen(
         [*COMMAND, *arguments],
-        stdin=stdin,
-        stdout=stdout,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **(env or {})},
     )
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """Give signals back to who had them, when the command has run in this process."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main_thread_gets(number: signal.Signals) -> None:
+    """Send a signal to the thread in which the command runs, once that listens."""
+    main = threading.main_thread().ident
+    assert main is not None
+    # One that nobody handles would end the tests.
+    assert signal.getsignal(number) not in (signal.SIG_DFL, signal.SIG_IGN)
+    signal.pthread_kill(main, number)
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object]) -> Iterator[None]:
+    """Do something in another thread while the command runs; what fails there fails at the end."""
+    failed: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    doing = threading.Thread(target=do)
+    doing.start()
+    try:
+        yield
+    finally:
+        doing.join()
+    if failed:
+        raise failed[0]
 
 
 @contextmanager

@@ -10,8 +10,16 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from duologue.graphs.cli.app import main
+from duologue.graphs.cli.terminal import input as line_input
+
+from .cli_help import main_thread_gets, signals_kept
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 # The terminal becomes its own, so that Ctrl-C is a signal to it.
@@ -24,28 +32,15 @@ main()
 # A line that was written over, such as one with a spinner.
 _ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
 _PATIENCE = 60  # seconds
+_SIZE = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
 
 
 class Terminal:
-    """Runs the command in a terminal of its own.
+    """The screen and the keys of a terminal."""
 
-    Args:
-        *arguments: Its arguments.
-        stdout: Where its output goes, if not to the terminal.
-    """
-
-    def __init__(self, *arguments: str, stdout: int | None = None) -> None:
-        self._screen, end = pty.openpty()
-        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, *arguments],
-            start_new_session=True,
-            stdin=end,
-            stdout=end if stdout is None else stdout,
-            stderr=end,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
-        )
-        os.close(end)
+    def __init__(self) -> None:
+        self._screen, self.end = pty.openpty()
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self._seen = b""
         self._read = 0
 
@@ -53,15 +48,13 @@ class Terminal:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.process.kill()
-        self.process.wait()
         os.close(self._screen)
 
     def sees(self, text: str) -> None:
         """Wait until a text is on the screen, behind what was waited for before."""
         until = time.monotonic() + _PATIENCE
         while (place := self._seen.find(text.encode(), self._read)) < 0:
-            if time.monotonic() > until or not self._more():
+            if time.monotonic() > until or not self.reads(_PATIENCE):
                 raise AssertionError(f"{text!r} is not on the screen: {self._seen.decode()}")
         self._read = place + len(text.encode())
 
@@ -69,34 +62,9 @@ class Terminal:
         """Press keys."""
         os.write(self._screen, keys.encode())
 
-    def sends(self, sent: str | signal.Signals) -> None:
-        """Press keys, or send a signal."""
-        if isinstance(sent, str):
-            self.types(sent)
-        else:
-            self.process.send_signal(sent)
-
-    def insists(self, sent: str | signal.Signals) -> None:
-        """Press keys, or send a signal, until the command has ended.
-
-        A signal that comes just before the terminal's own waiting begins is seen at the next key.
-        """
-        for _ in range(_PATIENCE):
-            self.sends(sent)
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(3)
-                return
-
-    def ends(self) -> tuple[int, str]:
-        """Wait for its end; give the exit code and the screen's text without colours."""
-        while self._more():
-            pass
-        text = _ERASED.sub("", self._seen.decode())
-        text = _ESCAPES.sub("", text).replace("\r", "")
-        return self.process.wait(_PATIENCE), text
-
-    def _more(self) -> bool:
-        if not select.select([self._screen], [], [], _PATIENCE)[0]:
+    def reads(self, seconds: float) -> bool:
+        """Wait so long for what comes next; whether there was something."""
+        if not select.select([self._screen], [], [], seconds)[0]:
             return False
         try:
             found = os.read(self._screen, 65536)
@@ -104,3 +72,102 @@ class Terminal:
             return False
         self._seen += found
         return bool(found)
+
+    @property
+    def text(self) -> str:
+        """What is on the screen, without colours."""
+        text = _ERASED.sub("", self._seen.decode())
+        return _ESCAPES.sub("", text).replace("\r", "")
+
+
+@contextmanager
+def in_a_process(*arguments: str) -> Iterator[tuple[Terminal, "subprocess.Popen[bytes]"]]:
+    """Run the command in a process of its own, whose lines a person can edit."""
+    with Terminal() as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _COMMAND, *arguments],
+            start_new_session=True,
+            stdin=terminal.end,
+            stdout=terminal.end,
+            stderr=terminal.end,
+            env={**os.environ, **_SIZE},
+        )
+        os.close(terminal.end)
+        try:
+            yield terminal, process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def at_terminal(
+    *arguments: str, person: Callable[[Terminal], None], stdout: int | None = None
+) -> tuple[int, str]:
+    """Run the command in this process and thread, and a person in another.
+
+    Args:
+        *arguments: The command's.
+        person: What the person does.
+        stdout: Where its output goes, if not to the terminal.
+
+    Returns:
+        The exit code, and the screen's text without colours.
+    """
+    failed: list[BaseException] = []
+    has_ended = threading.Event()
+
+    def play(terminal: Terminal) -> None:
+        try:
+            person(terminal)
+        except BaseException as error:
+            failed.append(error)
+            # The end of the input, so that nobody waits for the person.
+            terminal.types("\n\x04")
+        while not has_ended.is_set():
+            terminal.reads(0.05)
+
+    with Terminal() as terminal, signals_kept():
+        playing = threading.Thread(target=play, args=(terminal,))
+        playing.start()
+        try:
+            code = _run(arguments, terminal.end, terminal.end if stdout is None else stdout)
+        finally:
+            has_ended.set()
+            playing.join()
+            os.close(terminal.end)
+        while terminal.reads(0):
+            pass
+    if failed:
+        raise failed[0]
+    return code, terminal.text
+
+
+def _run(arguments: tuple[str, ...], end: int, stdout: int) -> int:
+    with (
+        open(end, closefd=False) as typed,  # a terminal has no path
+        open(stdout, "w", closefd=False) as out,
+        open(end, "w", closefd=False) as err,
+        patch.multiple(sys, stdin=typed, stdout=out, stderr=err, argv=["duologue", *arguments]),
+        patch.dict(os.environ, _SIZE),
+        # Which would read from this process's own terminal.
+        patch.object(line_input, "_line_editing", lambda: None),
+    ):
+        try:
+            main()
+        except SystemExit as error:
+            return int(error.code or 0)
+    return 0
+
+
+def leaves(terminal: Terminal, sent: str | signal.Signals) -> None:
+    """Press keys where the command reads a line, or send it a signal.
+
+    A signal that comes just before reading begins is seen at the next key.
+    """
+    if isinstance(sent, str):
+        terminal.types(sent)
+        return
+    time.sleep(0.1)
+    main_thread_gets(sent)
+    if not terminal.reads(5):
+        terminal.types("\n")

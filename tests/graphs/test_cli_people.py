@@ -1,20 +1,20 @@
 """G5 and G6 on the command line without a terminal: pipes, JSON, and answers from elsewhere."""
 
+import asyncio
 import json
-import subprocess
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from duologue.graphs import get_session, list_sessions
+from duologue.graphs import Question, aconverse, chat, get_session
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
 from installed import install_package
 
-from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, serving, started
+from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, meanwhile, serving
 
 CHAT = ["chat", "--session", "c"]
 WAITS = (
@@ -128,54 +128,22 @@ def test_an_answer_goes_on_and_asks_further(server: ScriptedServer) -> None:
     ]
 
 
-def test_a_question_outlives_the_process_that_asked_it(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
-    """Row G5, after a kill, in another process, on SQLite."""
-    store = str(tmp_path / "my chats.db")
-    process = started(*CHAT, "--store", store, "--model", "scripted", stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write("What is it?\n")
-    process.stdin.flush()
-    until = time.monotonic() + 60
-    while not (Path(store).exists() and waits(store, messages=2)):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    process.kill()
-    process.communicate()
-    ran = duologue("answer", "c", "Thanks.", "--store", store, "--model", "scripted")
-    assert ran.exit_code == 5
-    # What the session does not hold must be said again.
-    assert ran.stderr.endswith(
-        f"Answer it with: duologue answer --store '{store}' --model scripted c TEXT\n"
-        f"Or be asked: duologue resume --store '{store}' --model scripted c\n"
-    )
-    assert [text for _, text in get_session("c", store=store).speeches] == [
-        "What is it?",
-        "It is 42.",
-        "Thanks.",
-        "Bye.",
-    ]
-    assert len(server.calls) == 2
+def test_an_answer_is_refused_while_another_run_asks(server: ScriptedServer) -> None:
+    asks, answered = threading.Event(), threading.Event()
 
+    def answer(_: Question) -> None:
+        asks.set()
+        answered.wait(60)
 
-def waits(store: str, *, messages: int) -> bool:
-    waiting = [row.session for row in list_sessions(store=store) if row.status == "waiting"]
-    return bool(waiting) and len(get_session("c", store=store).speeches) == messages
-
-
-def test_an_answer_is_refused_while_another_process_asks(server: ScriptedServer) -> None:
-    process = started(*CHAT, stdin=subprocess.PIPE)
-    until = time.monotonic() + 60
-    while not (Path("sessions.db").exists() and waits("sessions.db", messages=0)):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    ran = duologue("answer", "c", "Hello.")
+    with meanwhile(lambda: asyncio.run(aconverse(chat(), session="c", answer=answer))):
+        assert asks.wait(60)
+        ran = duologue("answer", "c", "Hello.")
+        answered.set()
     assert (ran.exit_code, ran.stdout) == (4, "")
     assert "busy" in ran.stderr
-    out, err = process.communicate("Hello.\n", timeout=60)
-    assert (process.returncode, err) == (5, WAITS)
-    assert "It is 42." in out
+    ran = duologue("answer", "c", "Hello.")
+    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    assert "It is 42." in ran.stdout
 
 
 @pytest.mark.parametrize(

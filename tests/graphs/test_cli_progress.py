@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
+from duologue.graphs.cli.terminal import progress
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.progress import Progress
@@ -27,7 +28,7 @@ from duologue.graphs.spec.questions import ToolQuestion
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
 
-from .cli_help import ANSWER, DONE, FIRST, SHORT, duologue, isolate, started
+from .cli_help import ANSWER, DONE, FIRST, SHORT, duologue, isolate
 
 BEGAN = SessionStarted(session="s", store="x", title="T", resumed=False)
 ERASED = "\r\x1b[2K"
@@ -189,22 +190,22 @@ def test_what_waits_leaves_nothing_in_what_goes_into_a_pipe(
     # A wait is shown on stderr alone, and with --json nowhere.
     isolate(monkeypatch, tmp_path_factory.mktemp("work"), DUOLOGUE_MAX_RETRIES="2")
     busy = Reply(error=503, retry_after=0)
-    slow = Reply(text=FIRST, delay=5.5)
+    slow = Reply(text=FIRST, delay=0.5)
+    monkeypatch.setattr(progress, "_FIRST_LINE", 0.2)
     with ScriptedServer([busy, slow, ANSWER, DONE, busy, FIRST, ANSWER, DONE]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        plain = started(*SHORT)
-        out, err = plain.communicate(timeout=120)
-        json_out, json_err = started(*SHORT, "--json", "--reset").communicate(timeout=120)
+        plain = duologue(*SHORT)
+        as_json = duologue(*SHORT, "--json", "--reset")
     told = f"The model server at {server.url} is busy or can't be reached: try 2 of 3."
-    assert plain.returncode == 0
-    assert told in err.splitlines()
-    assert re.search(r"^Waiting for Owner: \d+ s so far\.$", err, re.MULTILINE)
-    assert "Waiting" not in out
-    assert told not in out
-    events = [json.loads(line) for line in json_out.splitlines()]
+    assert plain.exit_code == 0
+    assert told in plain.stderr.splitlines()
+    assert re.search(r"^Waiting for Owner: \d+ s so far\.$", plain.stderr, re.MULTILINE)
+    assert "Waiting" not in plain.stdout
+    assert told not in plain.stdout
+    events = [json.loads(line) for line in as_json.stdout.splitlines()]
     assert [one["text"] for one in events if one["event"] == "notice"] == [told]
-    assert "Waiting" not in json_out
-    assert json_err == ""
+    assert "Waiting" not in as_json.stdout
+    assert as_json.stderr == ""
 
 
 def test_listing_models_tells_of_each_try_too(

@@ -1,8 +1,10 @@
 """G5 and G6 at a terminal: typing, keys that end it, and what the screen looks like."""
 
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,11 @@ from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
 from installed import install_package
 
-from .cli_help import duologue, isolate, serving
+from .cli_help import duologue, isolate, main_thread_gets, serving
 
 pytest.importorskip("termios", reason="there are no such terminals")
 
-from .pty_help import Terminal
+from .pty_help import Terminal, at_terminal, in_a_process, leaves
 
 pytestmark = pytest.mark.live
 
@@ -32,13 +34,21 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
         yield server
 
 
-def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedServer) -> None:
-    """Rows G5 and G6."""
-    with Terminal("chat", "--session", "c") as terminal:
-        for keys in ("\r", "What is it?\r", "Thx\x7fanks.\r", " Exit\r"):
+def answers(*lines: str) -> Callable[[Terminal], None]:
+    """A person who types these where it is asked to."""
+
+    def person(terminal: Terminal) -> None:
+        for keys in lines:
             terminal.sees("User> ")
             terminal.types(keys)
-        code, text = terminal.ends()
+
+    return person
+
+
+def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedServer) -> None:
+    """Rows G5 and G6."""
+    person = answers("\r", "What is it?\r", "Thx\x7fanks.\r", " Exit\r")
+    code, text = at_terminal("chat", "--session", "c", person=person)
     assert code == 0
     rule = "─" * 67
     assert text.startswith(
@@ -62,9 +72,9 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
 
 
 @pytest.mark.parametrize(
-    ("key", "code", "told"),
+    ("sent", "code", "told"),
     [
-        ("\x03", 130, "\nInterrupted.\nGo on with: duologue resume c\n"),
+        (signal.SIGINT, 130, "\nInterrupted.\nGo on with: duologue resume c\n"),
         (
             "\x04",
             5,
@@ -77,35 +87,21 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
     ids=["Ctrl-C", "Ctrl-D", "SIGTERM"],
 )
 def test_who_leaves_a_question_leaves_the_session_waiting(
-    key: str | signal.Signals, code: int, told: str, server: ScriptedServer
+    sent: str | signal.Signals, code: int, told: str, server: ScriptedServer
 ) -> None:
     """Row G5."""
-    with Terminal("chat", "Hello.", "--session", "c") as terminal:
+
+    def person(terminal: Terminal) -> None:
         terminal.sees("User> ")
-        terminal.insists(key)
-        ended, text = terminal.ends()
+        leaves(terminal, sent)
+
+    ended, text = at_terminal("chat", "Hello.", "--session", "c", person=person)
     assert ended == code
-    # The terminal itself shows a key that is pressed once more.
-    assert text.removesuffix("^C").endswith(told)
+    assert text.endswith(told)
     assert "Traceback" not in text
     assert [row.status for row in list_sessions()] == ["waiting"]
     assert duologue("resume", "c", lines="exit\n").exit_code == 0
     assert len(server.calls) == 1
-
-
-@pytest.mark.parametrize("sent", ["\x03", signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_a_signal_that_is_sent_twice_is_one(
-    sent: str | signal.Signals, server: ScriptedServer
-) -> None:
-    with Terminal("chat", "--session", "c") as terminal:
-        terminal.sees("User> ")
-        for _ in range(2):
-            terminal.sends(sent)
-            time.sleep(0.05)
-        code, text = terminal.ends()
-    assert code == (130 if sent == "\x03" else 143)
-    assert text.removesuffix("^C").endswith("Go on with: duologue resume c\n")
-    assert "Traceback" not in text
 
 
 def test_while_an_answer_is_waited_for_a_line_says_so_and_is_gone_with_it(
@@ -113,13 +109,14 @@ def test_while_an_answer_is_waited_for_a_line_says_so_and_is_gone_with_it(
 ) -> None:
     with ScriptedServer(["It is 42."], hold=[0]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with Terminal("chat", "What is it?", "--session", "c") as terminal:
+
+        def person(terminal: Terminal) -> None:
             for text in ("Waiting for Assistant… 1 s", "Waiting for Assistant… 2 s"):
                 terminal.sees(text)
             server.release()
-            terminal.sees("User> ")
-            terminal.types("exit\r")
-            code, text = terminal.ends()
+            answers("exit\r")(terminal)
+
+        code, text = at_terminal("chat", "What is it?", "--session", "c", person=person)
     assert code == 0
     assert f"\n\n── Assistant {'─' * 67}\nIt is 42.\n\nUser, it is your turn" in text
     assert "Waiting" not in text
@@ -127,11 +124,13 @@ def test_while_an_answer_is_waited_for_a_line_says_so_and_is_gone_with_it(
 
 def test_who_comes_back_is_told_what_was_said(server: ScriptedServer) -> None:
     duologue("chat", "Hello.", "--session", "c")
-    with Terminal("resume", "c") as terminal:
-        for text in ("User has heard:", "It is 42.\r\n\r\n", "it is your turn", "User> "):
+
+    def person(terminal: Terminal) -> None:
+        for text in ("User has heard:", "It is 42.\r\n\r\n", "it is your turn"):
             terminal.sees(text)
-        terminal.types("exit\r")
-        assert terminal.ends()[0] == 0
+        answers("exit\r")(terminal)
+
+    assert at_terminal("resume", "c", person=person)[0] == 0
 
 
 def test_ctrl_c_still_stops_it_while_nobody_is_asked(
@@ -139,12 +138,13 @@ def test_ctrl_c_still_stops_it_while_nobody_is_asked(
 ) -> None:
     with ScriptedServer(["Never heard."], hold=[0]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with Terminal("chat", "--session", "c") as terminal:
-            terminal.sees("User> ")
-            terminal.types("Hello.\r")
+
+        def person(terminal: Terminal) -> None:
+            answers("Hello.\r")(terminal)
             server.wait_for(1, timeout=60)
-            terminal.types("\x03")
-            code, text = terminal.ends()
+            main_thread_gets(signal.SIGINT)
+
+        code, text = at_terminal("chat", "--session", "c", person=person)
     assert code == 130
     assert text.endswith("\nInterrupted.\nGo on with: duologue resume c\n")
     assert [row.status for row in list_sessions()] == ["unfinished"]
@@ -153,14 +153,9 @@ def test_ctrl_c_still_stops_it_while_nobody_is_asked(
 def test_prompts_stay_out_of_output_that_goes_into_a_file(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
-    with (
-        (tmp_path / "chat.txt").open("w") as file,
-        Terminal("chat", "--session", "c", stdout=file.fileno()) as terminal,
-    ):
-        for keys in ("What is it?\n", "exit\n"):
-            terminal.sees("User> ")
-            terminal.types(keys)
-        code, _ = terminal.ends()
+    with (tmp_path / "chat.txt").open("w") as file:
+        person = answers("What is it?\n", "exit\n")
+        code, _ = at_terminal("chat", "--session", "c", person=person, stdout=file.fileno())
     assert code == 0
     written = (tmp_path / "chat.txt").read_text()
     assert written.startswith("Chat with Assistant\nSession c begins.\n\nUser:\nWhat is it?\n\n")
@@ -168,17 +163,19 @@ def test_prompts_stay_out_of_output_that_goes_into_a_file(
     assert "User>" not in written
 
 
-def test_calls_are_shown_edited_and_cut_where_they_are_long(
+def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Here a line begins with what it is now, long arguments are cut, and a key is a signal."""
     install_package(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     words = "word " * 60 + "\x1b[2Jlast"
     call = {"name": "send", "args": {"to": "ann", "body": words}, "id": "1"}
     with ScriptedServer([Reply(tool_calls=[call]), "Sent."]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with Terminal("chat", "Go.", "--session", "c", "--tool", "send") as terminal:
+        with in_a_process("chat", "--session", "c", "--tool", "send") as (terminal, process):
             for asked, keys in (
+                ("User> ", "Gone\x7f\x7f.\r"),
                 ('  to: "ann"', ""),
                 ("characters)", ""),
                 ("approve (a), edit (e), reject (r), respond (s), view all (v)> ", "what\r"),
@@ -192,11 +189,22 @@ def test_calls_are_shown_edited_and_cut_where_they_are_long(
                 ("nothing: back)> ", '\x15["ann"]\r'),
                 ("Arguments are a JSON object", ""),
                 ("nothing: back)> ", '\x15{"to": "bob"}\r'),
-                ("User> ", "exit\r"),
+                ("User> ", "\x03"),
             ):
                 terminal.sees(asked)
                 terminal.types(keys)
-            code, text = terminal.ends()
-    assert code == 0
+            while process.poll() is None:
+                # Before the waiting for a line begins it is seen at the next key.
+                time.sleep(0.05)
+                terminal.types("\x03")
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(3)
+            while terminal.reads(0):
+                pass
+    assert process.returncode == 130
+    text = terminal.text.replace("^C", "")
+    assert text.endswith("\nInterrupted.\nGo on with: duologue resume c\n")
+    assert "Traceback" not in text
     assert "\x1b[2J" not in text
+    assert server.calls[0].prompt[-1]["content"] == "Go."
     assert "'args': {'to': 'bob'}" in server.calls[1].prompt[-1]["content"]

@@ -1,10 +1,12 @@
-"""Stopping a session from outside: another process asks, and it ends after its current turn (Y20).
+"""Stopping a session from outside: another one asks, and it ends after its current turn (Y20).
 
-The runs are in processes of their own, against a server one of whose answers is held meanwhile.
+The runs go on in threads, or in a process, against a server one of whose answers is held meanwhile.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from langchain_core.tools import tool
 
 from duologue.graphs import (
     Conversation,
+    DuologueError,
     Reason,
+    Result,
     SessionError,
     aconverse,
     aresume,
@@ -26,10 +30,11 @@ from duologue.graphs import (
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.spec.ends import EndChat, EndingTool, MaxMessages, StopRequested
-from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.breaking import Breakage
 
-from .cli_help import duologue, isolate, started
+from .cli_help import duologue, isolate, meanwhile
 from .fork_help import NO, YES, plain
 
 STOPPERS = [{"name": "Ann", "stops_chat": True}, {"name": "Ben", "stops_chat": True}]
@@ -114,29 +119,32 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
     return store
 
 
-Start = Callable[..., Any]
-
-
 @pytest.fixture
-def begun(start_child: Start, place: str) -> Iterator[Start]:
-    """Run a conversation in a process of its own, with one answer held."""
-    servers: list[ScriptedServer] = []
+def sqlite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A place in a file, which is what the settings say."""
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
+    return str(tmp_path / "sessions.db")
 
-    def begin(conversation: Conversation, lines: list[Line], held: int) -> tuple[Any, Any]:
-        server = ScriptedServer(lines, hold=[held])
-        servers.append(server.__enter__())
-        child = start_child(
-            environment={"OPENAI_BASE_URL": server.url, "DUOLOGUE_MODEL": "scripted"},
-            conversation=conversation.model_dump(mode="json"),
-            session="g",
-            store=place,
-        )
-        server.wait_for(held + 1, timeout=60)
-        return server, child
 
-    yield begin
-    for server in servers:
-        server.close()
+@contextmanager
+def running(
+    conversation: Conversation, lines: list[Line], held: int
+) -> Iterator[tuple[ScriptedServer, list[Result]]]:
+    """Run a conversation on a loop, and so in a store, of its own, with one answer held."""
+    results: list[Result] = []
+
+    def run() -> None:
+        results.append(asyncio.run(aconverse(conversation, session="g")))
+
+    with ScriptedServer(lines, hold=[held]) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        with meanwhile(run):
+            server.wait_for(held + 1, timeout=60)
+            try:
+                yield server, results
+            finally:
+                server.release()
 
 
 def assert_stopped(store: str, said: list[str], why: str) -> None:
@@ -155,60 +163,86 @@ def assert_stopped(store: str, said: list[str], why: str) -> None:
     assert refused.stderr == "Error: Session 'g' has ended already.\n"
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_that_is_asked_to_stop_ends_after_its_turn(
-    name: str, place: str, begun: Start
-) -> None:
+def test_a_run_that_is_asked_to_stop_ends_after_its_turn(name: str, sqlite: str) -> None:
     conversation, lines, held, said, why = CASES[name]
-    server, child = begun(conversation, lines, held)
-    stop_session("g", store=place)
-    server.release()
-    assert "error" not in child.result()
+    with running(conversation, lines, held) as (server, _):
+        stop_session("g", store=sqlite)
     assert len(server.calls) == len(lines)
+    assert_stopped(sqlite, said, why)
+
+
+@pytest.mark.live
+def test_a_run_in_another_process_is_asked_by_a_command(
+    place: str, start_child: Callable[..., Any]
+) -> None:
+    conversation, lines, held, said, why = CASES["in a turn"]
+    with ScriptedServer(lines, hold=[held]) as server:
+        child = start_child(
+            environment={"OPENAI_BASE_URL": server.url, "DUOLOGUE_MODEL": "scripted"},
+            conversation=conversation.model_dump(mode="json"),
+            session="g",
+            store=place,
+        )
+        server.wait_for(held + 1, timeout=60)
+        asks = duologue("stop", "g")
+        assert (asks.exit_code, asks.stderr) == (0, "")
+        assert asks.stdout == "Asked g to stop after its current turn.\n"
+        server.release()
+        assert "error" not in child.result()
     assert_stopped(place, said, why)
 
 
 def test_a_command_that_is_asked_to_stop_says_why_and_has_done_its_work(
-    place: str, monkeypatch: pytest.MonkeyPatch
+    sqlite: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conversation, lines, held, said, why = CASES["in a turn"]
     Path("talk.json").write_text(json.dumps(conversation.stored()))
     with ScriptedServer(lines, hold=[held]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        process = started("run", "talk.json", "--session", "g")
-        server.wait_for(held + 1, timeout=60)
-        asks = started("stop", "g")
-        assert asks.communicate(timeout=60) == ("Asked g to stop after its current turn.\n", "")
-        assert asks.returncode == 0
-        server.release()
-        out, err = process.communicate(timeout=60)
-        # Where starting the other command takes long, this one tells that it waits.
-        told = [line for line in err.splitlines() if not line.endswith(" s so far.")]
-        assert (process.returncode, told) == (0, [])
-        assert out.count(f"\nEnded after {why}.\n") == 1
+
+        def stop() -> None:
+            server.wait_for(held + 1, timeout=60)
+            try:
+                stop_session("g", store=sqlite)
+            finally:
+                server.release()
+
+        with meanwhile(stop):
+            ran = duologue("run", "talk.json", "--session", "g")
+        assert (ran.exit_code, ran.stderr) == (0, "")
+        assert ran.stdout.count(f"\nEnded after {why}.\n") == 1
         again = duologue("resume", "g")
         assert again.exit_code == 0
         assert f"\nEnded after {why}.\n" in again.stdout
         assert len(server.calls) == len(lines)
-    assert_stopped(place, said, why)
+    assert_stopped(sqlite, said, why)
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-def test_what_else_held_is_told_too(place: str, begun: Start) -> None:
-    server, child = begun(plain(speakers=STOPPERS, end_chat=mode(FIRST)), ["A1", YES], 1)
-    stop_session("g", store=place)
-    server.release()
-    assert child.result()["outcome"]["reasons"] == ["stop_requested", "completed"]
+def test_what_else_held_is_told_too(sqlite: str) -> None:
+    talk = plain(speakers=STOPPERS, end_chat=mode(FIRST))
+    with running(talk, ["A1", YES], 1) as (_, results):
+        stop_session("g", store=sqlite)
+    assert results[0].outcome is not None
+    assert results[0].outcome.reasons == (Reason.STOP_REQUESTED, Reason.COMPLETED)
 
 
-def test_a_killed_session_is_not_running_and_forgets_what_it_was_asked(
-    place: str, begun: Start
+def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_asked(
+    place: str,
 ) -> None:
-    _, child = begun(plain(), ["A1", "lost"], 1)
-    stop_session("g", store=place)
-    assert [row.stop_requested for row in list_sessions(store=place)] == [True]
-    child.kill()
+    breakage, asked = Breakage(), list[Prompt]()
+
+    def answer(prompt: Prompt) -> str:
+        asked.append(prompt)
+        if len(asked) == 1:
+            return "A1"
+        stop_session("g", store=place)
+        assert [row.stop_requested for row in list_sessions(store=place)] == [True]
+        breakage.now()
+
+    model = ScriptedChatModel(script=answer)
+    with breakage.under_way(), pytest.raises(DuologueError):
+        asyncio.run(aconverse(plain(), session="g", store=place, model=model))
     with pytest.raises(SessionError, match=r"'g' is not running: there is nothing to stop\."):
         stop_session("g", store=place)
     assert duologue("stop", "g").exit_code == 4
