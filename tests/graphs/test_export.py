@@ -19,7 +19,7 @@ from duologue.graphs.log.messages import About, Failure, place_of, result as ans
 from duologue.graphs.sessions.export import as_json_lines, as_markdown
 
 from .fork_help import plain, run
-from .test_fork import TALKS
+from .fork_talks import TALKS
 
 
 def page_of(markdown: str) -> list[Token]:

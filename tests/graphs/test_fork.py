@@ -14,7 +14,6 @@ import pytest
 from logs import without_ids
 
 from duologue.graphs import (
-    Conversation,
     Reason,
     Result,
     SessionError,
@@ -35,7 +34,7 @@ from duologue.graphs.spec.ends import EndChatMode
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
-from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
 from .fork_help import (
     NO,
@@ -50,6 +49,7 @@ from .fork_help import (
     timeless,
     told,
 )
+from .fork_talks import TALKS, hooked, script, talk
 
 STORES = ["memory", "sqlite"]
 LIVE = pytest.param("postgresql", marks=pytest.mark.live)
@@ -74,154 +74,6 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         case _:
             return str(request.getfixturevalue("postgres_url"))
 
-
-def talk(form: str = "structured", **fields: Any) -> Conversation:
-    """Everything that can stand in a log: see `script`."""
-    return Conversation.model_validate(
-        {
-            "task": "Plan a garden",
-            "task_specification": {"word_limit": 4},
-            "speakers": [
-                {"name": "Ann", "task": "Dig", "tools": ["weather"], "stops_chat": True},
-                {"name": "Ben", "task": "Plant", "stops_chat": True, "keep_reflection": True},
-            ],
-            "opening": {"answers": True},
-            "judge": {"form": form},
-            "end_chat": {
-                "mode": "one_last_group_chat_after_first_completion",
-                "max_iterations": 3,
-            },
-            **fields,
-        }
-    )
-
-
-def script(form: str = "structured") -> list[Line]:
-    no: list[Line] = [NO] if form == "structured" else ["Water is left.", "No."]
-    yes: list[Line] = [YES] if form == "structured" else ["Nothing.", "Yes."]
-    calls = [
-        ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a"),
-        ScriptedToolCall(name="weather", args="{", id="b"),
-    ]
-    return [
-        *("Plan a very, very big garden.", "Plan a big garden."),
-        *("I dig.", " ", "I plant."),
-        *("Where?", *no),
-        *(Reply(tool_calls=calls), "By the wall.", *no),
-        *("Good.", *yes),
-        *("", "Bye.", "Farewell."),
-    ]
-
-
-def moderated() -> tuple[Conversation, list[Line]]:
-    """Three of whom a moderator chooses, secrets, a judge of its own, and a price for it all."""
-    conversation = Conversation.model_validate(
-        {
-            "task": "Plan a garden",
-            "speakers": [
-                {"name": "Ann", "private_opening": {"prompt": "Choose a number."}},
-                {"name": "Ben", "private_opening": {"lines": ["You hate beans."]}},
-                {"name": "Cat", "keep_reflection": True},
-            ],
-            "turn_order": {"kind": "moderator"},
-            "judge": {"kind": "separate", "criteria": ["They agree.", "They are kind."]},
-            "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
-            "prices": {"ScriptedChatModel": {"input": 1.5, "output": 6}},
-        }
-    )
-    no = {"criterion_1": "not_met", "criterion_2": "met"}
-    yes = {"criterion_1": "met", "criterion_2": "met"}
-    return conversation, [
-        *("Seven.", "A1", no, {"next_speaker": "Cat"}),
-        *("C1", no, "nobody at all"),
-        *("A2", no, {"next_speaker": "Ben"}),
-        *("", "Beans?", yes),
-        *("C, last", "A, last", "B, last"),
-    ]
-
-
-def chosen() -> tuple[Conversation, list[Line]]:
-    """Three whom a function chooses, each heard in the opening, until one has called a tool."""
-    names = ["Ann", "Ben", "Cat"]
-    call = Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")])
-    conversation = Conversation.model_validate(
-        {
-            "speakers": [
-                {"name": name, "task": f"Be {name}", "tools": ["weather"]} for name in names
-            ],
-            "opening": {"answers": True, "reconcile": True, "first_speaker": "Cat"},
-            "turn_order": {"kind": "function", "name": "backwards"},
-            "end_chat": {
-                "when": [
-                    {"kind": "ending_tool", "tool": "weather", "by": "Ann"},
-                    {"kind": "predicate", "name": "enough"},
-                ]
-            },
-        }
-    )
-    return conversation, ["A", "B", "C", "C1", call, "B1", call]
-
-
-def hooked() -> tuple[Conversation, list[Line]]:
-    """One whose every word passes a hook, and one whose words come from a function, too."""
-    calls = [
-        ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a"),
-        ScriptedToolCall(name="weather", args="{", id="b"),
-    ]
-    conversation = Conversation.model_validate(
-        {
-            "speakers": [
-                {
-                    "name": "Ann",
-                    "task": "Dig",
-                    "hooks": ["all"],
-                    "tools": ["weather"],
-                    "stops_chat": True,
-                    "private_opening": {"prompt": "Choose a number."},
-                },
-                {
-                    "name": "Ben",
-                    "task": "Plant",
-                    "replies": [{"kind": "function", "name": "once"}, "model"],
-                },
-            ],
-            "opening": {"answers": True, "first_speaker": "Ann"},
-            "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
-        }
-    )
-    return conversation, [
-        *("Seven.", "", "I dig.", "I plant."),
-        *(Reply(text="Let me see.", tool_calls=calls), "By the wall.", NO),
-        *(Reply(tool_calls=calls[:1]), "", "Good.", YES),
-        "Farewell.",
-    ]
-
-
-def coded() -> tuple[Conversation, list[Line]]:
-    """One whose code another runs, with a variable that is kept (A7)."""
-    conversation = Conversation.model_validate(
-        {
-            "task": "Compute",
-            "speakers": [
-                {"name": "Ann", "stops_chat": True},
-                {"name": "Ben", "replies": ["code", "model"]},
-            ],
-            "end_chat": {"mode": "end_chat_after_first_completion"},
-            "sandbox": {"level": "monty"},
-        }
-    )
-    first, second = (f"```python\n{code}\n```" for code in ("x = 20", "print(x + 1)"))
-    return conversation, [first, NO, second, NO, "So 21?", NO, "Yes.", "It is 21.", YES]
-
-
-TALKS: dict[str, tuple[Conversation, list[Line]]] = {
-    "structured": (talk(), script()),
-    "two_questions": (talk("two_questions"), script("two_questions")),
-    "moderated": moderated(),
-    "chosen": chosen(),
-    "hooked": hooked(),
-    "coded": coded(),
-}
 
 FORKED_ELSEWHERE = {Kind.SUMMARY, Kind.FORGOTTEN, Kind.REMEMBERED, Kind.REMOVED}
 """Kinds of lines that none of these conversations holds."""

@@ -3,27 +3,19 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from logs import without_ids
 
 from duologue.graphs import (
     Conversation,
     Result,
-    SessionError,
-    SpecError,
-    StoreError,
-    acopy_session,
     adump_session,
-    aexport_session,
-    aget_session,
     aload_session,
-    areset_session,
     converse,
     copy_session,
     dump_session,
@@ -56,7 +48,8 @@ from .fork_help import (
     timeless,
     told,
 )
-from .test_fork import TALKS
+from .fork_talks import TALKS
+from .memory_help import SESSION, seen, stopped, store_of, through_json
 
 LIVE = pytest.mark.live
 STORES = ["memory", "sqlite", pytest.param("postgresql", marks=LIVE)]
@@ -67,16 +60,6 @@ WAYS = [
     pytest.param("hooked", ("postgresql", "sqlite"), marks=LIVE),
 ]
 """What is said makes no difference to a store: every talk goes one way, one goes all ways."""
-
-
-def store_of(kind: str, name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match kind:
-        case "memory":
-            return f"memory:{tmp_path.name}-{name}"
-        case "sqlite":
-            return f"sqlite:///{tmp_path / name}.db"
-        case _:
-            return str(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture(params=STORES)
@@ -92,19 +75,6 @@ def here(tmp_path: Path) -> str:
 @pytest.fixture
 def there(tmp_path: Path) -> str:
     return f"memory:{tmp_path.name}-there"
-
-
-def through_json(dump: dict[str, Any]) -> dict[str, Any]:
-    """What is left of a dump behind JSON text."""
-    again: dict[str, Any] = json.loads(json.dumps(dump, allow_nan=False))
-    return again
-
-
-def stopped(conversation: Conversation, lines: Sequence[Line], store: str, session: str) -> None:
-    """Leave a session behind so many calls, by a model that then fails."""
-    model = ScriptedChatModel(script=[*lines, Reply(error=500)])
-    with pytest.raises(Exception, match="500"):
-        converse(conversation, session=session, store=store, model=model, **FUNCTIONS)
 
 
 def views(result: Result, *names: str) -> dict[str, list[BaseMessage]]:
@@ -358,11 +328,6 @@ def _changes_its_own_view_only(
     ]
 
 
-def seen(result: Result, name: str) -> list[tuple[str, str]]:
-    """A speaker's view without its system prompt."""
-    return [(message.type, message.text) for message in result.viewpoint(name)[1:]]
-
-
 def test_a_reset_speaker_keeps_what_it_has_not_answered(store: str) -> None:
     stopped(plain(end_chat={"max_iterations": 3}), ["A1", "B1", "A2", "B2"], store, "one")
     for name in ("Ann", "Ben"):
@@ -516,209 +481,3 @@ def test_a_killed_sessions_memory_is_reset_without_a_loss(
     assert get_session("one", store=store).messages[: len(left.messages)] == left.messages
     ended = go_on("one", store, lines[calls_in(left) :])
     assert [text for _, text in ended.speeches] == lines
-
-
-# What bad input gets
-
-
-def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
-    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=there)
-    whole = dump_session("one", store=here)
-    memory = dump_session("one", speaker="Ann", store=here)
-    stranger = "nobody in session 'one' is called 'Eve'; there are 'Ann', 'Ben'"
-    missing = "into: is missing: name the session whose speaker is to remember it"
-    cases: list[tuple[Callable[[], object], type[Exception], str]] = [
-        (lambda: dump_session("nobody", store=here), SessionError, "There is no session 'nobody'"),
-        (lambda: dump_session("../x", store=here), SessionError, "'../x' can't be a session's id"),
-        (lambda: dump_session("one", speaker="Eve", store=here), SpecError, stranger),
-        (lambda: reset_session("nobody", store=here), SessionError, "There is no session 'nobody'"),
-        (lambda: reset_session("one", speaker="Eve", store=here), SpecError, stranger),
-        (lambda: load_session(whole, store=there), SessionError, "Session 'one' exists already in"),
-        (
-            lambda: load_session(whole, into="a b", store=there),
-            SessionError,
-            "'a b' can't be a session's id",
-        ),
-        (
-            lambda: load_session(whole, into="two", speaker="Ann", store=there),
-            SpecError,
-            "speaker: a whole session is loaded for all its speakers: leave it out",
-        ),
-        (lambda: load_session(memory, store=there), SpecError, missing),
-        (lambda: load_session(memory, into="one", speaker="Eve", store=there), SpecError, stranger),
-        (lambda: copy_session("one", speaker="Ann", store=here), SpecError, missing),
-        (
-            lambda: copy_session("one", into="one", store=here),
-            SessionError,
-            "Session 'one' exists already in",
-        ),
-        (
-            lambda: copy_session("one", into="x", speaker="Ann", store=here),
-            SessionError,
-            "There is no session 'x'",
-        ),
-    ]
-    for act, error, said in cases:
-        with pytest.raises(error, match=f"^{re.escape(said)}"):
-            act()
-    assert len(list_sessions(store=there)) == 1
-
-
-async def test_a_running_session_is_read_but_not_changed(store: str) -> None:
-    await asyncio.to_thread(stopped, plain(), ["A1"], store, "one")
-    memory = await adump_session("one", speaker="Ann", store=store)
-    async with open_store(store) as opened, opened.lock("one"):
-        busy = "'one' is busy: another run holds it"
-        for act in (
-            areset_session("one", store=store),
-            areset_session("one", speaker="Ann", store=store),
-            aload_session(memory, into="one", store=store),
-            acopy_session("one", into="one", speaker="Ann", store=store),
-        ):
-            with pytest.raises(SessionError, match=busy):
-                await act
-        await acopy_session("one", into="two", store=store)
-        assert await aexport_session("one", format="jsonl", store=store)
-    one, two = [await aget_session(session, store=store) for session in ("one", "two")]
-    assert without_ids(one.messages) == without_ids(two.messages)
-
-
-async def test_a_session_that_has_not_begun_has_no_memory_to_replace(here: str) -> None:
-    await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=here)
-    memory = await adump_session("one", speaker="Ann", store=here)
-    await areset_session("one", store=here)
-    with pytest.raises(SessionError, match="'one' has not begun: nobody in it has a memory"):
-        await aload_session(memory, into="one", store=here)
-    await areset_session("one", speaker="Ann", store=here)
-    assert len((await asyncio.to_thread(go_on, "one", here, ["A", "B", "C", "D"])).speeches) == 4
-
-
-def test_a_mistyped_store_is_named_and_not_made(here: str, tmp_path: Path) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
-    memory = dump_session("one", speaker="Ann", store=here)
-    typo = tmp_path / "typo.db"
-    for act in (
-        lambda: dump_session("one", store=typo),
-        lambda: reset_session("one", store=typo),
-        lambda: copy_session("one", store=typo),
-        lambda: load_session(memory, into="one", store=typo),
-    ):
-        with pytest.raises(StoreError, match=r"typo\.db can't be used: there is no such file"):
-            act()
-    assert not typo.exists()
-
-
-SPEC = {"version": 6, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 5, "session": "one", "spec": SPEC}
-MEMORY = {"format": "duologue.memory", "version": 5, "session": "one", "speaker": "Ann"}
-MESSAGE = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}
-BAD: list[tuple[object, str]] = [
-    ([], "format: is missing: this is no dump of a session or a memory"),
-    ({}, "format: is missing: this is no dump of a session or a memory"),
-    (
-        SESSION | {"format": "autogen.state"},
-        "format: 'autogen.state' is no dump of ours; there are 'duologue.session', "
-        "'duologue.memory'",
-    ),
-    (SESSION | {"format": 3}, "format: 3 is no dump of ours"),
-    (
-        SESSION | {"version": 6, "mood": "good"},
-        "version: 6 is newer than this release understands (5); upgrade duologue",
-    ),
-    (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (5)"),
-    (
-        SESSION | {"version": 4},
-        "version: 4 was written by an older development version and can't be read",
-    ),
-    (MEMORY | {"version": 1}, "version: 1 was written by an older development version"),
-    (
-        SESSION | {"spec": SPEC | {"version": 5}},
-        "spec: version: 5 was written by an older development version",
-    ),
-    (MEMORY | {"version": "1"}, "version: must be a whole number from 1 on, not '1'"),
-    ({"format": "duologue.memory"}, "version: is missing"),
-    (
-        SESSION | {"spec": SPEC | {"version": 99}},
-        "spec: version: 99 is newer than this release understands",
-    ),
-    (SESSION | {"spec": SPEC | {"speakers": []}}, "spec.speakers: needs at least 2"),
-    (SESSION | {"spec": None}, "spec: "),
-    (SESSION | {"stps": []}, "stps: there is no such field; did you mean 'steps'?"),
-    (SESSION | {"steps": 3}, "steps: "),
-    (SESSION | {"steps": [{"messages": [{}]}]}, "steps.0.messages.0.text: is missing"),
-    (
-        SESSION | {"steps": [{"messages": [MESSAGE | {"line": {"kind": "sung"}}]}]},
-        "steps.0.messages.0.line.kind: ",
-    ),
-    (
-        SESSION | {"steps": [{"messages": [MESSAGE, MESSAGE | {"id": "m0002"}]}]},
-        "steps.0.messages.1.id: must be 'm0001', the next one, not 'm0002'",
-    ),
-    (
-        SESSION | {"steps": [{"position": {"speaker": "Eve"}}]},
-        "steps.0.position: nobody is called 'Eve'",
-    ),
-    (SESSION | {"steps": [{"position": {"phase": "flown"}}]}, "steps.0.position.phase: "),
-    (MEMORY | {"lines": [{"speaker": "Ann"}]}, "lines.0.text: is missing"),
-    (
-        MEMORY | {"lines": [{"speaker": "Ben", "text": "x", "call_id": "a"}]},
-        "lines.0.speaker: must be 'Ann', who alone remembers calls of tools, not 'Ben'",
-    ),
-]
-
-
-@pytest.mark.parametrize(("data", "said"), BAD, ids=[said for _, said in BAD])
-def test_what_is_no_dump_of_ours_is_refused_naming_the_field_and_the_file(
-    data: object, said: str, here: str, tmp_path: Path
-) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="now", store=here)
-    file = tmp_path / "memory.json"
-    file.write_text(json.dumps(data))
-    into = "now" if isinstance(data, dict) and "memory" in str(data.get("format")) else None
-    with pytest.raises(SpecError, match=f"^{re.escape(f'{file}: {said}')}"):
-        load_session(file, into=into, store=here)
-    if isinstance(data, dict):
-        with pytest.raises(SpecError, match=f"^{re.escape(said)}"):
-            load_session(data, into=into, store=here)
-    assert len(list_sessions(store=here)) == 1
-
-
-def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, here: str) -> None:
-    for name, held, said in [
-        ("gone.json", None, "can't be read: No such file or directory"),
-        ("cut.json", b'{"format"', "is not valid JSON: "),
-        ("bytes.json", b"\xff\xfe", "is not text in UTF-8"),
-        ("deep.json", b"[" * 100_000, "is nested too deep to be read"),
-        ("dump.toml", b"", "a dump is read from a .json file"),
-    ]:
-        if held is not None:
-            (tmp_path / name).write_bytes(held)
-        with pytest.raises(SpecError, match=f"^{re.escape(f'{tmp_path / name}: {said}')}"):
-            load_session(tmp_path / name, store=here)
-
-
-def test_a_memory_may_be_written_by_hand(here: str) -> None:
-    stopped(plain(), ["A1"], here, "one")
-    lines = [{"text": "We met in Rome."}, {"speaker": "Ben", "text": "Ciao."}, {"text": "…"}]
-    load_session(
-        {**MEMORY, "speaker": "Ben", "lines": lines},
-        into="one",
-        store=here,
-    )
-    view = get_session("one", store=here).viewpoint("Ben")
-    assert [one.text for one in view[1:]] == ["We met in Rome.", "Ciao.", "…\n\nA1"]
-    assert isinstance(view[-1], HumanMessage)
-
-
-def test_a_memory_that_is_loaded_back_changes_nothing(store: str) -> None:
-    """L2: what is not answered yet is in the dump, and is kept anyway."""
-    conversation = plain(end_chat={"max_iterations": 2})
-    run(conversation, ["a1", "b1", "a2", "b2"], session="s", store=store)
-    before = get_session("s", store=store)
-    for name in conversation.names:
-        dump = dump_session("s", speaker=name, store=store)
-        load_session(dump, into="s", store=store)
-        after = get_session("s", store=store)
-        assert seen(after, name) == seen(before, name)
-        assert dump_session("s", speaker=name, store=store)["lines"] == dump["lines"]

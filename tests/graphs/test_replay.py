@@ -13,7 +13,7 @@ from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, Scrip
 from duologue.tools import Hook, Turn
 
 from .fork_help import FUNCTIONS as FORKED, run
-from .test_fork import TALKS
+from .fork_talks import TALKS
 
 
 def plain(messages: list[Any]) -> list[tuple[object, ...]]:

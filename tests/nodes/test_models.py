@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import re
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
-    BaseMessage,
     HumanMessage,
-    SystemMessage,
-    ToolMessage,
 )
-from langchain_openai import ChatOpenAI
-from openai.resources.chat.completions import AsyncCompletions
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import SecretStr
 
 from duologue.graphs import (
     Conversation,
@@ -51,171 +45,17 @@ from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.embedded import child as embedded
 from duologue.nodes.models.model import Model
 from duologue.nodes.models.resolve import Models
-from duologue.nodes.testing import Reply, Script, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.testing.wire import completion
 from faulty_server import FaultyServer, Sent
 
-Asked = Callable[[ChatOpenAI], Coroutine[Any, Any, object]]
-
-
-class Sum(BaseModel):
-    """A sum, with the terms in words."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    total: int
-    terms: list[str]
-
-
-def add(a: int, b: int) -> int:
-    """Adds two numbers."""
-    return a + b
-
-
-PLAIN: list[BaseMessage] = [SystemMessage("Be brief."), HumanMessage('Hi {ünïcode} "q"\n')]
-NAMED: list[BaseMessage] = [
-    HumanMessage("Hi", name="bob"),
-    AIMessage("Hello.", name="ann"),
-    HumanMessage([{"type": "text", "text": "in parts"}], name="bob"),
-]
-TOOLS: list[BaseMessage] = [
-    HumanMessage("Add."),
-    AIMessage(
-        "Adding.",
-        tool_calls=[{"name": "add", "args": {"a": 1, "b": 2}, "id": "c1"}],
-        invalid_tool_calls=[{"name": "add", "args": "{a", "id": "c2", "error": None}],
-    ),
-    ToolMessage("3", tool_call_id="c1"),
-    ToolMessage("not JSON", tool_call_id="c2", status="error"),
-    HumanMessage("Go on."),
-]
-
-
-async def _plain(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(PLAIN)
-
-
-async def _streamed(chat: ChatOpenAI) -> object:
-    parts = [part async for part in chat.astream(PLAIN)]
-    return [part.model_dump(exclude={"id"}) for part in parts]
-
-
-async def _named(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(NAMED)
-
-
-async def _calls_and_results(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(TOOLS)
-
-
-async def _bound(chat: ChatOpenAI) -> object:
-    return await chat.bind_tools([add], tool_choice="any", parallel_tool_calls=False).ainvoke(TOOLS)
-
-
-async def _structured(chat: ChatOpenAI) -> object:
-    return await chat.with_structured_output(Sum, method="json_schema").ainvoke(PLAIN)
-
-
-async def _structured_with_raw(chat: ChatOpenAI) -> object:
-    return await chat.with_structured_output(Sum, include_raw=True).ainvoke(PLAIN)
-
-
-async def _parameters(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(
-        PLAIN, stop=["END", "\n\n"], seed=7, top_p=0.5, max_tokens=9, temperature=0.1
-    )
-
-
-async def _extra_body(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(PLAIN, extra_body={"grammar": "root ::= x", "dry_multiplier": 0.8})
-
-
-async def _extra_body_streamed(chat: ChatOpenAI) -> object:
-    parts = [part async for part in chat.astream(PLAIN, extra_body={"top_k": 3})]
-    return [part.model_dump(exclude={"id"}) for part in parts]
-
-
-async def _blocking(chat: ChatOpenAI) -> object:
-    return await asyncio.to_thread(chat.invoke, PLAIN)
-
-
-SUM = Sum(total=3, terms=["one", "two"])
-CALLED = Reply(
-    text="So:",
-    tool_calls=(ScriptedToolCall(name="add", args={"a": 1, "b": 2}, id="c3"),),
-)
-
-
-@pytest.mark.parametrize(
-    ("ask", "line"),
-    [
-        (_plain, "Hello there."),
-        (_blocking, "Hello there."),
-        (_streamed, "Hello there, you two."),
-        (_named, "Hello."),
-        (_calls_and_results, "Done."),
-        (_bound, CALLED),
-        (_structured, SUM),
-        (_structured_with_raw, SUM),
-        (_parameters, Reply(text="Cut", finish_reason="length")),
-        (_extra_body, "x"),
-        (_extra_body_streamed, "x y"),
-    ],
-)
-async def test_the_wire_and_the_answer_are_those_of_the_stock_client(
-    ask: Asked, line: str | Reply | Sum
-) -> None:
-    with ScriptedServer(lambda _: line) as server:
-        answers = []
-        for kind in (ChatOpenAI, ChatModel):
-            chat = kind(
-                model="scripted",
-                base_url=server.url,
-                api_key=SecretStr("k"),
-                stream_usage=True,
-                extra_body={"cache_prompt": True} if ask is _plain else None,
-            )
-            answers.append(await ask(chat))
-        stock, ours = (json.dumps(call.body, sort_keys=True) for call in server.calls)
-    assert ours == stock
-    assert json.loads(ours)["messages"]
-    assert _comparable(answers[1]) == _comparable(answers[0])
-
-
-def _comparable(answer: object) -> object:
-    """An answer without what is random in it, usage included."""
-    if isinstance(answer, dict):
-        return {key: _comparable(value) for key, value in answer.items()}
-    if isinstance(answer, AIMessage):
-        assert answer.usage_metadata is not None
-        found = answer.model_dump(exclude={"id"})
-        # The server numbers its answers.
-        found["response_metadata"].pop("id", None)
-        return found
-    if isinstance(answer, list):
-        # Streamed parts: their ids name the call.
-        return json.loads(re.sub(r"chatcmpl-\d+", "chatcmpl", json.dumps(answer)))
-    return answer
-
-
-@pytest.mark.parametrize("ask", [_plain, _streamed])
-async def test_nothing_is_walked_against_the_clients_types(
-    ask: Asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def walked(*_: object, **__: object) -> None:
-        raise AssertionError("the client's typed method was called")
-
-    monkeypatch.setattr(AsyncCompletions, "create", walked)
-    with ScriptedServer(["Hello."]) as server:
-        chat = ChatModel(model="scripted", base_url=server.url, api_key=SecretStr("k"))
-        assert await ask(chat)
-
+from .test_model_wire import SUM, Sum
 
 # Retries and errors
 
 
-def settings(server: ScriptedServer | str, **fields: Any) -> Settings:
+def settings(server: ScriptedServer | str, **fields: Any) -> Settings:  # noqa: ANN401
     url = server if isinstance(server, str) else server.url
     given = {"base_url": url, "model": "scripted", "api_key": "k"}
     return Settings.model_validate(given | fields)
@@ -312,7 +152,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ScriptedSe
     """Starts servers that the settings name."""
     servers: list[ScriptedServer] = []
 
-    def start(script: Script, **fields: Any) -> ScriptedServer:
+    def start(script: Script, **fields: Any) -> ScriptedServer:  # noqa: ANN401
         server = ScriptedServer(script, **fields)
         server.__enter__()
         servers.append(server)

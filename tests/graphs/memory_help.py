@@ -1,0 +1,52 @@
+"""What the tests of memory as state share. No tests here."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    converse,
+)
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+
+from .fork_help import (
+    FUNCTIONS,
+)
+
+SPEC = {"version": 6, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
+SESSION = {"format": "duologue.session", "version": 5, "session": "one", "spec": SPEC}
+MEMORY = {"format": "duologue.memory", "version": 5, "session": "one", "speaker": "Ann"}
+MESSAGE = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}
+
+
+def store_of(kind: str, name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    match kind:
+        case "memory":
+            return f"memory:{tmp_path.name}-{name}"
+        case "sqlite":
+            return f"sqlite:///{tmp_path / name}.db"
+        case _:
+            return str(request.getfixturevalue("postgres_url"))
+
+
+def stopped(conversation: Conversation, lines: Sequence[Line], store: str, session: str) -> None:
+    """Leave a session behind so many calls, by a model that then fails."""
+    model = ScriptedChatModel(script=[*lines, Reply(error=500)])
+    with pytest.raises(Exception, match="500"):
+        converse(conversation, session=session, store=store, model=model, **FUNCTIONS)
+
+
+def seen(result: Result, name: str) -> list[tuple[str, str]]:
+    """A speaker's view without its system prompt."""
+    return [(message.type, message.text) for message in result.viewpoint(name)[1:]]
+
+
+def through_json(dump: dict[str, Any]) -> dict[str, Any]:
+    """What is left of a dump behind JSON text."""
+    again: dict[str, Any] = json.loads(json.dumps(dump, allow_nan=False))
+    return again

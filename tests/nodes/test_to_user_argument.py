@@ -1,0 +1,166 @@
+"""Row G1: the argument is read exactly, whatever it says, wherever it stands, however it comes."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from duologue.graphs.log.call_text import TO_USER, apart, together
+from duologue.nodes.models.tool_calling.argument_reader import Argument
+
+TEXTS: dict[str, str] = {
+    "plain": "Let me look.",
+    "empty": "",
+    "quotes": "She said \"no\", and 'yes'.",
+    "backslashes": "C:\\new\\table\\\\",
+    "ends-in-backslash-quote": '\\"',
+    "controls": "a\nb\tc\r\x00\x1f\x08\x0c",
+    "accents": "höchster Wert — naïve",
+    "astral": "\U0001f600 and \U0001f680\U0001f680",
+    "separators": "a\u2028b\u2029c/d",
+    "looks-like-it": '"to_user": "no", {"to_user": "no"}',
+    "looks-like-an-escape": "\\u0041 \\n \\ud83d",
+    "brackets": "}]{[,:",
+    "spaces": "  two  ",
+    "long": "Word by word. " * 40,
+}
+BESIDE: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "text": {"path": "a.txt"},
+    "nested": {"inner": {TO_USER: "no", "list": [{TO_USER: "no"}, ["to_user"]]}},
+    "quoted": {"text": '"to_user": "no"', '"to_user': "\\"},
+    "others": {"n": -1.5e10, "yes": True, "none": None, "empty": {}, "": [[], {}]},
+}
+PLACES = ("first", "middle", "last")
+WRITTEN: dict[str, Callable[[dict[str, Any]], str]] = {
+    "ascii": json.dumps,
+    "unicode": lambda args: json.dumps(args, ensure_ascii=False),
+    "spaced": lambda args: json.dumps(args, indent=2, separators=(" ,\t", " :\r\n ")),
+    "all-escaped": lambda args: escaped(json.dumps(args)),
+}
+CUTS = (1, 2, 3, 5, 11, 10**6)
+
+
+def escaped(written: str) -> str:
+    r"""The same JSON with each plain letter of its strings as ``\uXXXX``."""
+    made, inside, place = [], False, 0
+    while place < len(written):
+        sign = written[place]
+        if inside and sign == "\\":
+            size = 6 if written[place + 1] == "u" else 2
+            made.append(written[place : place + size])
+            place += size
+            continue
+        inside ^= sign == '"'
+        made.append(f"\\u{ord(sign):04X}" if inside and sign.isalpha() else sign)
+        place += 1
+    return "".join(made)
+
+
+def placed(text: object, beside: dict[str, Any], place: str) -> dict[str, Any]:
+    items = [*beside.items()]
+    at = {"first": 0, "middle": len(items) // 2, "last": len(items)}[place]
+    return dict([*items[:at], (TO_USER, text), *items[at:]])
+
+
+def pieces(written: str, cut: int) -> tuple[str, ...]:
+    return tuple(written[at : at + cut] for at in range(0, len(written), cut))
+
+
+def read(parts: Sequence[str]) -> list[str]:
+    argument = Argument()
+    return [argument.read(part) for part in parts]
+
+
+TABLE = [
+    pytest.param(text, beside, place, write, id=f"G1-{'-'.join(names)}-{place}")
+    for names, text, beside, write in (
+        ((one, two, three), TEXTS[one], BESIDE[two], WRITTEN[three])
+        for one in TEXTS
+        for two in BESIDE
+        for three in WRITTEN
+    )
+    for place in (PLACES if beside else PLACES[:1])
+]
+
+
+def test_the_table_is_as_large_as_was_asked_for() -> None:
+    """G1: at least 1,000 combinations of value, position and chunking."""
+    assert len(TABLE) * len(CUTS) >= 1000
+
+
+@pytest.mark.parametrize(("text", "beside", "place", "write"), TABLE)
+def test_the_argument_is_read_exactly(
+    text: str, beside: dict[str, Any], place: str, write: Callable[[dict[str, Any]], str]
+) -> None:
+    """G1: what is told is the text itself, and at no time anything else.
+
+    Agere's decoder gave the right text in 220 of 300 such combinations of a text, the place of the
+    argument and the pieces it comes in. Compared is what is told, joined, with the text that
+    Python's JSON reads from the whole arguments; and each piece with where the text stands then.
+    """
+    written = write(placed(text, beside, place))
+    assert json.loads(written)[TO_USER] == text
+    for cut in CUTS:
+        told = ""
+        for piece in read(pieces(written, cut)):
+            told += piece
+            assert text.startswith(told), cut
+        assert told == text, cut
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text(max_size=6) | st.just(TO_USER),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=4) | st.just(TO_USER), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+others = st.dictionaries(st.text(max_size=8).filter(lambda key: key != TO_USER), json_values)
+
+
+@settings(max_examples=400)
+@given(st.data(), st.text() | st.none() | json_values, others)
+def test_any_argument_is_read_exactly(
+    data: st.DataObject,
+    text: Any,  # noqa: ANN401
+    beside: dict[str, Any],
+) -> None:
+    """G1: any value, text or not, at any place, in any pieces."""
+    args = placed(text, beside, data.draw(st.sampled_from(PLACES)))
+    written = data.draw(st.sampled_from([*WRITTEN.values()]))(args)
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(written) - 1)), max_size=20)))
+    parts = [written[a:b] for a, b in zip([0, *cuts], [*cuts, len(written)], strict=True)]
+    assert "".join(read(parts)) == (text if isinstance(text, str) else "")
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        pytest.param('{"a": 1 2, "to_user": "Hi."}', "", id="G1-broken-before"),
+        pytest.param('{"to_user" "Hi."}', "", id="G1-no-colon"),
+        pytest.param('{"to_user": null "Hi."}', "", id="G1-two-values"),
+        pytest.param('["to_user", "Hi."]', "", id="G1-a-list"),
+        pytest.param('"to_user"', "", id="G1-a-text"),
+        pytest.param('{"to_user": "Hi \\ud83d there"}', "Hi ", id="G1-half-a-character"),
+        pytest.param('{"to_user": "Hi \\ude00 there"}', "Hi ", id="G1-the-other-half"),
+        pytest.param('{"to_user": "Hi \\ud83d\\u0041"}', "Hi ", id="G1-half-and-a-letter"),
+        pytest.param('{"to_user": "Hi \\x there"}', "Hi ", id="G1-no-escape"),
+        pytest.param('{"to_user": "Hi', "Hi", id="G1-cut-off"),
+        pytest.param('{"to_user": "Hi\nthere"}', "Hi\nthere", id="G1-line-break-as-it-is"),
+        pytest.param('{"to_user": "Hi", "to_user": "Ho"}', "Hi", id="G1-twice"),
+    ],
+)
+def test_of_what_is_no_json_nothing_is_told_behind_the_fault(written: str, told: str) -> None:
+    """G1: neither at once nor character by character."""
+    assert "".join(read([written])) == told
+    assert "".join(read(pieces(written, 1))) == told
+
+
+@given(st.text(), st.lists(st.text().filter(str.strip), min_size=1, max_size=3))
+def test_what_is_said_beside_calls_can_be_taken_apart_again(content: str, texts: list[str]) -> None:
+    """G1: so that the model that wrote it sees it as it was."""
+    assert apart(together(content, texts), texts) == (content.rstrip() if content.strip() else "")

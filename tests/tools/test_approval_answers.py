@@ -1,0 +1,273 @@
+"""Answers of people: those that do not fit, several at once, and runs broken off behind them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from duologue.graphs import AnswerError, DuologueError
+
+from .approval_help import (
+    APPROVE,
+    ASKS,
+    END,
+    LOOK,
+    MAIL,
+    REJECT,
+    RESPOND,
+    Saver,
+    Talk,
+    about,
+    call,
+    calls,
+    edited,
+)
+
+# Answers that do not fit
+
+BAD: dict[str, tuple[Any, str]] = {
+    "word": ("yes", 'it must be {"decisions": [...]}, with a decision for each call'),
+    "list": ([APPROVE], 'it must be {"decisions": [...]}, with a decision for each call'),
+    "typo": ({"decision": [APPROVE]}, "decision: there is no such field"),
+    "few": ({"decisions": []}, "decisions: 2 calls wait for one and 0 decisions came: give one"),
+    "many": ({"decisions": [APPROVE] * 3}, "decisions: 2 calls wait for one and 3 decisions"),
+    "kind": (
+        {"decisions": [APPROVE, {"type": "accept"}]},
+        "decisions.1.type: 'accept' is no decision; there are 'approve', 'edit', 'reject'",
+    ),
+    "no-kind": ({"decisions": [{}, APPROVE]}, "decisions.0.type: is missing; there are"),
+    "not-allowed": (
+        {"decisions": [APPROVE, RESPOND]},
+        "decisions.1.type: 'respond' is not allowed for 'look'; allowed are 'approve', 'edit'",
+    ),
+    "no-action": ({"decisions": [APPROVE, {"type": "edit"}]}, "decisions.1.edited_action: is mis"),
+    "old-key": (
+        {"decisions": [{"type": "edit", "edited_action": {"name": "x", "arguments": {}}}, APPROVE]},
+        "decisions.0.edited_action.arguments: there is no such field",
+    ),
+    "tool": (
+        {"decisions": [edited("mial", to="Bob"), APPROVE]},
+        "decisions.0.edited_action.name: 'mial' is none of the speaker's tools; did you mean "
+        "'mail'?",
+    ),
+    "no-object": (
+        {"decisions": [{"type": "edit", "edited_action": {"name": "mail", "args": "x"}}, APPROVE]},
+        "decisions.0.edited_action.args: input should be a valid dictionary",
+    ),
+    "not-finite": (
+        {"decisions": [APPROVE, edited("look", at=float("nan"))]},
+        "decisions.1.edited_action.args: the arguments of look can't be taken: at at, a number is "
+        "not finite",
+    ),
+    "no-message": ({"decisions": [{"type": "respond"}, APPROVE]}, "decisions.0.message: is miss"),
+}
+
+
+@pytest.mark.parametrize("by_id", [False, True], ids=["alone", "by-id"])
+@pytest.mark.parametrize("name", BAD)
+async def test_an_answer_that_does_not_fit_leaves_the_question_open(
+    saver: Saver, name: str, by_id: bool
+) -> None:
+    bad, says = BAD[name]
+    rules = {"mail": True, "look": {"allowed_decisions": ["approve", "edit"]}}
+    free = call("ask", "c3", what="Size")
+    script = [calls(MAIL, LOOK, free), *END]
+    talk = Talk(saver, script, interrupt_on=rules)
+    (asked,) = await talk.start()
+
+    def given(answer: Any) -> Any:  # noqa: ANN401
+        return {asked.id: answer} if by_id else answer
+
+    for _ in range(2):
+        with pytest.raises(AnswerError) as caught:
+            await talk.answer(given(bad))
+        assert str(caught.value).startswith(
+            f"the answer does not fit, and the question stays open: {says}"
+        )
+        assert "\n" not in str(caught.value)
+        assert talk.ran == []
+        assert [one.value for one in await talk.pending()] == [asked.value]
+    (size,) = await talk.answer(given({"decisions": [APPROVE, APPROVE]}))
+    assert await talk.answer({size.id: {"size": 3}} if by_id else {"size": 3}) == []
+    once = [("asked", "Size"), ("look", "it"), ("mail", "Bob")]
+    assert sorted(set(talk.ran)) == [("ask", "Size"), *once]
+    assert [one for one in sorted(talk.ran) if one[0] != "ask"] == once
+    assert [one.text for one in await talk.results()] == ["Sent to Bob.", "Seen it.", "Size: 3"]
+
+
+def test_langgraphs_servers_pass_the_sentence_on() -> None:
+    assert issubclass(AnswerError, RuntimeError)
+    assert issubclass(AnswerError, DuologueError)
+
+
+# Tools that ask
+
+
+@pytest.mark.parametrize("approved", [False, True], ids=["freely", "approved"])
+@pytest.mark.parametrize("last", ["alone", "by-id"])
+async def test_tools_that_ask_at_once_are_answered_one_by_one(
+    saver: Saver, approved: bool, last: str
+) -> None:
+    made = calls(
+        call("ask", "c1", what="Size"),
+        MAIL.model_copy(update={"id": "c2"}),
+        call("ask_freely", "c3", what="Colour"),
+        LOOK.model_copy(update={"id": "c4"}),
+    )
+    talk = Talk(saver, [made, *END], **(ASKS if approved else {}))
+    found = await talk.start()
+    if approved:
+        # Answered without its id, which must be no answer to the tools.
+        found = await talk.decide(APPROVE)
+    assert [one.value for one in found] == [{"what": "Size"}, "Colour"]
+    others = [("look", "it"), ("mail", "Bob")]
+    assert sorted(one for one in talk.ran if one[0] in ("look", "mail")) == others
+    pending = {str(one.value): one.id for one in await talk.pending()}
+    assert len(pending) == 2
+    with pytest.raises(AnswerError, match="size: field required"):
+        await talk.answer({pending["{'what': 'Size'}"]: {}})
+    with pytest.raises(RuntimeError, match="multiple pending interrupts"):
+        await talk.answer({"size": 1})
+    (left,) = await talk.answer({pending["Colour"]: "red"})
+    assert left.value == {"what": "Size"}
+    assert [one.id for one in await talk.pending()] == [left.id]
+    assert await talk.answer({"size": 2} if last == "alone" else {left.id: {"size": 2}}) == []
+    assert sorted(one for one in talk.ran if one[0] in ("look", "mail", "asked")) == [
+        ("asked", "Size"),
+        *others,
+    ]
+    results = await talk.results()
+    assert [one.tool_call_id for one in results] == ["c1", "c2", "c3", "c4"]
+    assert [one.text for one in results] == ["Size: 2", "Sent to Bob.", "Colour: red", "Seen it."]
+
+
+async def test_tools_that_ask_at_once_are_answered_at_once(saver: Saver) -> None:
+    made = calls(call("ask", "c1", what="Size"), call("ask", "c2", what="Weight"), LOOK)
+    made = calls(*made.tool_calls[:2], LOOK.model_copy(update={"id": "c3"}))
+    talk = Talk(saver, [made, *END])
+    first, second = await talk.start()
+    assert await talk.answer({first.id: {"size": 1}, second.id: {"size": 2}}) == []
+    # What asks runs again from its start, once for its answer; the other tool does not.
+    assert sorted(talk.ran) == [
+        *[("ask", "Size")] * 2,
+        *[("ask", "Weight")] * 2,
+        ("asked", "Size"),
+        ("asked", "Weight"),
+        ("look", "it"),
+    ]
+    assert [one.text for one in await talk.results()] == ["Size: 1", "Weight: 2", "Seen it."]
+
+
+async def test_a_good_and_a_bad_answer_at_once_keep_the_good_one(saver: Saver) -> None:
+    made = calls(call("ask", "c1", what="Size"), call("ask", "c2", what="Weight"))
+    talk = Talk(saver, [made, *END])
+    first, second = await talk.start()
+    with pytest.raises(AnswerError, match="stays open: size: field required"):
+        await talk.answer({first.id: {"size": 1}, second.id: {}})
+    assert talk.ran.count(("asked", "Size")) == 1
+    assert await talk.answer({second.id: {"size": 2}}) == []
+    assert talk.ran.count(("asked", "Size")) == talk.ran.count(("asked", "Weight")) == 1
+    assert [one.text for one in await talk.results()] == ["Size: 1", "Weight: 2"]
+
+
+async def test_waiting_for_a_person_is_no_timeout(saver: Saver) -> None:
+    talk = Talk(saver, [calls(call("ask", "c1", what="Size")), *END], fields={"tool_timeout": 0.2})
+    await talk.start()
+    await asyncio.sleep(0.3)
+    assert await talk.answer({"size": 1}) == []
+    assert [one.text for one in await talk.results()] == ["Size: 1"]
+
+
+async def test_a_decision_for_each_message_of_a_turn(saver: Saver) -> None:
+    script = [calls(MAIL), calls(call("mail", "c2", to="Zoe")), *END]
+    talk = Talk(saver, script, **ASKS)
+    await talk.start()
+    (asked,) = await talk.decide(APPROVE)
+    assert asked.value["action_requests"][0]["args"] == {"to": "Zoe"}
+    assert talk.ran == [("mail", "Bob")]
+    assert await talk.decide(REJECT) == []
+    assert talk.ran == [("mail", "Bob")]
+
+
+# Broken off
+
+
+class Breaking(InMemorySaver):
+    """A saver that from some moment on writes nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # LangGraph works with a copy of it.
+        self.broken = asyncio.Event()
+        self.recorded = asyncio.Event()
+        """Set when a call has finished and its result is written."""
+
+    async def aput(self, *given: Any, **named: Any) -> RunnableConfig:  # noqa: ANN401
+        self._check()
+        return await super().aput(*given, **named)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        self._check()
+        await super().aput_writes(config, writes, task_id, task_path)
+        if any(channel == "__return__" for channel, _ in writes):
+            self.recorded.set()
+
+    def _check(self) -> None:
+        if self.broken.is_set():
+            raise OSError("it is broken off")
+
+
+@pytest.mark.parametrize("by_id", [False, True], ids=["alone", "by-id"])
+async def test_broken_off_behind_the_decisions_nobody_is_asked_again(by_id: bool) -> None:
+    """A call that has finished is not run again, one in flight is, and one refused never."""
+    saver, noted = Breaking(), list[str]()
+
+    @tool
+    async def quick(what: str) -> str:
+        """Works."""
+        noted.append(f"quick {what}")
+        return f"{what} is done."
+
+    @tool
+    async def slow() -> str:
+        """Is still at it when the run is broken off."""
+        noted.append("slow")
+        await saver.recorded.wait()
+        if noted.count("slow") == 1:
+            saver.broken.set()
+        return "It lives."
+
+    made = calls(
+        call("quick", "c1", what="refused"),
+        call("quick", "c2", what="edited"),
+        call("slow", "c3"),
+    )
+    talk = Talk(
+        saver,
+        [made, *END],
+        tools=["quick", "slow"],
+        interrupt_on={"quick": True},
+        more={"tools": [quick, slow]},
+    )
+    (asked,) = await talk.start()
+    answer = {"decisions": [REJECT, edited("quick", what="changed")]}
+    with pytest.raises(OSError, match="broken off"):
+        await talk.answer({asked.id: answer} if by_id else answer)
+    assert sorted(noted) == ["quick changed", "slow"]
+    saver.broken.clear()
+    assert await talk.go_on() == []
+    assert sorted(noted) == ["quick changed", "slow", "slow"]
+    results = await talk.results()
+    assert [about(one).decision for one in results] == ["reject", "edit", None]
+    assert [one.status for one in results] == ["error", "success", "success"]
+    assert await talk.said() == ["Done.", "Fine."]
