@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
-import children
 from drawn_faults import Faults
-from postgres import server
+from support import children
+from support.postgres import server
 
 # Read when LangGraph is first imported, here and in every process that a test starts.
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"

@@ -10,7 +10,7 @@ import pytest
 
 from duologue.graphs import ModelError, converse, load_conversation, stream
 from duologue.graphs.run.events import Ended, Notice
-from faulty_server import Body, FaultyServer, Sent
+from support.faulty_server import Body, FaultyServer, Sent
 
 TALK = load_conversation(
     {

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from drawn_talks import talks
+from drawn.player import Player
+from drawn.talks import talks
 from duologue.graphs import (
     Conversation,
     DuologueError,
@@ -27,7 +28,6 @@ from duologue.graphs import (
     converse,
 )
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from player import Player
 from support.breaking import Breakage
 
 from .broken_talks import CALLS, SCRIPTS, SPECS, World, told

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
+from drawn.replies import reply
 from drawn_faults import Faults
-from drawn_replies import reply
 from duologue.graphs import ModelError, aconverse, load_conversation
 from duologue.graphs.store.memory import _SPACES
 from duologue.nodes.models.client import http_client
-from faulty_server import Body, FaultyServer, Sent
+from support.faulty_server import Body, FaultyServer, Sent
 
 pytestmark = pytest.mark.exhaustive
 

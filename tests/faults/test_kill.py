@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-import children
 from duologue.graphs import aconverse, aresume, converse, get_session, list_sessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support import children
 
 from .broken_talks import SCRIPTS, SPECS, told
 

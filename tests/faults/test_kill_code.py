@@ -14,7 +14,7 @@ from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.sandbox.processes import family
 from duologue.tools.sandbox.sandbox import ANEW
-from sandboxes import need
+from support.sandboxes import need
 
 pytestmark = pytest.mark.process
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from contenders import ROUNDS, SESSIONS, said, started
 from drawn_faults import Faults
 from duologue.graphs import get_session, list_sessions
+from support.contenders import ROUNDS, SESSIONS, said, started
 
 pytestmark = pytest.mark.process
 

@@ -24,7 +24,7 @@ from duologue.graphs.store.address import Held, Store, open_store
 from duologue.graphs.store.sql.postgres import PostgresStore
 from duologue.graphs.store.sql.tables import SqlStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
-from pgbouncer import pgbouncer
+from support.pgbouncer import pgbouncer
 
 pytestmark = pytest.mark.process
 

@@ -9,11 +9,11 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from pydantic import BaseModel
 
+from drawn.replies import reply
 from drawn_faults import Faults
-from drawn_replies import reply
 from duologue.graphs import ModelError, Result, converse, load_conversation, resume, stream
 from duologue.graphs.run.events import Ended
-from faulty_server import Body, FaultyServer, Sent
+from support.faulty_server import Body, FaultyServer, Sent
 
 pytestmark = pytest.mark.exhaustive
 

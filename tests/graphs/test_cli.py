@@ -13,7 +13,7 @@ from duologue.graphs.spec.ends import DoneToken
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Reply
 from duologue.nodes.testing.server import ScriptedServer
-from installed import install_package, shaped
+from support.installed import install_package, shaped
 
 from .cli_help import ANSWER, DONE, FIRST, SHORT, TASK, duologue, isolate
 

@@ -12,7 +12,7 @@ import pytest
 from duologue.graphs import Question, aconverse, chat, get_session
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
-from installed import install_package
+from support.installed import install_package
 
 from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, meanwhile, serving
 

@@ -12,7 +12,7 @@ import pytest
 from duologue.graphs import list_sessions
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
-from installed import install_package
+from support.installed import install_package
 
 from .cli_help import duologue, isolate, main_thread_gets, serving
 

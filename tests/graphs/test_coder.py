@@ -31,7 +31,7 @@ from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.run.events import CodeStarted
 from duologue.nodes.testing import Line, ScriptedChatModel, ScriptExhaustedError
 from duologue.tools import Hook, Turn
-from sandboxes import need
+from support.sandboxes import need
 
 MONTY = {"level": "monty"}
 

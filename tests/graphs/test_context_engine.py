@@ -12,7 +12,8 @@ from typing import Literal
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from drawn_talks import long_talks
+from drawn.player import MENDED, Narrow, Player, cuts_of, followed
+from drawn.talks import long_talks
 from duologue.graphs import Result
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import is_said, line, place_of
@@ -22,7 +23,6 @@ from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.testing import Prompt
-from player import MENDED, Narrow, Player, cuts_of, followed
 
 
 @dataclass

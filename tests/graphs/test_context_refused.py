@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
-from logs import without_ids
 
-from drawn_talks import PEOPLE
+from drawn.player import Broken, Narrow, cuts_of, followed
+from drawn.talks import PEOPLE
 from duologue.graphs import ContextTooLongError, aget_session, astream
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import HistoryShortened, Notice
@@ -18,7 +18,7 @@ from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
-from player import Broken, Narrow, cuts_of, followed
+from support.logs import without_ids
 
 LINE = "This is said at some length, so that it soon gets too long for a model that takes little. "
 

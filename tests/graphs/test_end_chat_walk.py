@@ -44,9 +44,9 @@ from duologue.graphs.spec.fields import Opening
 from duologue.graphs.spec.judges import ByFunction, Moderator, SeparateJudge
 from duologue.graphs.spec.limits import most_messages
 from duologue.graphs.spec.usage import Price
-from onlooker import Came
-from paths import Choices, Walk, reachable_messages
-from reckoning import TEXTS
+from oracle.onlooker import Came
+from oracle.paths import Choices, Walk, reachable_messages
+from oracle.reckoning import TEXTS
 
 MODES = list(EndChatMode)
 NAMES = ("Ann", "Bob", "Cid", "Dot")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logs import without_ids
 
 from duologue.graphs import (
     Reason,
@@ -35,6 +34,7 @@ from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from support.logs import without_ids
 
 from .fork_help import (
     NO,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
-from logs import without_ids
 
-from drawn_talks import talks
+from drawn.player import Player
+from drawn.talks import talks
 from duologue.graphs import Conversation, Reason, Result, converse, fork, get_session, resume
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
@@ -20,7 +20,7 @@ from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
-from player import Player
+from support.logs import without_ids
 
 from .fork_help import timeless
 

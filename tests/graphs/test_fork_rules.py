@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logs import without_ids
 
 from duologue.graphs import (
     Conversation,
@@ -32,6 +31,7 @@ from duologue.graphs.spec.ends import DoneToken, EndChat, EndChatMode, Guards, M
 from duologue.graphs.spec.judges import Moderator, SeparateJudge
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.logs import without_ids
 
 from .fork_help import NO, YES, go_on, plain, run, timeless, told
 

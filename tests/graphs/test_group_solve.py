@@ -13,8 +13,9 @@ from typing import Any, get_args
 import pytest
 
 from duologue.nodes.prompts import judging, speaking
-from group_play import QuickModel, Troupe, entries, spec_of
-from histories import CASTS, Mode, Plan, played
+
+from .group_play import QuickModel, Troupe, entries, spec_of
+from .histories import CASTS, Mode, Plan, played
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 ROWS = dict(zip(MODES, ("Y11", "Y12", "Y13", "Y14", "Y15"), strict=True))

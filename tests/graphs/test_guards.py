@@ -9,7 +9,8 @@ from langchain_core.messages import BaseMessage
 from duologue.graphs import Conversation, Marks, MaxMessages, Result, converse
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.nodes.testing import Prompt, ScriptedChatModel
-from transcripts import ORDINARY, PATHOLOGICAL
+
+from .transcripts import ORDINARY, PATHOLOGICAL
 
 Transcript = Sequence[tuple[str, str]]
 

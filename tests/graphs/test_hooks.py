@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
-from logs import without_ids
 from pydantic import BaseModel
 
 from duologue.graphs import (
@@ -21,6 +20,7 @@ from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
+from support.logs import without_ids
 
 from .hooks_help import adding, calling, either, hooked, in_form, play, raising
 from .shape_help import kinds, of_kind, shown, talk, texts

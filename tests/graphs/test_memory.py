@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
-from logs import without_ids
 
 from duologue.graphs import (
     Conversation,
@@ -34,6 +33,7 @@ from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.logs import without_ids
 
 from .fork_help import (
     FUNCTIONS,

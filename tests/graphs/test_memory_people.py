@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import tool
-from logs import without_ids
 
 from duologue.graphs import (
     Conversation,
@@ -26,6 +25,7 @@ from duologue.graphs import (
 from duologue.graphs.sessions.transfer import Dump
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
+from support.logs import without_ids
 
 from .people_help import call, calls, play
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import HumanMessage
-from logs import without_ids
 
 from duologue.graphs import (
     SessionError,
@@ -28,6 +27,7 @@ from duologue.graphs import (
     reset_session,
 )
 from duologue.graphs.store.address import open_store
+from support.logs import without_ids
 
 from .fork_help import (
     go_on,

@@ -14,8 +14,8 @@ from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import EndChat, EndChatMode, Guards, Leaf, Predicate, Reason
 from duologue.graphs.spec.judges import Moderator, RoundRobin, TurnOrder
-from onlooker import Came
-from paths import Choices, Walk
+from oracle.onlooker import Came
+from oracle.paths import Choices, Walk
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-a-conversation-moves.md"
 

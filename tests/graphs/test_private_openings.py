@@ -13,8 +13,9 @@ from duologue.graphs import Conversation, PrivateOpening, Result, Speaker, SpecE
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.nodes.prompts import judging, speaking
-from group_play import Troupe, entries
-from histories import CASTS, Plan
+
+from .group_play import Troupe, entries
+from .histories import CASTS, Plan
 
 SECRET = "secret-of-"  # noqa: S105
 

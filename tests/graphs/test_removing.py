@@ -15,7 +15,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from drawn_talks import talks
+from drawn.player import Player
+from drawn.talks import talks
 from duologue.graphs import (
     Reason,
     converse,
@@ -43,7 +44,6 @@ from duologue.graphs.sessions.listing import known_store
 from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
-from player import Player
 
 WORD = re.compile(r"\b[a-p]{8}\b")
 """What the player makes up; no two are alike."""

@@ -12,12 +12,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import tool
 from langgraph.types import interrupt
-from logs import without_ids
 
 from duologue.graphs import Conversation, SessionError, chat, converse, replay, say, user_proxy
 from duologue.nodes.models.tool_calling.by_schema import ARGUMENTS, TOOL
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
+from support.logs import without_ids
 
 from .people_help import Played, call, calls, play
 

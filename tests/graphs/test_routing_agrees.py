@@ -15,10 +15,10 @@ from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph import START
-from logs import without_ids
 
-from cast import Cast, Said
-from drawn_talks import talks
+from drawn.cast import Cast, Said
+from drawn.player import Broken, Player
+from drawn.talks import talks
 from duologue.graphs.build import build_graph, route
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.log.channels import log_of
@@ -37,7 +37,7 @@ from duologue.nodes.prompts.template import filled
 from duologue.nodes.step.running import RunningSessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from player import Broken, Player
+from support.logs import without_ids
 
 pytestmark = pytest.mark.exhaustive
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logs import without_ids
 
 from duologue.graphs import (
     Conversation,
@@ -40,6 +39,7 @@ from duologue.graphs.store.memory import MemoryHeld, MemoryStore
 from duologue.graphs.store.sql.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.logs import without_ids
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=2)
 

@@ -18,9 +18,8 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from logs import without_ids
 
-from drawn_talks import with_contexts
+from drawn.talks import with_contexts
 from duologue.graphs import (
     Conversation,
     KeepAll,
@@ -40,6 +39,7 @@ from duologue.graphs.text.tokens import tokens_of, tokens_of_message
 from duologue.nodes.prompts import judging, speaking, summaries
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
+from support.logs import without_ids
 
 from .shape_help import well_formed
 

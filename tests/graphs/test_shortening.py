@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
-from drawn_logs import Run, runs
+from drawn.logs import Run, runs
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, PLACE, About, line, place_of, result, said
 from duologue.graphs.log.stage import Stage

@@ -18,7 +18,7 @@ from duologue.graphs.common.errors import StoreError
 from duologue.graphs.store.address import Held, Store, default_store_url, open_store
 from duologue.graphs.store.errors import store_errors
 from duologue.graphs.store.sql.sqlite import SqliteStore
-from postgres import server
+from support.postgres import server
 
 
 async def refused(target: str | Path | None) -> StoreError:

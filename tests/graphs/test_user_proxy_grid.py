@@ -10,10 +10,11 @@ from typing import NamedTuple, get_args
 
 import pytest
 
-from autogen_rules import Mode, Played, by_the_rules
 from duologue.graphs import converse, user_proxy
 from duologue.graphs.spec.questions import MessageQuestion, Question
 from duologue.nodes.testing import ScriptedChatModel
+
+from .autogen_rules import Mode, Played, by_the_rules
 
 pytestmark = pytest.mark.exhaustive
 

@@ -20,7 +20,8 @@ from duologue.graphs.text.wording import (
     plain,
     says,
 )
-from transcripts import ORDINARY, PATHOLOGICAL, Transcript
+
+from .transcripts import ORDINARY, PATHOLOGICAL, Transcript
 
 MARKS = ("Instruction:", "Input:", "Solution:", "Next request.")
 

@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wa
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
-from installed import install_package
+from support.installed import install_package
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from children import Child
 from duologue.graphs import chat, get_session, list_sessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.children import Child
 
 pytestmark = pytest.mark.live
 

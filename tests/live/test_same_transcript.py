@@ -7,7 +7,6 @@ import pytest
 import tomli_w
 from langchain_core.messages import AnyMessage
 from langgraph_sdk import get_client
-from logs import without_ids
 
 from duologue.graphs import (
     Conversation,
@@ -30,6 +29,7 @@ from duologue.graphs import (
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.reducer import append
 from duologue.nodes.testing.server import ScriptedServer
+from support.logs import without_ids
 
 pytestmark = pytest.mark.live
 

@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 from duologue.graphs import role_play
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing.server import ScriptedServer
-from installed import shaped
+from support.installed import shaped
 
 pytestmark = pytest.mark.live
 

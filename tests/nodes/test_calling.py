@@ -27,7 +27,7 @@ from duologue.nodes.models.model import Model
 from duologue.nodes.models.tool_calling.native import ToolCalling, offering
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
-from faulty_server import FaultyServer, Sent
+from support.faulty_server import FaultyServer, Sent
 
 LONG = "long " * 20
 

@@ -16,7 +16,7 @@ from duologue.nodes.models.client.clients import client, listed
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
-from faulty_server import FaultyServer, Sent
+from support.faulty_server import FaultyServer, Sent
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
 STORE = "memory:clients"

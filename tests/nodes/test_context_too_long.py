@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
+from drawn.player import too_long
 from duologue.graphs import ContextTooLongError, ModelError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.kinds import Kind
@@ -23,7 +24,6 @@ from duologue.nodes.models.model import Model
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from player import too_long
 
 Asked = Callable[[Model], Any]
 

@@ -48,7 +48,7 @@ from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.testing.wire import completion
-from faulty_server import FaultyServer, Sent
+from support.faulty_server import FaultyServer, Sent
 
 from .test_model_wire import SUM, Sum
 

@@ -6,6 +6,7 @@ import pytest
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
+from drawn.player import too_long
 from duologue.graphs import Conversation, Position, RunningSummary, Speaker
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, line, place_of, result, said
@@ -16,7 +17,6 @@ from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import summary as summarising
 from duologue.nodes.turn.summary import summarise
 from duologue.tools.registry.registry import Registry
-from player import too_long
 
 
 @pytest.fixture

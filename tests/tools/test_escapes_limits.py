@@ -6,7 +6,7 @@ import secrets
 import pytest
 
 from duologue.graphs.spec.sandbox import Level
-from sandboxes import (
+from support.sandboxes import (
     Session,
     are_gone,
     family,

@@ -15,7 +15,7 @@ import pytest
 
 from duologue.graphs.spec.sandbox import Level, Sandbox
 from duologue.tools.sandbox import bubblewrap
-from sandboxes import Session, answerer, bystander, listener, need
+from support.sandboxes import Session, answerer, bystander, listener, need
 
 pytestmark = pytest.mark.process
 

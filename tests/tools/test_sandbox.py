@@ -18,7 +18,7 @@ from duologue.graphs.spec.sandbox import Kept, Language, Level, Sandbox
 from duologue.tools.sandbox import sandbox as module
 from duologue.tools.sandbox.output import CappedOutput
 from duologue.tools.sandbox.sandbox import Ran, check, level_for, run
-from sandboxes import Session, is_running, need, wait_until
+from support.sandboxes import Session, is_running, need, wait_until
 
 LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
 FULL: tuple[Level, ...] = ("host", "bubblewrap")

@@ -13,7 +13,7 @@ from duologue.graphs.speakers.replies import HumanReply
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import End
 from duologue.graphs.spec.judges import RoundRobin, SeparateJudge
-from reckoning import (
+from oracle.reckoning import (
     ALL,
     CAP,
     GUARD,

@@ -16,7 +16,8 @@ from duologue.graphs import Conversation, Result, build_graph, group_solve
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.rules.moves import max_steps
 from duologue.nodes.testing import ScriptedChatModel
-from histories import Entry, Plan, Played, played
+
+from .histories import Entry, Plan, Played, played
 
 _ROLES: dict[str, Any] = {"system": "system", "human": "user", "ai": "assistant"}
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 
-from drawn_talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
+from drawn.talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
 from duologue.graphs import DuologueError, Result, aget_session, astream
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from faulty_server import Sent
+from support.faulty_server import Sent
 
 Body = dict[str, Any]
 

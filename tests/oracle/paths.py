@@ -35,8 +35,8 @@ from duologue.graphs.spec.ends import (
     leaves,
 )
 from duologue.graphs.spec.limits import most_messages
-from onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
-from reckoning import Tally, reason_of
+from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
+from oracle.reckoning import Tally, reason_of
 
 _place = attrgetter(*(name for name in Position.model_fields if name != "facts"))
 

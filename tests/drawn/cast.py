@@ -18,7 +18,7 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import tool
 
-from drawn_talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, FIXED, WON
+from drawn.talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, FIXED, WON
 from duologue.graphs.speakers.replies import ModelReply
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
@@ -28,7 +28,7 @@ from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn as Given
-from onlooker import Came, Rules, Spent, Table, Turn
+from oracle.onlooker import Came, Rules, Spent, Table, Turn
 
 ALONE = ("plain", "draft", "flip", "done")
 """What may be said before the rounds."""
