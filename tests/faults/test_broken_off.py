@@ -235,13 +235,13 @@ async def test_broken_off_in_every_call_of_one_session_it_repeats_each_once(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["structured", "people"])
+@pytest.mark.parametrize("name", SPECS)
 async def test_with_async_durability_it_repeats_only_the_newest_calls_and_ends_alike(
     name: str, tmp_path: Path, undisturbed: dict[str, Undisturbed]
 ) -> None:
     """How many depends on how far writing is behind."""
     whole = undisturbed[name]
-    for number in range(0, whole.writes, 2):
+    for number in range(0, whole.writes, 3):
         at = Scene(name, tmp_path / f"{number}.db", durability="async")
         with suppress(DuologueError):
             await at.starts(Breakage(number))
