@@ -13,7 +13,7 @@ from .fork_help import (
 )
 
 
-def talk(form: str = "structured", **fields: Any) -> Conversation:  # noqa: ANN401
+def talk(form: str = "structured", **fields: Any) -> Conversation:
     """Everything that can stand in a log: see `script`."""
     return Conversation.model_validate(
         {

@@ -61,7 +61,7 @@ def later(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
 def play(
     spec: Conversation,
     script: Sequence[Said],
-    **options: Any,  # noqa: ANN401
+    **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     """Run it with the tool."""
     return played(spec, script, **{"tools": [adding()]} | options)

@@ -178,7 +178,7 @@ def test_a_model_that_fails_behind_a_hook_is_asked_again_with_the_hook_run_again
 # In the stream.
 
 
-def streamed(spec: Conversation, script: Sequence[Said], **options: Any) -> list[Event]:  # noqa: ANN401
+def streamed(spec: Conversation, script: Sequence[Said], **options: Any) -> list[Event]:
     model = ScriptedChatModel(script=script)
     return list(stream(spec, model=model, store=f"memory:{uuid4().hex}", **options))
 

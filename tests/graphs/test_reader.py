@@ -11,8 +11,8 @@ from random import Random
 
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage
-from odd_logs import odd_conversation, odd_line
 
+from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs.log.channels import GrowingLog, log_of
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Failure, Flaw, Source, line

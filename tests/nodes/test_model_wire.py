@@ -15,6 +15,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_openai import ChatOpenAI
+from openai.resources.chat.completions import AsyncCompletions
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from duologue.nodes.models.client.chat_model import ChatModel
@@ -164,9 +165,14 @@ def _comparable(answer: object) -> object:
     return answer
 
 
-async def test_the_typed_walk_over_the_messages_is_what_is_handed_over() -> None:
-    chat = ChatModel(model="scripted", api_key=SecretStr("k"))
-    payload = chat._get_request_payload(PLAIN, extra_body={"top_k": 1})
-    assert payload["messages"] == []
-    assert payload["extra_body"]["top_k"] == 1
-    assert [message["role"] for message in payload["extra_body"]["messages"]] == ["system", "user"]
+@pytest.mark.parametrize("ask", [_plain, _streamed])
+async def test_nothing_is_walked_against_the_clients_types(
+    ask: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def walked(*_: object, **__: object) -> None:
+        raise AssertionError("the client's typed method was called")
+
+    monkeypatch.setattr(AsyncCompletions, "create", walked)
+    with ScriptedServer(["Hello."]) as server:
+        chat = ChatModel(model="scripted", base_url=server.url, api_key=SecretStr("k"))
+        assert await ask(chat)

@@ -55,7 +55,7 @@ from .test_model_wire import SUM, Sum
 # Retries and errors
 
 
-def settings(server: ScriptedServer | str, **fields: Any) -> Settings:  # noqa: ANN401
+def settings(server: ScriptedServer | str, **fields: Any) -> Settings:
     url = server if isinstance(server, str) else server.url
     given = {"base_url": url, "model": "scripted", "api_key": "k"}
     return Settings.model_validate(given | fields)
@@ -152,7 +152,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ScriptedSe
     """Starts servers that the settings name."""
     servers: list[ScriptedServer] = []
 
-    def start(script: Script, **fields: Any) -> ScriptedServer:  # noqa: ANN401
+    def start(script: Script, **fields: Any) -> ScriptedServer:
         server = ScriptedServer(script, **fields)
         server.__enter__()
         servers.append(server)

@@ -24,7 +24,7 @@ YES: Any = object()
 """Answers the question with an approval of all calls."""
 
 
-def edited(name: str = "mail", **args: Any) -> dict[str, Any]:  # noqa: ANN401
+def edited(name: str = "mail", **args: Any) -> dict[str, Any]:
     return {"type": "edit", "edited_action": {"name": name, "args": args}}
 
 
@@ -37,7 +37,7 @@ class Size(BaseModel):
 class Talk:
     """A conversation between Ann, who has tools, and Bob, with a note of each run of a tool."""
 
-    def __init__(self, saver: Saver, script: Sequence[Scripted], **ann: Any) -> None:  # noqa: ANN401
+    def __init__(self, saver: Saver, script: Sequence[Scripted], **ann: Any) -> None:
         self.ran: list[tuple[Any, ...]] = []
         self.model = ScriptedChatModel(script=script)
         self.more: dict[str, Any] = ann.pop("more", {})
@@ -114,7 +114,7 @@ class Talk:
         return [one.text for one in log if line(one).kind == "speech"]
 
 
-def call(name: str, call_id: str, **args: Any) -> ScriptedToolCall:  # noqa: ANN401
+def call(name: str, call_id: str, **args: Any) -> ScriptedToolCall:
     return ScriptedToolCall(name=name, args=args, id=call_id)
 
 

@@ -206,7 +206,7 @@ class Breaking(InMemorySaver):
         self.recorded = asyncio.Event()
         """Set when a call has finished and its result is written."""
 
-    async def aput(self, *given: Any, **named: Any) -> RunnableConfig:  # noqa: ANN401
+    async def aput(self, *given: Any, **named: Any) -> RunnableConfig:
         self._check()
         return await super().aput(*given, **named)
 

@@ -174,6 +174,7 @@ async def test_what_is_refused_does_not_run_and_is_nobodys_error(
     refused, _ = await talk.results()
     assert (refused.text, refused.status) == (told, "error")
     assert (about(refused).failure, about(refused).decision) == (Failure.PERSON, "reject")
+    assert about(refused).refusal == decision.get("message")
     assert (await talk.values())["outcome"]["reasons"] == [Reason.MAX_ITERATIONS.value]
 
 
