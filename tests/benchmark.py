@@ -1,0 +1,160 @@
+"""Measure duologue beside what people would write by hand; `docs/speed.md` says how to read it."""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+import postgres
+from benchmarks import calls, peers, server, starting, talks
+from benchmarks.calls import BY_HAND, JUDGED, LENGTHS, MEMORY, PLAIN, STREAMED, TOOLS
+from benchmarks.sizes import bytes_per_round
+
+PARTS = ("calls", "sizes", "crowds", "starting")
+
+CROWDS = {100: 3, 500: 1, 1000: 1}
+"""How many conversations are held at once, and how often that is measured."""
+
+LATENCY = 0.2
+"""Seconds for each answer while many conversations are held."""
+
+Found = Mapping[str, Any]
+
+
+def main() -> None:
+    """Measure what is asked for; print tables and write a file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="of which the median is taken")
+    parser.add_argument("--only", nargs="+", default=PARTS, choices=PARTS, help="what to measure")
+    parser.add_argument("--rows", default="", help="only rows of model calls whose name holds this")
+    parser.add_argument("--output", type=Path, default=Path("benchmark.json"), help="the JSON file")
+    given = parser.parse_args()
+    _apart_from_the_user()
+    found: dict[str, Any] = {}
+    with TemporaryDirectory() as name, server.running() as address:
+        folder = Path(name)
+        os.environ.update(OPENAI_API_KEY="any", DUOLOGUE_MODEL="speaker")
+        os.environ["OPENAI_BASE_URL"] = f"{address}/0/v1"
+        # In one loop: LangChain keeps its connections, which are bound to theirs.
+        found |= asyncio.run(_in_this_process(given, folder))
+        if "crowds" in given.only:
+            os.environ["OPENAI_BASE_URL"] = f"{address}/{LATENCY * 1000:.0f}/v1"
+            found["crowds"] = [_crowd(count, times, folder) for count, times in CROWDS.items()]
+        if "starting" in given.only:
+            _tell("starting")
+            found["cpu_seconds_to_start"] = starting.measured(given.rounds, folder / "kept.db")
+    found["ratios"] = dict(_ratios(found))
+    given.output.write_text(json.dumps(found, indent=2) + "\n")
+    sys.stdout.write("\n" + "\n".join(_tables(found)))
+
+
+def _apart_from_the_user() -> None:
+    for name in list(os.environ):
+        if name.startswith(("OPENAI_", "DUOLOGUE_", "LANGSMITH_", "LANGCHAIN_")):
+            del os.environ[name]
+    # Compiling all that is imported at each start would cost more than the start.
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(".pytest_cache", "bytecode").absolute())
+
+
+def _tell(progress: str) -> None:
+    sys.stderr.write(f"{progress}\n")
+
+
+async def _in_this_process(given: argparse.Namespace, folder: Path) -> Found:
+    found: dict[str, Any] = {}
+    if "calls" in given.only:
+        with ExitStack() as stack:
+            rows = list(calls.ROWS)
+            try:
+                rows.append(calls.on_postgres(stack.enter_context(postgres.server())))
+            except pytest.skip.Exception as missing:
+                _tell(f"without PostgreSQL: {missing}")
+            rows = [row for row in rows if given.rows in row.name]
+            found["cpu_ms_per_message"] = await calls.measured(rows, given.rounds, folder, _tell)
+    if "sizes" in given.only:
+        _tell("bytes per round")
+        found["bytes_per_round_at_400"] = {
+            BY_HAND: await bytes_per_round(peers.langgraph_by_hand, 400, folder / "hand.db"),
+            PLAIN: await bytes_per_round(talks.plain, 400, folder / "ours.db"),
+        }
+    return found
+
+
+def _crowd(count: int, times: int, folder: Path) -> dict[str, float]:
+    """Hold conversations in a process of their own, so that memory is theirs alone."""
+    _tell(f"{count} conversations at once")
+    runs = []
+    for number in range(times):
+        store = folder / f"crowd-{count}-{number}.db"
+        command = [sys.executable, "-m", "benchmarks.crowd", str(count), str(store), str(LATENCY)]
+        runs.append(json.loads(subprocess.check_output(command, cwd=Path(__file__).parent)))
+    return {name: median(run[name] for run in runs) for name in runs[0]}
+
+
+def _ratios(found: Found) -> Iterator[tuple[str, float]]:
+    """Give what the figures are judged by, as far as they were measured."""
+    spent = found.get("cpu_ms_per_message", {})
+    for name, (above, below) in {
+        "SQLite at 10 messages, of LangGraph by hand": ((PLAIN, 10), (BY_HAND, 10)),
+        "SQLite at 400 messages, of LangGraph by hand": ((PLAIN, 400), (BY_HAND, 400)),
+        "SQLite at 400 messages, of SQLite at 10": ((PLAIN, 400), (PLAIN, 10)),
+        "memory, of SQLite": ((MEMORY, 10), (PLAIN, 10)),
+        "streamed by tokens, of whole answers": ((STREAMED, 10), (PLAIN, 10)),
+        "a turn with a tool call, of one without": ((TOOLS, 10), (PLAIN, 10)),
+        "a turn that is judged, of one that is not": ((JUDGED, 10), (PLAIN, 10)),
+    }.items():
+        if above[0] in spent and below[0] in spent:
+            yield name, spent[above[0]][above[1]] / spent[below[0]][below[1]]
+    for crowd in found.get("crowds", ()):
+        yield f"{crowd['conversations']:,} conversations at once, of latency", crowd["of_latency"]
+    started = found.get("cpu_seconds_to_start", {})
+    for name, seconds in started.items():
+        if name != starting.LANGGRAPH:
+            yield f"`{name}`, of `{starting.LANGGRAPH}`", seconds / started[starting.LANGGRAPH]
+
+
+def _tables(found: Found) -> Iterator[str]:
+    """Give the lines of the tables, in Markdown."""
+    if spent := found.get("cpu_ms_per_message"):
+        yield from _table(
+            ["CPU ms a message, at", *(f"{length} messages" for length in LENGTHS)],
+            ([name, *map(_number, map(by.get, LENGTHS))] for name, by in spent.items()),
+        )
+    if bytes_ := found.get("bytes_per_round_at_400"):
+        rows = ([name, f"{size / 1024:.1f}"] for name, size in bytes_.items())
+        yield from _table(["KiB a round of two messages, at 400 messages", ""], rows)
+    if crowds := found.get("crowds"):
+        names = [name.replace("_", " ") for name in crowds[0]]
+        yield from _table(names, (map(_number, crowd.values()) for crowd in crowds))
+    if started := found.get("cpu_seconds_to_start"):
+        rows = ([f"`{name}`", _number(seconds)] for name, seconds in started.items())
+        yield from _table(["CPU seconds to start", ""], rows)
+    if ratios := found["ratios"]:
+        rows = ([name, _number(ratio)] for name, ratio in ratios.items())
+        yield from _table(["ratio", ""], rows)
+
+
+def _table(titles: list[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield from (f"| {' | '.join(row)} |" for row in (titles, ["---"] * len(titles), *rows))
+    yield "\n"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What a model call costs this process, by the number of messages: peers' loops beside ours."""
+
+import gc
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks import peers, talks
+from benchmarks.peers import Mark
+
+LENGTHS = (10, 100, 400)
+
+WINDOW = 10
+"""How many messages are measured from each length on."""
+
+
+class Row(NamedTuple):
+    """What is measured."""
+
+    name: str
+    run: Callable[[int, Mark, Path], Coroutine[Any, Any, None]]
+    """Says so many messages and calls the mark after each; keeps them in the file, if at all."""
+    lengths: tuple[int, ...] = LENGTHS
+
+
+PLAIN = "duologue, SQLite"
+MEMORY = "duologue, memory"
+POSTGRES = "duologue, PostgreSQL"
+STREAMED = "duologue, SQLite, streamed by tokens"
+BY_HAND = "LangGraph and SQLite by hand"
+TOOLS = "a tool call in each turn (two model calls)"
+JUDGED = "a structured judge (two model calls)"
+
+ROWS = (
+    Row("raw HTTP", peers.raw_http),
+    Row("openai client, `extra_body`", peers.openai_extra_body),
+    Row("openai client as documented", peers.openai_client),
+    Row(BY_HAND, peers.langgraph_by_hand),
+    Row(PLAIN, talks.plain),
+    Row(MEMORY, lambda count, mark, _: talks.plain(count, mark, "memory:")),
+    Row(STREAMED, talks.streamed),
+    Row(TOOLS, talks.with_tools, (10, 100)),
+    Row(JUDGED, talks.judged("structured"), (10, 100)),
+    Row("a judge in lines (two model calls)", talks.judged("lines"), (10, 100)),
+    Row("speakers that judge themselves (two model calls)", talks.judging_themselves, (10, 100)),
+    Row("4 speakers", talks.of(4), (10, 100)),
+    Row("8 speakers", talks.of(8), (10, 100)),
+)
+"""All but the one on PostgreSQL, whose address is only known when it runs."""
+
+
+def on_postgres(url: str) -> Row:
+    """Give the row whose sessions are kept in this database."""
+    return Row(POSTGRES, lambda count, mark, _: talks.plain(count, mark, url))
+
+
+Found = Mapping[str, Mapping[int, float]]
+"""CPU in ms for a message, by the row's name and the number of messages."""
+
+
+async def measured(
+    rows: Sequence[Row], rounds: int, folder: Path, tell: Callable[[str], None]
+) -> Found:
+    """Measure all rows: the median of some rounds.
+
+    The rows take turns, so that whatever else the machine does falls on all alike.
+    """
+    found: dict[str, dict[int, list[float]]] = {
+        row.name: {length: [] for length in row.lengths} for row in rows
+    }
+    for row in rows:  # what is loaded or made once
+        await row.run(4, lambda: None, _new_file(folder))
+    for number in range(rounds):
+        for row in rows:
+            tell(f"round {number + 1} of {rounds}: {row.name}")
+            stamps = await _stamps(row, _new_file(folder))
+            for length, spent in found[row.name].items():
+                window = stamps[length + WINDOW - 1] - stamps[length - 1]
+                spent.append(window / WINDOW * 1000)
+    return {
+        name: {length: median(spent) for length, spent in by_length.items()}
+        for name, by_length in found.items()
+    }
+
+
+def _new_file(folder: Path) -> Path:
+    return folder / f"{len(list(folder.iterdir()))}.db"
+
+
+async def _stamps(row: Row, store: Path) -> list[float]:
+    """Run a conversation; give the CPU seconds of this process after each message."""
+    stamps: list[float] = []
+    gc.collect()
+    count = max(row.lengths) + WINDOW
+    await row.run(count, lambda: stamps.append(time.process_time()), store)
+    return stamps

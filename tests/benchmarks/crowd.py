@@ -1,0 +1,51 @@
+"""Many conversations at once in one process. Run as a program, it prints what they took."""
+
+import asyncio
+import json
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.talks import talk
+from duologue.graphs import aconverse
+
+CALLS = 10
+"""Of each conversation."""
+
+
+def _peak_kib() -> int:
+    """The most memory this process has had: `ru_maxrss` would begin with that of its parent."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1])
+
+
+async def figures(count: int, store: Path, latency: float) -> dict[str, Any]:
+    """Hold so many conversations at once.
+
+    Args:
+        count: How many.
+        store: The SQLite file.
+        latency: Seconds that the server takes for an answer.
+    """
+    conversation = talk(CALLS)
+    await aconverse(conversation, session="first", store=store)  # what is loaded once
+    memory, wall, cpu = _peak_kib(), time.monotonic(), time.process_time()
+    sessions = (aconverse(conversation, session=f"s{n}", store=store) for n in range(count))
+    results = await asyncio.gather(*sessions)
+    wall, cpu = time.monotonic() - wall, time.process_time() - cpu
+    assert all(len(result.speeches) == CALLS for result in results)
+    return {
+        "conversations": count,
+        "seconds": round(wall, 2),
+        "of_latency": round(wall / (CALLS * latency), 2),
+        "cpu_ms_per_call": round(cpu / count / CALLS * 1000, 2),
+        "kib_per_session": round((_peak_kib() - memory) / count),
+    }
+
+
+if __name__ == "__main__":
+    about = figures(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))
+    sys.stdout.write(json.dumps(asyncio.run(about)))

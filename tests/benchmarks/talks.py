@@ -1,0 +1,112 @@
+"""Conversations of duologue, as the benchmark runs them.
+
+Each says a number of messages and calls `mark` after each.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from benchmarks.peers import NAMES, TASK, Mark
+from duologue.graphs import Conversation, aconverse, astream
+
+LETTERS = "ABCDEFGH"
+
+
+def talk(
+    count: int,
+    speakers: int = 2,
+    of_each: Mapping[str, Any] | None = None,
+    **fields: Any,  # noqa: ANN401
+) -> Conversation:
+    """Make a conversation of at least so many messages, that nothing but the cap ends."""
+    names = NAMES if speakers == 2 else LETTERS[:speakers]
+    end_chat = {"max_iterations": -(-count // speakers), **fields.pop("end_chat", {})}
+    return Conversation.model_validate(
+        {
+            "task": TASK,
+            "speakers": [{"name": name, **(of_each or {})} for name in names],
+            "end_chat": end_chat,
+            **fields,
+        }
+    )
+
+
+async def plain(
+    count: int, mark: Mark, store: Path | str, model: BaseChatModel | None = None
+) -> None:
+    """Let two talk."""
+    await _converse(talk(count), mark, store, model)
+
+
+async def streamed(count: int, mark: Mark, store: Path | str) -> None:
+    """Follow two token by token."""
+    async for event in astream(talk(count), store=store):
+        if event.event == "message":
+            mark()
+
+
+async def with_tools(count: int, mark: Mark, store: Path | str) -> None:
+    """Let two call a tool in each of their turns."""
+    await _converse(talk(count, of_each={"tools": ["high_low"]}), mark, store)
+
+
+def judged(form: str) -> Callable[[int, Mark, Path | str], Any]:
+    """Let two talk, and a judge be asked after each turn."""
+
+    async def run(count: int, mark: Mark, store: Path | str) -> None:
+        judge = {"criteria": ["All beds are planned."], "model": "judge", "form": form}
+        end_chat = {"mode": "end_chat_after_first_completion"}
+        await _converse(talk(count, judge=judge, end_chat=end_chat), mark, store)
+
+    return run
+
+
+async def judging_themselves(count: int, mark: Mark, store: Path | str) -> None:
+    """Let two talk, each of whom is asked after its turns whether its task is complete."""
+    end_chat = {"mode": "end_chat_after_first_completion"}
+    await _converse(talk(count, of_each={"stops_chat": True}, end_chat=end_chat), mark, store)
+
+
+def of(speakers: int) -> Callable[[int, Mark, Path | str], Any]:
+    """Let more than two talk."""
+
+    async def run(count: int, mark: Mark, store: Path | str) -> None:
+        await _converse(talk(count, speakers), mark, store)
+
+    return run
+
+
+async def _converse(
+    conversation: Conversation, mark: Mark, store: Path | str, model: BaseChatModel | None = None
+) -> None:
+    with _told_of_messages(mark):
+        result = await aconverse(conversation, store=store, model=model)
+    assert result.outcome is not None
+    assert result.outcome.reason == "max_iterations", result.outcome
+
+
+@contextmanager
+def _told_of_messages(mark: Mark) -> Iterator[None]:
+    """Call `mark` at each message: duologue logs them, at next to no cost."""
+
+    class Marker(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "has said" in record.msg:
+                mark()
+
+    logger, marker = logging.getLogger("duologue"), Marker(logging.INFO)
+    level, propagates = logger.level, logger.propagate
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(marker)
+    try:
+        yield
+    finally:
+        logger.removeHandler(marker)
+        logger.setLevel(level)
+        logger.propagate = propagates
