@@ -19,6 +19,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core.core_schema import no_info_after_validator_function
 
+from .field_docs import field_docs
+
 T = TypeVar("T")
 
 MOST: Final = 1_000_000
@@ -96,7 +98,20 @@ Temperature = Annotated[float | None, Field(ge=0, le=2)]
 class Data(BaseModel):
     """Base of everything in a spec: frozen, and an unknown field is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # Validators are built when a model is first used: a process needs but some of them.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        fields = handler.resolve_ref_schema(schema).get("properties", {})
+        docs = field_docs(cls)
+        for name, field in fields.items():
+            if name in docs:
+                field.setdefault("description", docs[name])
+        return schema
 
 
 class Kinded(Data):

@@ -48,7 +48,6 @@ class Settings(BaseSettings):
         populate_by_name=True,
         extra="ignore",
         frozen=True,
-        use_attribute_docstrings=True,
     )
 
     api_key: Annotated[SecretStr, AfterValidator(_key)] | None = Field(

@@ -4,7 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import ConfigDict, model_validator
 
 from ..common.data import Data
 from ..common.validation import validated
@@ -32,6 +32,9 @@ class Form(Data, ABC):
 
     A field that a `Conversation` has, too, is that field of the conversation.
     """
+
+    # LangGraph makes the schema of Studio's form from the fields, not from that of the model.
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     @classmethod
     def kind(cls) -> str:
