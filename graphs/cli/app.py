@@ -176,7 +176,7 @@ app.command()(answer)
 @app.command()
 def sessions(store: StoreOption = None, as_json: Json = False) -> None:
     """List the sessions, the newest first."""
-    from .show import show_sessions
+    from .sessions import show_sessions
 
     show_sessions(store, as_json=as_json)
 
@@ -243,7 +243,7 @@ def delete(session: Session, store: StoreOption = None) -> None:
 @app.command()
 def models() -> None:
     """List the models there are, and say which one speaks by default."""
-    from .show import show_models
+    from .models import show_models
 
     show_models()
 

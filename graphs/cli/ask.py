@@ -21,7 +21,8 @@ from ..spec.questions import (
     ToolQuestion,
     is_exit,
 )
-from .terminal.events import Transcript, prose, whole
+from .terminal.console import prose, whole
+from .terminal.events import Transcript
 from .terminal.input import Lines
 from .terminal.text import one_line
 

@@ -114,7 +114,7 @@ def say(
     It is that speaker's turn; who comes after it goes on with `duologue resume`.
     """
     from ..sessions.say import say as put
-    from .terminal.events import plain, stderr, stdout
+    from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 
     outcome = put(session, speaker, text, store=store).outcome

@@ -25,7 +25,8 @@ from ..spec.questions import Question
 from ..store.address import open_store
 from .ask import Asker
 from .exit_code import ExitCode
-from .terminal.events import JsonLines, Transcript, View, plain, prose, stderr, stdout
+from .terminal.console import plain, prose, stderr, stdout
+from .terminal.events import JsonLines, Transcript, View
 from .terminal.follow_up import FollowUp
 from .terminal.input import Lines
 from .terminal.progress import Progress

@@ -1,81 +1,20 @@
-"""The commands that only read: sessions, show and models."""
+"""The command that shows what a session holds."""
 
-import asyncio
 import json
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ...nodes.models.client.failures import address_of
-from ...nodes.models.embedded import child as embedded
-from ...nodes.models.resolve import EMBEDDED, OPENAI_MODEL, no_model
-from ..common.settings import Settings, load_settings
 from ..rules.ends.cause import Cause, CauseKind
 from ..run.events import Ended, QuestionAsked, events_of, replayed
-from ..sessions.listing import check_speaker, get_session, known_store, title_of
 from ..sessions.result import Result
-from ..store.rows import SessionRow
-from .terminal.events import (
-    JsonLines,
-    Transcript,
-    json_line,
-    on_screen,
-    plain,
-    prose,
-    stderr,
-    stdout,
-)
+from ..sessions.session import check_speaker, get_session, title_of
+from .terminal.console import json_line, on_screen, plain, prose, stderr, stdout
+from .terminal.events import JsonLines, Transcript
 from .terminal.follow_up import FollowUp
-from .terminal.progress import Progress
 from .terminal.text import one_line
 from .waiting import told, ways_on
-
-_TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
-
-
-def show_sessions(store: str | None, *, as_json: bool) -> None:
-    """List the sessions of a store, the newest first."""
-    rows = asyncio.run(_rows(store))
-    out = stdout()
-    if as_json:
-        for row, status in rows:
-            found = row.model_dump(mode="json", exclude={"spec", "digest", "stop_requested"})
-            json_line(json.dumps(found | {"status": status.partition(":")[0]}))
-        return
-    if not rows:
-        plain(stderr(), "There are no sessions yet: `duologue run` begins one.", "dim")
-        return
-    _print_table(out, rows)
-
-
-async def _rows(store: str | None) -> list[tuple[SessionRow, str]]:
-    async with known_store(store) as opened:
-        rows = await opened.list()
-        return [(row, _status(row, locked=await opened.is_locked(row.session))) for row in rows]
-
-
-def _status(row: SessionRow, *, locked: bool) -> str:
-    if locked:
-        return "running"
-    return f"finished: {row.reason}" if row.status == "finished" else row.status
-
-
-def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
-    ids = max(len(row.session) for row, _ in rows)
-    states = max(cell_len(status) for _, status in rows)
-    narrow = on_screen(out) and out.width < ids + states + 20 + _TITLE
-    for row, status in rows:
-        when = f"{row.created_at.astimezone():%Y-%m-%d %H:%M}"
-        style = {"running": "green", "unfinished": "yellow", "waiting": "cyan"}.get(status, "")
-        line = Text.assemble(
-            (row.session.ljust(ids), "bold"), "  ", (status.ljust(states), style), "  ", when
-        )
-        room = out.width - (2 if narrow else line.cell_len + 2) if on_screen(out) else None
-        line.append("\n  " if narrow else "  ")
-        line.append(one_line(row.title, room), "dim")
-        out.print(line, soft_wrap=True)
 
 
 def show_session(
@@ -168,49 +107,3 @@ def _text(message: BaseMessage) -> str:
     calls = getattr(message, "tool_calls", ())
     lines = [f"calls {call['name']}({json.dumps(call['args'])})" for call in calls]
     return "\n".join([*([message.text] if message.text else []), *lines])
-
-
-def show_models() -> None:
-    """Tell which models there are and which one is the default."""
-    settings = load_settings()
-    out = stdout()
-    weights = embedded.weights() if embedded.is_available() else None
-    plain(out, "On this machine:", "bold")
-    if weights is None:
-        plain(out, f"  none installed; to have one: {embedded.how_to_install()}")
-    else:
-        plain(out, f"  {EMBEDDED}  ({weights.stem}, tiny: it shows how things work)")
-    names: list[str] = []
-    if _has_server(settings):
-        plain(out, f"At {one_line(address_of(settings))}:", "bold")
-        names = asyncio.run(_listed(settings))
-        for name in names:
-            plain(out, f"  {one_line(name)}")
-    plain(out, "Speaks where none is named:", "bold")
-    plain(out, f"  {one_line(_default(settings, names, is_local=weights is not None))}")
-
-
-async def _listed(settings: Settings) -> list[str]:
-    from ...nodes.models.client.clients import listed  # loads the client of OpenAI
-
-    err = stderr()
-    with Progress(err, "Waiting for the list of models") as progress:
-
-        def notify(text: str) -> None:
-            with progress.aside():
-                prose(err, text, "dim")
-
-        return await listed(settings, notify)
-
-
-def _has_server(settings: Settings) -> bool:
-    return settings.api_key is not None or settings.base_url is not None
-
-
-def _default(settings: Settings, names: list[str], *, is_local: bool) -> str:
-    """The default model, as `nodes.models.resolve` chooses it."""
-    if settings.model is not None:
-        return settings.model
-    if _has_server(settings):
-        return next(iter(names), "none") if settings.base_url is not None else OPENAI_MODEL
-    return EMBEDDED if is_local else no_model()

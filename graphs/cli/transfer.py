@@ -53,7 +53,7 @@ def fork(
     The other one stays as it is. Without options the new one goes on by the same rules.
     """
     from ..sessions.fork import fork as make
-    from .terminal.events import plain, stderr, stdout
+    from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 
     end_chat = {"mode": mode, "max_iterations": max_iterations}
@@ -190,8 +190,8 @@ def export(
 
 
 def _say_how_to_go_on(session: str, store: str | None) -> None:
-    from ..sessions.listing import get_session
-    from .terminal.events import plain, stderr, stdout
+    from ..sessions.session import get_session
+    from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 
     plain(stdout(), session)
@@ -203,7 +203,7 @@ def _say_how_to_go_on(session: str, store: str | None) -> None:
 
 def _put(text: str, output: Path | None) -> None:
     from ..common.sanitize import clean
-    from .terminal.events import on_screen, stdout
+    from .terminal.console import on_screen, stdout
 
     if output is not None:
         try:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..run.steps import GivenAnswer
-from ..sessions.listing import get_session
+from ..sessions.session import get_session
 from ..spec.questions import Question
 from .terminal.follow_up import FollowUp
 from .terminal.text import one_line

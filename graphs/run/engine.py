@@ -22,8 +22,8 @@ from ..common.errors import SessionError
 from ..common.settings import load_settings
 from ..kinds.load import load_conversation
 from ..sessions.checkpoints import config_of
-from ..sessions.listing import read_session, title_of
 from ..sessions.result import Result
+from ..sessions.session import read_session, title_of
 from ..sessions.stored_state import stored_conversation
 from ..spec.conversation import Conversation
 from ..spec.difference import first_difference

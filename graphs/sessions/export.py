@@ -20,8 +20,8 @@ from ..log.remembered import memory
 from ..rules.outcome import Outcome
 from ..rules.why import verdict_in_words
 from .dumps.lines import dumped
-from .listing import title_of
 from .result import Result
+from .session import title_of
 
 _CONVERSATION = "The conversation"
 """Who tells a speaker what nobody says."""

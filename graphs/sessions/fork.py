@@ -26,7 +26,8 @@ from ..store.address import Store
 from ..store.rows import check_session_id
 from .checkpoints import StoredStep, copy_steps, find_step, write_state
 from .fork_state import forked
-from .listing import known_session, known_store, made_up_id, new_session
+from .listing import known_store
+from .session import known_session, made_up_id, new_session
 
 _FIXED: Final = ("version", "opening")
 _FIXED_OF_SPEAKERS: Final = ("name", "private_opening")

@@ -20,7 +20,8 @@ from .checkpoints import read_steps, settle, write_state, write_steps
 from .dumps.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, whole
 from .dumps.lines import remembered_by
 from .forgetting import forgetting
-from .listing import aget_session, check_speaker, known_session, known_store, new_session
+from .listing import known_store
+from .session import aget_session, check_speaker, known_session, new_session
 from .stored_state import reading_session
 
 

@@ -37,9 +37,9 @@ from ..spec.ends import Reason
 from ..spec.questions import ApprovalQuestion, MessageQuestion, Question
 from .checkpoints import config_of
 from .dumps.lines import dumped
-from .listing import aget_session, read_session
 from .recording import answers, decisions_given, message_given
 from .result import Result
+from .session import aget_session, read_session
 
 
 async def areplay(

@@ -29,8 +29,9 @@ from ..store.address import Held
 from ..store.rows import check_session_id
 from .checkpoints import settle, write_state
 from .fork_state import going_on, not_in_the_log
-from .listing import check_speaker, known_session, known_store, read_session
+from .listing import known_store
 from .result import Result
+from .session import check_speaker, known_session, read_session
 
 
 async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:

@@ -16,8 +16,8 @@ from ..common.errors import SpecError
 from ..store.rows import check_session_id
 from .dumps.dump import MemoryDump, read_dump, written
 from .export import as_json_lines, as_markdown
-from .listing import aget_session, check_speaker, made_up_id
 from .remembering import begin_anew, dumped, load_whole, replace_memory
+from .session import aget_session, check_speaker, made_up_id
 
 Dump = Mapping[str, Any] | str | Path
 """A dump, or the path of a ``.json`` file that holds one."""

@@ -4,9 +4,10 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
-from pydantic import ConfigDict, model_validator
+from pydantic import model_validator
 
 from ..common.data import Data
+from ..common.field_docs import field_docs
 from ..common.validation import validated
 from .consistency import check
 from .fields import ConversationFields
@@ -33,8 +34,12 @@ class Form(Data, ABC):
     A field that a `Conversation` has, too, is that field of the conversation.
     """
 
-    # LangGraph makes the schema of Studio's form from the fields, not from that of the model.
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Describe the fields: LangGraph makes Studio's form from them, not from their schema."""
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, text in field_docs(cls).items():
+            cls.model_fields[name].description = text
 
     @classmethod
     def kind(cls) -> str:

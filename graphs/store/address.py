@@ -14,7 +14,6 @@ from ..common.addresses import redacted
 from ..common.errors import StoreError
 from .base import Held, Store
 from .errors import store_failure
-from .memory import MemoryStore
 from .shared import shared
 from .sql.sqlite import SqliteStore
 
@@ -57,6 +56,8 @@ def _place(target: str | Path | None, *, create: bool) -> _Place:
     if target.startswith(("postgresql://", "postgres://")):
         return _Place(target, partial(_postgres(), target))
     if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
+        from .memory import MemoryStore  # loads LangGraph
+
         return _Place(target, partial(MemoryStore, target))
     path = target.removeprefix("sqlite:///")
     if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):

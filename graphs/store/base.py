@@ -5,12 +5,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
-
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
 from .errors import busy_session, unknown_session
 from .rows import SessionRow, SessionStatus, check_session_id
+
+if TYPE_CHECKING:
+    # Whoever only lists sessions does not load LangGraph.
+    from langgraph.checkpoint.base import BaseCheckpointSaver
 
 T = TypeVar("T")
 
@@ -32,7 +34,7 @@ class Held(ABC):
 
     session: str
     url: str
-    checkpointer: BaseCheckpointSaver[str]
+    checkpointer: "BaseCheckpointSaver[str]"
 
     @abstractmethod
     async def add(self, *, title: str, spec: str) -> SessionRow:
@@ -81,9 +83,13 @@ class Store(ABC):
     """
 
     url: str
-    checkpointer: BaseCheckpointSaver[str]
     outlives_process: ClassVar[bool] = True
     """Whether another process can find its sessions."""
+
+    @property
+    @abstractmethod
+    def checkpointer(self) -> "BaseCheckpointSaver[str]":
+        """LangGraph's saver, which reads sessions and writes none."""
 
     @abstractmethod
     async def get(self, session: str) -> SessionRow | None:

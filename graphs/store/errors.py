@@ -10,6 +10,10 @@ from ..common.errors import SessionError, StoreError
 from ..common.sanitize import clean
 
 
+class UnknownTypeError(ValueError):
+    """A stored value names what no session holds. Nothing of it was imported or called."""
+
+
 def unknown_session(session: str, url: str) -> SessionError:
     """Return the error for a session that `url` does not hold."""
     return SessionError(f"There is no session {session!r} in {url}.")

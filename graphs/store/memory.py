@@ -93,7 +93,11 @@ class MemoryStore(Store):
     def __init__(self, url: str) -> None:
         self.url = url
         self._space = _SPACES.setdefault(url, _Space())
-        self.checkpointer = self._space.saver
+
+    @property
+    def checkpointer(self) -> InMemorySaver:
+        """See `Store.checkpointer`."""
+        return self._space.saver
 
     async def get(self, session: str) -> SessionRow | None:
         """See `Store.get`."""

@@ -7,9 +7,8 @@ alone: what is written is the user's, and may itself be at fault.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from langgraph.checkpoint.base import CheckpointTuple
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -21,9 +20,11 @@ from pydantic import (
 
 from ..common.errors import DuologueError, SessionError, StoreError
 from ..common.versions import VersionError, Versions
-from .errors import damaged_store, store_errors, store_failure
+from .errors import UnknownTypeError, damaged_store, store_errors, store_failure
 from .rows import SessionRow
-from .serializer import UnknownTypeError
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import CheckpointTuple
 
 
 @contextmanager
@@ -115,7 +116,7 @@ class _Checkpoint(BaseModel):
 _WRITES: Final = TypeAdapter(list[tuple[str, str, Any]])
 
 
-def checked(found: CheckpointTuple) -> CheckpointTuple:
+def checked(found: "CheckpointTuple") -> "CheckpointTuple":
     """Give a checkpoint that was read, if LangGraph can go on from it."""
     checkpoint = _Checkpoint.model_validate(found.checkpoint)
     _WRITES.validate_python(found.pending_writes or [])

@@ -50,9 +50,7 @@ from langgraph.checkpoint.serde.jsonplus import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite
 
-
-class UnknownTypeError(ValueError):
-    """A stored value names what no session holds. Nothing of it was imported or called."""
+from .errors import UnknownTypeError
 
 
 class PlainSerializer(JsonPlusSerializer):

@@ -21,7 +21,7 @@ def talk(
     count: int,
     speakers: int = 2,
     of_each: Mapping[str, Any] | None = None,
-    **fields: Any,  # noqa: ANN401
+    **fields: Any,
 ) -> Conversation:
     """Make a conversation of at least so many messages, that nothing but the cap ends."""
     names = NAMES if speakers == 2 else LETTERS[:speakers]

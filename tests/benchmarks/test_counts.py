@@ -84,7 +84,7 @@ class Steps(BaseCallbackHandler):
     def __init__(self) -> None:
         self.seen: set[int] = set()
 
-    def on_chain_start(self, *given: Any, **about: Any) -> None:  # noqa: ANN401
+    def on_chain_start(self, *given: Any, **about: Any) -> None:
         self.seen.add((about["metadata"] or {}).get("langgraph_step", 0))
 
 

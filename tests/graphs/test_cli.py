@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs.sessions.listing import get_session
+from duologue.graphs.sessions.session import get_session
 from duologue.graphs.spec.ends import DoneToken
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Reply

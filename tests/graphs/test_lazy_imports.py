@@ -1,12 +1,19 @@
 """What needs no model server does not load the client of OpenAI, which would cost more than it.
 
 One process does one thing after the other: what is loaded stays so, and the first one is told.
+Commands that run no conversation and show none do not load LangGraph either.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from duologue.graphs import converse, role_play
+from duologue.nodes.testing import ScriptedChatModel
 
 _STEPS = """
 import json
@@ -69,3 +76,54 @@ def test_nothing_but_a_model_that_needs_it_loads_the_client_of_openai(tmp_path: 
     assert without == {step: [] for step in steps}
     # Or this would tell nothing.
     assert {"openai", "langchain_openai"} <= set(with_it)
+
+
+_COMMAND = """
+import atexit
+import sys
+from duologue.graphs.cli.app import main
+
+atexit.register(lambda: print("langgraph" in sys.modules, file=sys.stderr))
+sys.argv[0] = "duologue"
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "loads"),
+    [
+        (("--help",), "Usage: duologue", False),
+        (("run", "--help"), "Usage: duologue run", False),
+        (("sessions", "--store", "kept.db"), "finished: done_token", False),
+        (("sessions",), "There are no sessions yet", False),
+        (("stop", "s", "--store", "kept.db"), "has ended already", False),
+        (("models",), "On this machine", False),
+        # Or this would tell nothing.
+        (("show", "s", "--store", "kept.db"), "Dig.", True),
+    ],
+)
+def test_commands_that_show_no_conversation_do_not_load_langgraph(
+    arguments: tuple[str, ...], said: str, loads: bool, tmp_path: Path
+) -> None:
+    said_by_both = ["Instruction: Dig.\nInput: None", "Solution: Dug.\nNext request."]
+    model = ScriptedChatModel([*said_by_both, "<CAMEL_TASK_DONE>"])
+    garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+    converse(garden, session="s", store=tmp_path / "kept.db", model=model)
+    _check(arguments, said, loads=loads)
+
+
+def test_completion_does_not_load_langgraph() -> None:
+    asked = {"_DUOLOGUE_COMPLETE": "complete_bash", "COMP_WORDS": "duologue se", "COMP_CWORD": "1"}
+    _check((), "sessions", loads=False, **asked)
+
+
+def _check(arguments: tuple[str, ...], said: str, *, loads: bool, **settings: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _COMMAND, *arguments],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said in ran.stdout + ran.stderr
+    assert ran.stderr.splitlines()[-1] == str(loads)

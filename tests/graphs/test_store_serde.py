@@ -33,7 +33,8 @@ from pydantic import BaseModel
 
 from duologue.graphs import ToolQuestion, build_graph, converse, get_session, respond, role_play
 from duologue.graphs.kinds.role_play import RolePlay
-from duologue.graphs.store.serializer import PlainSerializer, UnknownTypeError, check_storable
+from duologue.graphs.store.errors import UnknownTypeError
+from duologue.graphs.store.serializer import PlainSerializer, check_storable
 from duologue.nodes.testing import ScriptedChatModel
 
 from .people_help import call, calls

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -19,9 +19,13 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from ...log.kinds import Kind
-from ...run.events import CodeStarted, Event, Notice, QuestionAsked, SessionStarted
-from .events import Transcript, on_screen, plain
+from .console import on_screen, plain
 from .text import one_line
+
+if TYPE_CHECKING:
+    # What only waits for a list of models does not load LangGraph.
+    from ...run.events import Event
+    from .events import Transcript
 
 _TICK = 0.1
 """How often the line is drawn, in seconds."""
@@ -94,24 +98,24 @@ class Progress(BaseCallbackHandler):
             self._shown_at = self._clock()
             self._is_hidden = goes_on()
 
-    def show(self, event: Event, transcript: Transcript) -> None:
+    def show(self, event: "Event", transcript: "Transcript") -> None:
         """Show an event; the line is erased only if the transcript prints something."""
         if transcript.shows(event):
             with self.aside(goes_on=lambda: transcript.is_streaming):
                 transcript.show(event)
         self.saw(event)
 
-    def saw(self, event: Event) -> None:
+    def saw(self, event: "Event") -> None:
         """Note an event: it tells what is going on while no model or tool is running."""
-        match event:
-            case SessionStarted():
+        match event.event:
+            case "session":
                 self._doing = "Getting the model ready"
-            case CodeStarted():
+            case "code":
                 self._doing = "Running the code"
-            case QuestionAsked():
+            case "question":
                 # What has asked has stopped.
                 self._running.clear()
-            case Notice():
+            case "notice":
                 pass
             case _:
                 self._doing = "Working"

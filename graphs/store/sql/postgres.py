@@ -90,7 +90,6 @@ class PostgresStore(SqlStore):
             prepares=not address.is_direct,
         )
         self.writer = Writer(self._commit, self._explain)
-        self.checkpointer = self._saver()
 
     def _saver(self, lease: Lease | None = None) -> PostgresSaver:
         return PostgresSaver(self.url, self._connections, self.writer, lease)

@@ -8,18 +8,20 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, LiteralString
-
-from langgraph.checkpoint.sqlite import SqliteSaver
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 from ...common.errors import StoreError
+from ..base import Held
 from ..errors import as_store_error, lost_session, store_errors, store_failure
 from ..writer import Job, Lease, Results, Statement, WriteFailure, Writer
 from .leases import LEASE
 from .sqlite_files import StoreFile
 from .sqlite_owner import Owner
-from .sqlite_saver import SqliteSessionSaver, SqliteThread
+from .sqlite_thread import SqliteThread
 from .tables import SqlStore
+
+if TYPE_CHECKING:
+    from .sqlite_saver import SqliteSessionSaver
 
 _WAIT: Final = 30.0  # seconds for another process's write, or for its first set-up of the file
 _PAUSE: Final = 0.01  # seconds between two tries
@@ -47,8 +49,11 @@ class SqliteStore(SqlStore):
         self._reading = SqliteThread(path)
         self.writer = Writer(partial(self._writing.run, self._commit), self._explain)
         self._is_closing = False
+        self._has_checkpoints = False
 
-    def _saver(self, lease: Lease | None = None) -> SqliteSessionSaver:
+    def _saver(self, lease: Lease | None = None) -> "SqliteSessionSaver":
+        from .sqlite_saver import SqliteSessionSaver  # loads LangGraph
+
         return SqliteSessionSaver(self.url, self._reading, self.writer, lease)
 
     async def open(self) -> None:
@@ -57,7 +62,6 @@ class SqliteStore(SqlStore):
             with store_errors(self.url):
                 await self._writing.run(self._prepare)
                 self.owner = self._owner.name
-                self.checkpointer = self._saver()
                 await self.set_up()
                 await self._writing.run(self._owner.tidy)
         except OSError as error:
@@ -74,11 +78,30 @@ class SqliteStore(SqlStore):
         # What is committed outlives a power cut, too; the second is for macOS.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")
-        SqliteSaver(connection).setup()
+        # The first to read makes the WAL.
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         # From here on `_waited` waits, which ends when the store is closed.
         connection.execute("PRAGMA busy_timeout = 0")
         self._reading.connection.execute("PRAGMA query_only = ON")
         self._file.opened()
+
+    async def _take(self, session: str) -> Held | None:
+        if not self._has_checkpoints:
+            with store_errors(self.url):
+                await self._writing.run(self._make_checkpoints)
+        return await super()._take(session)
+
+    def _make_checkpoints(self) -> None:
+        """Make LangGraph's tables where they are missing: whoever only lists needs none."""
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        connection = self._writing.connection
+        connection.execute(f"PRAGMA busy_timeout = {_WAIT * 1000:.0f}")
+        try:
+            SqliteSaver(connection).setup()
+        finally:
+            connection.execute("PRAGMA busy_timeout = 0")
+        self._has_checkpoints = True
 
     def statement(self, sql: LiteralString, *values: object) -> Statement:
         """See `SqlStore.statement`."""

@@ -1,13 +1,9 @@
 """LangGraph's saver on SQLite: it reads in a thread, and leaves writing to the writer."""
 
-import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
@@ -16,47 +12,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from ..serializer import PlainSerializer
 from ..writer import Lease, Writer
 from .saver import LeasedSaver, NotingSaver, StepSaver
+from .sqlite_thread import SqliteThread
 
 T = TypeVar("T")
-
-_WAIT: Final = 30.0  # seconds
-
-
-class SqliteThread:
-    """A connection in a thread of its own."""
-
-    connection: sqlite3.Connection
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
-
-    def connect(self) -> None:
-        """Open the connection, in whatever thread this is called."""
-        # A file that was deleted meanwhile is not made anew.
-        self.connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode=rw",
-            uri=True,
-            timeout=_WAIT,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-
-    async def run(self, function: Callable[..., T], *given: object) -> T:
-        """Call a function in the thread, after all calls that were made before."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, partial(function, *given))
-
-    async def close(self) -> None:
-        """Close the connection and end the thread, when all is done that was asked for."""
-        with suppress(sqlite3.Error):
-            await self.run(self._close)
-        self._executor.shutdown(wait=False)
-
-    def _close(self) -> None:
-        # Opening may have failed.
-        if hasattr(self, "connection"):
-            self.connection.close()
 
 
 class _NotingSaver(NotingSaver, SqliteSaver):

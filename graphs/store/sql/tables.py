@@ -3,7 +3,8 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, LiteralString
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from ...common.versions import Versions
 from ..base import Held
@@ -12,7 +13,9 @@ from ..reading import read_row, read_version
 from ..rows import SessionRow, SessionStatus, new_row
 from ..writer import Lease
 from .leases import LeasedStore
-from .saver import LeasedSaver
+
+if TYPE_CHECKING:
+    from .saver import LeasedSaver
 
 STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3)
 """The versions of the tables; a step is the statements that make the next version of one."""
@@ -39,8 +42,13 @@ class SqlStore(LeasedStore):
     """A query that gives a row where our tables are there."""
 
     @abstractmethod
-    def _saver(self, lease: Lease | None = None) -> LeasedSaver:
+    def _saver(self, lease: Lease | None = None) -> "LeasedSaver":
         """Give a saver that writes under a lease; without one it only reads."""
+
+    @cached_property
+    def checkpointer(self) -> "LeasedSaver":
+        """See `Store.checkpointer`."""
+        return self._saver()
 
     def held(self, lease: Lease) -> "SqlHeld":
         """See `LeasedStore.held`."""
@@ -99,9 +107,9 @@ class SqlStore(LeasedStore):
 class SqlHeld(Held):
     """A session that this run holds by a lease."""
 
-    checkpointer: LeasedSaver
+    checkpointer: "LeasedSaver"
 
-    def __init__(self, store: SqlStore, lease: Lease, checkpointer: LeasedSaver) -> None:
+    def __init__(self, store: SqlStore, lease: Lease, checkpointer: "LeasedSaver") -> None:
         self.session = lease.session
         self.url = store.url
         self.lease = lease

@@ -1,0 +1,58 @@
+"""The command that lists sessions. Nothing here loads LangGraph, which would take longest."""
+
+import asyncio
+import json
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from ..sessions.listing import known_store
+from ..store.rows import SessionRow
+from .terminal.console import json_line, on_screen, plain, stderr, stdout
+from .terminal.text import one_line
+
+_TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
+
+
+def show_sessions(store: str | None, *, as_json: bool) -> None:
+    """List the sessions of a store, the newest first."""
+    rows = asyncio.run(_rows(store))
+    out = stdout()
+    if as_json:
+        for row, status in rows:
+            found = row.model_dump(mode="json", exclude={"spec", "digest", "stop_requested"})
+            json_line(json.dumps(found | {"status": status.partition(":")[0]}))
+        return
+    if not rows:
+        plain(stderr(), "There are no sessions yet: `duologue run` begins one.", "dim")
+        return
+    _print_table(out, rows)
+
+
+async def _rows(store: str | None) -> list[tuple[SessionRow, str]]:
+    async with known_store(store) as opened:
+        rows = await opened.list()
+        return [(row, _status(row, locked=await opened.is_locked(row.session))) for row in rows]
+
+
+def _status(row: SessionRow, *, locked: bool) -> str:
+    if locked:
+        return "running"
+    return f"finished: {row.reason}" if row.status == "finished" else row.status
+
+
+def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
+    ids = max(len(row.session) for row, _ in rows)
+    states = max(cell_len(status) for _, status in rows)
+    narrow = on_screen(out) and out.width < ids + states + 20 + _TITLE
+    for row, status in rows:
+        when = f"{row.created_at.astimezone():%Y-%m-%d %H:%M}"
+        style = {"running": "green", "unfinished": "yellow", "waiting": "cyan"}.get(status, "")
+        line = Text.assemble(
+            (row.session.ljust(ids), "bold"), "  ", (status.ljust(states), style), "  ", when
+        )
+        room = out.width - (2 if narrow else line.cell_len + 2) if on_screen(out) else None
+        line.append("\n  " if narrow else "  ")
+        line.append(one_line(row.title, room), "dim")
+        out.print(line, soft_wrap=True)
