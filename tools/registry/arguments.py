@@ -6,12 +6,8 @@ LangChain holds them to pydantic's models.
 import re
 from typing import Any
 
-from jsonschema.exceptions import SchemaError
-from jsonschema.validators import Draft202012Validator, validator_for
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from .state import ArgumentsError
 
@@ -24,6 +20,12 @@ def parameters_of(tool: BaseTool) -> dict[str, Any]:
 
 def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Make sure that arguments are what a JSON schema asks for."""
+    # Here, since most conversations need none of it, and it takes long to load.
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)
