@@ -21,9 +21,9 @@ from duologue.nodes.testing import ScriptedChatModel
 MOST = {
     "model calls": 1,
     "graph steps": 1,
-    "own functions": 2_300,
-    "own modules": 82,
-    "decide": 3,
+    "own functions": 900,
+    "own modules": 76,
+    "decide": 2,
     "bytes a round": 11_800,
 }
 """Of an utterance; the bytes of a round of two, at 400 messages. A little above what it takes."""
