@@ -21,10 +21,10 @@ from duologue.nodes.testing import ScriptedChatModel
 MOST = {
     "model calls": 1,
     "graph steps": 1,
-    "own functions": 900,
+    "own functions": 850,
     "own modules": 76,
     "decide": 2,
-    "bytes a round": 11_800,
+    "bytes a round": 5_000,
 }
 """Of an utterance; the bytes of a round of two, at 400 messages. A little above what it takes."""
 
