@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-import postgres
 from benchmarks import calls, peers, server, starting, talks
 from benchmarks.calls import BY_HAND, JUDGED, LENGTHS, MEMORY, PLAIN, STREAMED, TOOLS
 from benchmarks.sizes import bytes_per_round
