@@ -18,6 +18,7 @@ import pytest
 from benchmarks import calls, peers, server, starting, talks
 from benchmarks.calls import BY_HAND, JUDGED, LENGTHS, MEMORY, PLAIN, STREAMED, TOOLS
 from benchmarks.sizes import bytes_per_round
+from support import postgres
 
 PARTS = ("calls", "sizes", "crowds", "starting")
 
