@@ -11,9 +11,8 @@ from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.judges import Verdict
 from ..spec.usage import Usage, total
-from .ends.end import AtEnd
+from .ends.end import AtEnd, Tallies
 from .ends.holding import ENDS, holding
-from .facts import counted
 from .position import Position
 
 
@@ -66,12 +65,13 @@ def outcome(
     reasons: tuple[Reason, ...],
     log: Sequence[BaseMessage],
     usage: dict[str, Usage],
+    tallies: Tallies,
 ) -> Outcome:
     """Make the outcome of a conversation that has just ended."""
     said = speeches(log)
     verdicts = (line(message).verdict for message in log)
     held = [end for one in holding(conversation, position) for end in one.ends]
-    at = AtEnd(conversation, position, held, counted(conversation, log).tallies)
+    at = AtEnd(conversation, position, held, tallies)
     return Outcome(
         reasons=reasons,
         because=tuple(ENDS[reason].words(at) for reason in reasons),

@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage
 from ..common.fold import Fold
 from ..log.viewpoint import View
 from ..spec.conversation import Conversation
+from .ends.end import Tallies
 from .facts import Counted
 from .position import Facts
 from .shortening import History
@@ -27,6 +28,10 @@ class Reader:
     def facts(self, log: Sequence[BaseMessage]) -> Facts:
         """Find out what a log holds."""
         return self._counted.of(log).facts()
+
+    def tallies(self, log: Sequence[BaseMessage]) -> Tallies:
+        """Give what each end counts in a log."""
+        return self._counted.of(log).tallies
 
     def history(self, name: str) -> History:
         """Give what a speaker remembers."""

@@ -17,7 +17,7 @@ from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Decision, Node, decide
 from ..rules.ends.holding import holding, reasons_of
-from ..rules.facts import observed
+from ..rules.facts import counted, observed
 from ..rules.outcome import outcome
 from ..rules.position import Facts, Position
 from ..rules.removal import first_read, standing
@@ -180,7 +180,8 @@ def going_on(
     """Add what a step writes once it is known what comes next."""
     log = state["messages"]
     if following.node is Node.END:
-        ended = outcome(new, position, following.reasons, log, used_so_far(state))
+        usage, tallies = used_so_far(state), counted(new, log).tallies
+        ended = outcome(new, position, following.reasons, log, usage, tallies)
         state["outcome"] = ended.model_dump(mode="json")
     elif is_new:
         state["messages"] = [*log, *lines_before(new, position, following, log)]

@@ -174,7 +174,8 @@ class Moment:
         update["usage"] = dumped(usage)
         if decision.node is Node.END:
             self.resources.running.forget(session_id())
-            ended = outcome(self.conversation, position, decision.reasons, log, usage)
+            tallies = self.reader.tallies(log)
+            ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)
             update["outcome"] = ended.model_dump(mode="json")
             return update | update_of(messages, self.log)
         told = lines_before(self.conversation, position, decision, log)
