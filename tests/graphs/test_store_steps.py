@@ -1,5 +1,6 @@
 """How the steps of a session are written: what is one transaction, and how much it takes."""
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +15,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from duologue.graphs import aconverse
+from duologue.graphs import StoreError, aconverse, aget_session, astream
 from duologue.graphs.common.errors import SessionError
+from duologue.graphs.log.messages import place_of
+from duologue.graphs.run.events import MessageSaid
 from duologue.graphs.store.address import Held, Store, open_store
 from duologue.graphs.store.sql.sqlite_saver import SqliteSessionSaver
 from duologue.graphs.store.writer import Writer
@@ -141,7 +144,75 @@ async def test_writes_of_another_step_are_saved_whole(target: str) -> None:
         elsewhere: RunnableConfig = {"configurable": HERE["configurable"] | {"checkpoint_id": "0"}}
         other = empty_checkpoint() | {"id": "2", "channel_values": {"plain": 2}}
         await held.checkpointer.aput(elsewhere, other, {}, {})
-        assert await read(store) == [("plain", 1)]
+        assert await read(held) == [("plain", 1)]
+
+
+async def test_what_is_told_is_saved_while_its_reader_takes_time(target: str) -> None:
+    """LangGraph tells of a step before it saves the step's checkpoint."""
+    conversation = {"task": "Agree", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
+    told = 0
+    events = astream(
+        conversation | {"end_chat": {"max_iterations": 2}},
+        model=ScriptedChatModel(script=speak),
+        store=target,
+        session="s",
+    )
+    async for event in events:
+        if not isinstance(event, MessageSaid):
+            continue
+        told += 1
+        async with asyncio.timeout(10):
+            while event.id not in await stored(target):  # noqa: ASYNC110  # nobody tells of it
+                await asyncio.sleep(0.01)
+    assert told == 4
+
+
+async def stored(target: str) -> list[str]:
+    """Give the places of the messages that the session has in its store."""
+    return [place_of(message) for message in (await aget_session("s", store=target)).messages]
+
+
+async def test_a_write_that_fails_takes_none_of_another_step_with_it(target: str) -> None:
+    """As with `durability="async"`, where the next step has begun before a checkpoint is saved."""
+    async with open_store(target) as store, store.lock("s") as held:
+        await begun(held)
+        await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
+        inner: RunnableConfig = {"configurable": HERE["configurable"] | {"checkpoint_ns": "in"}}
+        with pytest.raises(TypeError):
+            await held.checkpointer.aput_writes(inner, [("said", object())], "inner", NODE)
+        await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
+        assert await read(store) == [("said", "hi")]
+
+
+async def test_what_could_not_be_saved_is_saved_with_its_checkpoint(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*statements: Any, **named: Any) -> int:
+        raise StoreError("disk full")
+
+    async with open_store(target) as store, store.lock("s") as held:
+        await begun(held)
+        await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
+        with monkeypatch.context() as patch:
+            patch.setattr(Writer, "write", full)
+            with pytest.raises(StoreError, match="disk full"):
+                await read(held)
+        await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
+        assert await read(store) == [("said", "hi")]
+
+
+async def test_a_step_that_runs_again_adds_nothing_to_what_it_wrote(target: str) -> None:
+    """As LangGraph does from an older checkpoint, from which later ones read these writes."""
+    writes = [("plain", 1), ("said", "hi")]
+    led_to = empty_checkpoint() | {"id": "2", "channel_values": {"plain": 1}}
+    async with open_store(target) as store:
+        async with store.lock("s") as held:
+            await begun(held)
+            led_to["channel_versions"] = {"plain": held.checkpointer.get_next_version(None, None)}
+            await held.checkpointer.aput_writes(HERE, writes, "task", NODE)
+            await held.checkpointer.aput(HERE, led_to, {}, led_to["channel_versions"])
+            await held.checkpointer.aput_writes(HERE, writes, "task", NODE)
+        assert [value for channel, value in await read(store) if channel == "said"] == ["hi"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What the savers on SQL databases share: each step is one transaction, under a lease."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
@@ -21,6 +22,9 @@ from ..writer import Lease, Statement, Writer
 
 _NODE: Final = "~__pregel_pull"
 """How LangGraph begins the path of a node's task, unlike that of a call which a node makes."""
+
+_SOON: Final = 0.1
+"""Seconds that what a node has written waits for its checkpoint, at most."""
 
 
 class Noted:
@@ -66,25 +70,19 @@ class _NodeWrites(NamedTuple):
             and not any(channel in WRITES_IDX_MAP for channel, _ in self.writes)
         )
 
-    def beside(self, parent: str | None, checkpoint: Checkpoint) -> "_NodeWrites":
-        """Leave out what the checkpoint itself holds, if these writes lead to it."""
-        if self.config["configurable"]["checkpoint_id"] != parent:
-            return self
-        held = checkpoint["channel_values"]
-        left = [
-            (channel, value)
-            for channel, value in self.writes
-            if channel not in held or isinstance(held[channel], _DeltaSnapshot)
-        ]
-        return self._replace(writes=left)
+    @property
+    def place(self) -> object:
+        """The checkpoint that they were written to."""
+        return self.config["configurable"]["checkpoint_id"]
 
 
 class StepSaver(BaseCheckpointSaver[str]):
     """Leaves to the writer what LangGraph's saver for threads would run, a step at once.
 
     LangGraph saves what a node has written, then the checkpoint that it leads to, and begins the
-    next node when both are saved. So the first waits for the second. Questions, answers, errors,
-    and what the calls of a node have given are committed when they come.
+    next node when both are saved. So the first waits for the second, though not for long: who
+    follows a stream is told of it before, and may take any time. Questions, answers, errors, and
+    what the calls of a node have given are committed when they come.
     """
 
     lease: Lease | None
@@ -95,6 +93,9 @@ class StepSaver(BaseCheckpointSaver[str]):
         self._writer = writer
         self.lease = lease
         self._waiting: list[_NodeWrites] = []
+        self._order = asyncio.Lock()
+        self._late: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
 
     async def aput(
         self,
@@ -105,14 +106,15 @@ class StepSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         """Save a checkpoint and what led to it, see LangGraph's saver."""
         place = config["configurable"]
-        parent = place.get("checkpoint_id")
-        waiting, self._waiting = self._waiting, []
-        left = (one.beside(parent, checkpoint) for one in waiting)
-        statements = self._statements(
-            *(partial(self._noting.put_writes, *one) for one in left if one.writes),
-            partial(self._noting.put, config, checkpoint, metadata, new_versions),
-        )
-        await self._writer.write(*statements, lease=self.lease)
+        values = checkpoint["channel_values"]
+        held = [name for name, value in values.items() if not isinstance(value, _DeltaSnapshot)]
+        # In order: a checkpoint must not be saved where what led to it could not be.
+        async with self._order:
+            waiting = self._take(place.get("checkpoint_id"))
+            put = self._statements(
+                partial(self._noting.put, config, checkpoint, metadata, new_versions)
+            )
+            await self._write(*(self._writes(one, held) for one in waiting), *put)
         kept = {name: place[name] for name in ("thread_id", "checkpoint_ns")}
         return {"configurable": kept | {"checkpoint_id": checkpoint["id"]}}
 
@@ -125,22 +127,55 @@ class StepSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Save what one task wrote, see LangGraph's saver."""
         given = _NodeWrites(config, writes, task_id, task_path)
-        self._waiting.append(given)
         if not given.can_wait:
-            await self.flush()
+            await self._write(self._writes(given))
+            return
+        self._waiting.append(given)
+        if self._late is None:
+            self._late = asyncio.get_running_loop().call_later(_SOON, self._flush_late)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a session, see LangGraph's saver."""
         await self.flush()
-        statements = self._statements(partial(self._noting.delete_thread, thread_id))
-        await self._writer.write(*statements, lease=self.lease)
+        await self._write(*self._statements(partial(self._noting.delete_thread, thread_id)))
 
     async def flush(self) -> None:
         """Save what waits for its checkpoint."""
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            calls = (partial(self._noting.put_writes, *one) for one in waiting)
-            await self._writer.write(*self._statements(*calls), lease=self.lease)
+        async with self._order:
+            waiting, self._waiting = self._waiting, []
+            if not waiting:
+                return
+            try:
+                await self._write(*map(self._writes, waiting))
+            except Exception:
+                # Only who flushes is told. Who wrote is told by the checkpoint, which tries again.
+                self._waiting = waiting + self._waiting
+                raise
+
+    def _flush_late(self) -> None:
+        self._late = None
+        self._flushing = asyncio.create_task(self.flush())
+        # Read here, so that asyncio does not report an exception that the next write raises, too.
+        self._flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _take(self, place: object) -> list[_NodeWrites]:
+        """Take from what waits what was written to a checkpoint."""
+        taken = [one for one in self._waiting if one.place == place]
+        self._waiting = [one for one in self._waiting if one.place != place]
+        if self._late is not None and not self._waiting:
+            self._late.cancel()
+            self._late = None
+        return taken
+
+    def _writes(self, given: _NodeWrites, left_out: Collection[str] = ()) -> Statement:
+        """Give the statement that saves writes; what is left keeps its number among all."""
+        values = [(name, None if name in left_out else value) for name, value in given.writes]
+        (put,) = self._statements(partial(self._noting.put_writes, *given._replace(writes=values)))
+        rows = zip(put.values, values, strict=True)
+        return put._replace(values=[row for row, (name, _) in rows if name not in left_out])
+
+    async def _write(self, *statements: Statement) -> None:
+        await self._writer.write(*statements, lease=self.lease)
 
     def _statements(self, *calls: Callable[[], object]) -> Sequence[Statement]:
         noted = self._noting.noted = Noted()
