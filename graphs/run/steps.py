@@ -19,7 +19,7 @@ from ..common.errors import AnswerError, SessionError, failed
 from ..log.channels import log_of
 from ..log.messages import storable
 from ..rules.moves import max_steps
-from ..sessions.checkpoints import checkpointer_of, config_of, questions_of
+from ..sessions.checkpoints import checkpointer_of, config_of, questions_of, write_state
 from ..spec.conversation import Conversation
 from ..spec.questions import Answer, MessageQuestion, Question, ToolQuestion, check_message
 from ..store.serializer import check_storable
@@ -71,6 +71,7 @@ class Steps:
         self._answer = answer
         self._reply = reply
         self._interrupted = False
+        self._ended = False
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Run it from where it is, and tell what happens."""
@@ -82,7 +83,7 @@ class Steps:
         while True:
             try:
                 if runs:
-                    async with aclosing(self._leg(await self._given(reply))) as events:
+                    async with aclosing(self._legs(await self._given(reply))) as events:
                         async for event in events:
                             yield event
                     tries, problem = 0, ""
@@ -113,6 +114,27 @@ class Steps:
     async def waiting(self) -> list[Question]:
         """Give the questions that the session waits with."""
         return await questions_of(self._graph, self._session)
+
+    async def _legs(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
+        """Run it up to its end or its next question."""
+        async with aclosing(self._leg(given)) as events:
+            async for event in events:
+                yield event
+        if await self._breaks_off():
+            await write_state(self._graph, self._session, {})
+            async with aclosing(self._leg(None)) as events:
+                async for event in events:
+                    yield event
+
+    async def _breaks_off(self) -> bool:
+        """Whether nothing follows, though it is not over and nobody is asked.
+
+        A run was cancelled after a node and before its edge: LangGraph takes the node for finished.
+        """
+        if self._interrupted or self._ended:
+            return False
+        state = await self._graph.aget_state(config_of(self._session))
+        return not state.values.get("outcome") and not state.interrupts
 
     async def _given(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
         """The graph's input: the conversation, an answer, or None to go on."""
@@ -147,9 +169,11 @@ class Steps:
         # Closed here: else a reader who leaves early has it run on after the store is closed.
         async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
             streamed = TokenStream({one.name for one in self._conversation.speakers if one.to_user})
-            self._interrupted = False
+            self._interrupted = self._ended = False
             async for mode, found in parts:
-                self._interrupted |= mode == "updates" and "__interrupt__" in found
+                if mode == "updates":
+                    self._interrupted |= "__interrupt__" in found
+                    self._ended |= any("outcome" in (update or ()) for update in found.values())
                 for event in _events(mode, found, streamed):
                     yield event
 

@@ -184,6 +184,7 @@ def _is_equal(one: str, other: str) -> bool:
     return _moves(one) == _moves(other) and (code[0] == code[1] or not all(code))
 
 
+@lru_cache(maxsize=1024)
 def _moves(text: str) -> tuple[list[str], list[str]]:
     shown = unicodedata.normalize("NFKC", text)
     numbers = [re.sub(r"\s", "", found) for found in _NUMBER.findall(shown)]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.errors import NodeCancelledError
 
 from duologue.graphs import (
     Conversation,
@@ -25,6 +26,7 @@ from duologue.graphs import (
     aresume,
     astop_session,
     astream,
+    build,
     converse,
     delete_session,
     get_session,
@@ -33,6 +35,7 @@ from duologue.graphs import (
     role_play,
     stop_session,
 )
+from duologue.graphs.build import route
 from duologue.graphs.run.events import MessageSaid
 from duologue.graphs.store.address import Held, open_store
 from duologue.graphs.store.memory import MemoryHeld, MemoryStore
@@ -391,6 +394,31 @@ async def test_a_reader_who_leaves_early_can_come_back(store: str) -> None:
     result = await aresume("garden", store=store, model=rest)
     assert len(result.speeches) == 4
     assert len(rest.calls) in (2, 3)
+
+
+@pytest.mark.parametrize("edge", range(5))
+async def test_a_run_that_is_cancelled_between_a_node_and_its_edge_goes_on(
+    edge: int, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = 0
+
+    def cancelled(*given: Any) -> str:
+        nonlocal passed
+        passed += 1
+        if passed > edge:
+            raise asyncio.CancelledError
+        return route(*given)
+
+    whole = await aconverse(GARDEN, session="whole", store=store, model=model())
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "route", cancelled)
+        with pytest.raises(NodeCancelledError):
+            await aconverse(GARDEN, session="s1", store=store, model=model())
+    second = model()
+    result = await aresume("s1", store=store, model=second)
+    assert result.speeches == whole.speeches
+    # What was answered before is not asked for again.
+    assert len(second.calls) == len(whole.speeches) - edge
 
 
 async def test_the_sync_functions_work_inside_a_running_event_loop(store: str) -> None:
