@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.utils import pending_writes_sql
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
@@ -134,6 +135,33 @@ async def test_what_waits_for_its_checkpoint_is_not_lost_where_none_comes(target
             assert await read(held) == [("said", "hi"), ("plain", 1)]
             await held.checkpointer.aput_writes(HERE, [("said", "ho")], "this", NODE)
         assert await read(store) == [("said", "hi"), ("plain", 1), ("said", "ho")]
+
+
+async def test_a_session_is_read_as_it_stood_at_one_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LangGraph reads a checkpoint and what was written to it by two queries."""
+    root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+    path = tmp_path / "sessions.db"
+    async with open_store(f"sqlite:///{path}") as store, store.lock("s") as held:
+        await begun(held)
+        await held.checkpointer.aput_writes(HERE, [("said", "hi"), ("plain", 1)], "task", NODE)
+        led_to = empty_checkpoint() | {"id": "2", "channel_values": {"plain": 1}}
+        loop = asyncio.get_running_loop()
+
+        def saved_between(has_task_path: bool) -> str:
+            monkeypatch.undo()
+            saving = held.checkpointer.aput(HERE, led_to, {}, {})
+            asyncio.run_coroutine_threadsafe(saving, loop).result()
+            return pending_writes_sql(has_task_path)
+
+        monkeypatch.setattr("langgraph.checkpoint.sqlite.pending_writes_sql", saved_between)
+        found = await store.checkpointer.aget_tuple(root)
+        assert found is not None
+        assert (found.checkpoint["id"], found.pending_writes) == ("1", [])
+        after = await store.checkpointer.aget_tuple(root)
+        assert after is not None
+        assert (after.checkpoint["id"], after.pending_writes) == ("2", [])
 
 
 async def test_writes_of_another_step_are_saved_whole(target: str) -> None:

@@ -35,9 +35,14 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[Any]:
-        """Give a cursor to read by; the tables are there."""
+        """Give a cursor to read by, in one transaction; the tables are there."""
         with closing(self.conn.cursor()) as cursor:
-            yield cursor
+            # LangGraph reads by several queries, between which a step may be saved.
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+            finally:
+                self.conn.rollback()
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Count a channel's writes in fewer digits than LangGraph, which stores many of them."""
