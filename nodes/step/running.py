@@ -1,5 +1,6 @@
 """What is read of a session that runs, at its steps: of each step, only what is new."""
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
@@ -47,8 +48,11 @@ class RunningSession:
         return turn
 
 
-class RunningSessions:
-    """The sessions that one graph runs."""
+class RunningSessions(threading.local):
+    """The sessions that one graph runs; each thread keeps its own in mind.
+
+    Runs without an id share what is kept: in one loop no other step begins while a log is read.
+    """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str | None, tuple[object, RunningSession]] = OrderedDict()

@@ -6,6 +6,7 @@ keeps to a reader that has read nothing before.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from random import Random
 
@@ -23,6 +24,7 @@ from duologue.graphs.rules.shortening import Around
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.farewells import is_farewell
 from duologue.graphs.text.wording import is_blank, is_equal, is_same, is_same_move
+from duologue.nodes.step.running import RunningSessions
 
 Read = list[tuple[BaseMessage, About]]
 
@@ -138,3 +140,14 @@ def test_who_is_given_a_copy_of_a_view_can_change_nothing() -> None:
                     call["args"]["a"] = "spoilt"
                 message.tool_calls.clear()
         assert [one.model_dump() for one in reader.view(log, name, None)] == before
+
+
+def test_threads_share_nothing_of_what_is_read() -> None:
+    """One graph may run in several loops, and sessions without an id are all the same to it."""
+    random = Random(7)  # noqa: S311  # nothing secret
+    running, state = RunningSessions(), {"spec": odd_conversation(random).stored()}
+    mine = running.of(None, state)
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(running.of, None, state).result()
+    assert mine is running.of(None, state)
+    assert mine is not other
