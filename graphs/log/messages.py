@@ -158,7 +158,7 @@ _TOLD = About(kind=Kind.INSTRUCTION)
 
 
 class _Beside(dict[str, Any]):
-    """An `About` as plain values, which every store can keep; it is read once."""
+    """An `About` as plain values, which every store can keep; read once, so it never changes."""
 
     @cached_property
     def about(self) -> About:

@@ -101,7 +101,7 @@ class View:
     def _apart(
         self, rest: Sequence[BaseMessage]
     ) -> tuple[Sequence[BaseMessage], Sequence[BaseMessage]]:
-        """Part messages behind the speaker's newest line, or the results of its calls."""
+        """Split messages behind the speaker's newest line whose calls, if any, have results."""
         name, settled = self._speaker.name, 0
         waiting: set[str | None] = set()
         for number, message in enumerate(rest, start=1):

@@ -61,7 +61,8 @@ class RunningSessions(threading.local):
         """Give the session of this id, whose task stands."""
         spec = state["spec"]
         known = self._known.pop(session, None)
-        # LangGraph gives copies of it, which have their parts in common.
+        # Compared by value, since LangGraph gives a copy of it to each node. That is quick: what is
+        # inside of the copies is the same objects.
         if known is None or known[0] != spec:
             known = (spec, RunningSession(restored(spec)))
         self._known[session] = known
