@@ -88,24 +88,33 @@ class Repeats(Tally):
     """How often the newest message was said by its speaker, where it answers the same."""
 
     def __init__(self) -> None:
+        self._newest: tuple[BaseMessage, About] | None = None
         self._before: tuple[BaseMessage, About] | None = None
         # By speaker: what it said, and what each of that answered. The very first answers nothing.
         self._texts = defaultdict[str | None, Texts](Texts)
         self._answered = defaultdict[str | None, list[tuple[BaseMessage, About] | None]](list)
 
+    @property
+    def count(self) -> int:
+        """How often, the newest message included."""
+        if self._newest is None or self._newest[1].source in _FREE:
+            return 0
+        message, about = self._newest
+        answered = self._answered[about.speaker]
+        same = [answered[number] for number in self._texts[about.speaker].same_as(message.text)]
+        before = self._before
+        return 1 + sum(
+            one is None or (before is not None and is_alike(one, before)) for one in same
+        )
+
     def add(self, message: BaseMessage, about: About) -> None:
         if not about.counts:
             return
-        before, self._before, self.count = self._before, (message, about), 0
-        if about.source in _FREE:
-            return
-        texts, answered = self._texts[about.speaker], self._answered[about.speaker]
-        same = [answered[number] for number in texts.same_as(message.text)]
-        self.count = 1 + sum(
-            one is None or (before is not None and is_alike(one, before)) for one in same
-        )
-        texts.add(message.text)
-        answered.append(before)
+        if self._newest is not None and self._newest[1].source not in _FREE:
+            # What comes after it may be the same.
+            self._texts[self._newest[1].speaker].add(self._newest[0].text)
+            self._answered[self._newest[1].speaker].append(self._before)
+        self._before, self._newest = self._newest, (message, about)
 
 
 def is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:

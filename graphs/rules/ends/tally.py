@@ -17,8 +17,10 @@ DATA: Final = (Source.CODE, Source.TOOL)
 class Tally(ABC):
     """What one end counts."""
 
-    count = 0
-    """The count after the newest message."""
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """The count after the newest message."""
 
     @abstractmethod
     def add(self, message: BaseMessage, about: About) -> None:
@@ -31,15 +33,31 @@ class InARow(Tally):
     def __init__(self, test: Callable[[BaseMessage, About], bool | None]) -> None:
         # None: the message neither counts nor interrupts the row.
         self._test = test
+        self._row = 0
+        self._untested: list[tuple[BaseMessage, About]] = []
+
+    @property
+    def count(self) -> int:
+        """How many there are up to the newest message."""
+        before, self._row, untested = self._row, 0, self._untested
+        self._untested = []
+        # The newest first: of a log that is read at once few are tested.
+        for message, about in reversed(untested):
+            found = self._test(message, about)
+            if found is False:
+                return self._row
+            self._row += found is True
+        self._row += before
+        return self._row
 
     def add(self, message: BaseMessage, about: About) -> None:
-        found = self._test(message, about)
-        if found is not None:
-            self.count = self.count + 1 if found else 0
+        self._untested.append((message, about))
 
 
 class InTurn(Tally):
     """How many results of calls, in one turn, are what a test looks for."""
+
+    count = 0
 
     def __init__(self, test: Callable[[About], bool]) -> None:
         self._test = test
@@ -54,6 +72,8 @@ class InTurn(Tally):
 class Flips(Tally):
     """How many messages of one speaker, at most, play another's part."""
 
+    count = 0
+
     def __init__(self, test: Callable[[About], bool]) -> None:
         self._test = test
         self.by_speaker = Counter[str | None]()
@@ -66,6 +86,8 @@ class Flips(Tally):
 
 class EqualCalls(Tally):
     """How many calls in a row, in one turn, name the same tool with equal arguments."""
+
+    count = 0
 
     def __init__(self) -> None:
         self._latest: tuple[object, object] | None = None
