@@ -4,7 +4,6 @@ By one call held to a schema, or by two questions for models without structured 
 be read counts as not complete and is recorded as such.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from ..models.model import Model
 from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked, asked_behind, asked_of, view_of
+from .verdicts import yes_or_no
 
 
 class Judgement(BaseModel):
@@ -176,13 +176,3 @@ async def _in_text(
 
 def _answered(reflection: BaseMessage) -> AIMessage:
     return AIMessage(reflection.text.strip() or prompts.NOTHING_LEFT)
-
-
-def yes_or_no(text: str) -> bool | None:
-    """Read a one-word answer.
-
-    The whole answer must be the word, whatever its case and the signs around it: "I do not know",
-    "None" and "nothing left" are no answer (Yacana's substring test reads a "no" in each).
-    """
-    words = re.findall(r"\w+", text.casefold().replace("_", " "))
-    return {("yes",): True, ("no",): False}.get(tuple(words))

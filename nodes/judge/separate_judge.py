@@ -4,7 +4,6 @@ One call a time: held to a schema, or by a line of words for each criterion. Wha
 counts as not complete and is recorded as such.
 """
 
-import re
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -20,6 +19,7 @@ from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked
 from .observer import observed
+from .verdicts import read_lines
 
 Findings = dict[str, Finding]
 """For each criterion what was found."""
@@ -92,24 +92,6 @@ def _schema(criteria: tuple[str, ...]) -> type[BaseModel]:
         for number, text in enumerate(criteria, start=1)
     }
     return create_model("Findings", __config__=ConfigDict(extra="forbid"), **fields)
-
-
-_WORDS = {finding.in_words: finding for finding in Finding}
-
-_LINE = re.compile(r"\W*(?:criterion\W*)?(\d+)\W+(not[ _]met|met|inconclusive)\W*", re.IGNORECASE)
-
-
-def read_lines(text: str, criteria: tuple[str, ...]) -> Findings | None:
-    """Read a judge's answer of one line for each criterion."""
-    found: dict[int, Finding] = {}
-    for written in filter(str.strip, text.splitlines()):
-        read = _LINE.fullmatch(written)
-        if read is None or int(read[1]) in found:
-            return None
-        found[int(read[1])] = _WORDS[read[2].casefold().replace("_", " ")]
-    if sorted(found) != list(range(1, len(criteria) + 1)):
-        return None
-    return {text: found[number] for number, text in enumerate(criteria, start=1)}
 
 
 def _in_words(findings: Findings) -> str:

@@ -26,7 +26,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.nodes.judge.moderator import read_name
-from duologue.nodes.judge.separate_judge import read_lines
+from duologue.nodes.judge.verdicts import read_lines
 from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -263,9 +263,9 @@ M, N, I = Finding.MET, Finding.NOT_MET, Finding.INCONCLUSIVE  # noqa: E741
         ("**1**: `met`\n\n**2**: met", [M, M]),
         ("1: met", None),
         ("1: met\n1: met", None),
-        ("1: met\n2: met\n3: met", None),
+        ("1: met\n2: met\n3: met", [M, M]),
         ("1: met\n2: unmet", None),
-        ("1: met\n2: met I think", None),
+        ("1: met\n2: met I think", [M, M]),
         ("1: not quite met\n2: met", None),
         ("All are met.", None),
         ("met\nmet", None),

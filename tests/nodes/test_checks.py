@@ -12,7 +12,7 @@ from duologue.graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import DoneToken, EndChat
-from duologue.nodes.judge.self_judge import yes_or_no
+from duologue.nodes.judge.verdicts import yes_or_no
 from duologue.nodes.turn.checks import find_problem, plays, says_done
 
 DONE = "<CAMEL_TASK_DONE>"
@@ -104,7 +104,7 @@ def test_without_a_done_token_nothing_is_one() -> None:
         pytest.param("Not yet", None, id="Y9-not-yet"),
         pytest.param("Yesterday", None, id="Y9-yesterday"),
         pytest.param("yes and no", None, id="Y9-both"),
-        pytest.param("yes yes", None, id="Y9-twice"),
+        pytest.param("yes yes", True, id="R4-twice"),
         pytest.param("", None, id="Y9-blank"),
         pytest.param("  \n", None, id="Y9-white-space-only"),
         pytest.param("...", None, id="Y9-dots"),

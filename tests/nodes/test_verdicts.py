@@ -1,0 +1,213 @@
+"""Verdicts as models write them (R4, R17): the first word of a verdict's line decides."""
+
+# Signs of many languages.
+# ruff: noqa: RUF001
+
+import pytest
+from hypothesis import given, strategies as st
+
+from duologue.graphs.spec.judges import Finding
+from duologue.nodes.judge.verdicts import read_lines, yes_or_no
+
+YES = (
+    "Yes, it is complete.",
+    "Yes. All objectives are met.",
+    "Yes - we agreed on Friday at nine.",
+    "Yes — the price is 40.",
+    "Yes: both have signed.",
+    "Yes; nothing is left.",
+    "Yes, no objectives are left.",
+    "Yes, nothing more to do!",
+    "Yes it is complete",
+    "Yes I have everything I need.",
+    "**Yes**, the task is complete.",
+    "**Yes.** The number was guessed.",
+    "*Yes*",
+    "`yes`",
+    '"Yes," she would say.',
+    "“Yes.”",
+    "«Yes», the offer was accepted.",
+    "„Yes“",
+    "「Yes」",
+    "『Yes』。全部完成了。",
+    "Yes，任务已完成。",
+    "Yes。",
+    "Yes！我们谈好了。",
+    "Ｙｅｓ．",
+    "Yes、終わりました。",
+    "¡Yes! Todo está listo.",
+    "Yes… at last.",
+    "YES!!!",
+    "✅ Yes, done.",
+    "- Yes",
+    "> Yes.",
+    "# Yes",
+    "Answer: yes",
+    "**Answer:** Yes.",
+    "Final answer: Yes",
+    "The answer is yes.",
+    "Verdict： Yes",
+    "Here is my answer:\n\nYes.",
+    "Is the task complete?\nYes, it is.",
+    "## Verdict\nYes",
+    "```\nyes\n```",
+    "Yes\n\nAll three objectives were met:\n- the day\n- the price\n- no conditions",
+    "Yes\r\nThank you.",
+)
+
+NO = (
+    "No, one is left.",
+    "No. The price is still open.",
+    "No - Bob has not answered.",
+    "No — not yet.",
+    "No: one is left",
+    "No; almost.",
+    "No, but nearly.",
+    "No, not yet. Yes is what I will say later.",
+    "No it is not complete.",
+    "No the price is open",
+    "No we still need a day",
+    "**No**, one remains.",
+    "**No.** The day is open.",
+    "“No.”",
+    "«No», falta una cosa.",
+    "「No」まだです。",
+    "No，还没有。",
+    "No。",
+    "No！",
+    "Ｎｏ",
+    "¡No! Falta el precio.",
+    "No… one is left.",
+    "❌ No",
+    "- No",
+    "Answer: No.",
+    "My answer is no.",
+    "Here is my answer:\nNo, one is left.",
+    "Is the task complete? \nNo.",
+    "No\n\nStill to do:\n- the price",
+    "No\n- yes-or-no question for Bob",
+)
+
+UNREADABLE = (
+    "",
+    " \n ",
+    "...",
+    "👍",
+    "I do not know",
+    "I don't know. Yes?",
+    "not yet",
+    "Not yet, no.",
+    "Maybe",
+    "Maybe yes.",
+    "Perhaps. Yes and no.",
+    "None",
+    "None of them is met.",
+    "Nothing is left.",
+    "nothing left, yes",
+    "No idea.",
+    "No one is left.",
+    "No-one is left.",
+    "No objectives are left.",
+    "No more to do",
+    "No problem!",
+    "Nope-ish",
+    "Yesterday we agreed.",
+    "Yes/No",
+    "yes or no",
+    "Yes and no.",
+    "No and yes",
+    "Yes?",
+    "Yes, but the price is open.",
+    "Yes, except for the day.",
+    "Yes, almost.",
+    "Yes, not everything though.",
+    "Yes if Bob agrees.",
+    "Yes.\nNo, wait, one is left.",
+    "Not yet.\nYes, I will go on.",
+    "I can't tell.\nYes",
+    "The task is complete, yes.",
+    "I would say no.",
+    "It knows no end.",
+    "Oui, now.",
+    "complete",
+    '{"complete": true}',
+)
+
+
+@pytest.mark.parametrize("text", YES)
+def test_r4_a_yes_counts_whatever_follows(text: str) -> None:
+    assert yes_or_no(text) is True
+
+
+@pytest.mark.parametrize("text", NO)
+def test_r4_a_no_counts_whatever_follows(text: str) -> None:
+    assert yes_or_no(text) is False
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_r4_what_does_not_begin_with_a_verdict_is_unreadable(text: str) -> None:
+    assert yes_or_no(text) is None
+
+
+CRITERIA = ("They agree on a plant.", "A price is named.")
+M, N, I = Finding.MET, Finding.NOT_MET, Finding.INCONCLUSIVE  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("1: met - Ann said so\n2: not met - no number was said", (M, N)),
+        ("1: met. Ann said so.\n2: met (40 euros)", (M, M)),
+        ("1: met because Ann said so\n2: inconclusive as it may be a joke", (M, I)),
+        ("1: Met – both say beans\n2: Not met – Bob only asks", (M, N)),
+        ("Here is how it stands:\n\n1: met\n2: met", (M, M)),
+        ("Looking at 2 criteria:\n1: met\n2: not met", (M, N)),
+        ("2 met, 0 not met\n1: not met\n2: met", (N, M)),
+        ("**Criterion 1**: met, they agree\n**Criterion 2**: not met, no price", (M, N)),
+        ("1. **Met** – beans\n   Ann said so.\n2. **Not met**\n   Nobody said a price.", (M, N)),
+        ("1： met。\n2： not met，没有价格", (M, N)),
+        ("１：met\n２：inconclusive", (M, I)),
+        ("1、met\n2、met", (M, M)),
+        ("1 — met\n2 — not-met", (M, N)),
+        ("| 1 | met | Ann said so |\n| 2 | not met | nobody did |", (M, N)),
+        ("1. They agree on a plant: met\n2. A price is named: not met", (M, N)),
+        ("Criterion 1 (They agree on a plant.): met\nCriterion 2 (A price is named.): met", (M, M)),
+        ("1: met\n2: met\nIn short, all is well.", (M, M)),
+        ("1: met\n2: not met, but they are close", (M, N)),
+        ("1: met\n2: met\n3: inconclusive", (M, M)),
+        ("0: met\n1: met\n2: not met\n7: nonsense", (M, N)),
+        ("1: met\n2: met\n2: met", (M, M)),
+        ("1: met\n2: met\n2: not met", None),
+        ("1: met\n2: met, but not by Bob", None),
+        ("1: met\n2: met?", None),
+        ("1: met\n2: met or not met", None),
+        ("1: met\n2: met/not met", None),
+        ("1: met\n2: partly met", None),
+        ("1: met\n2: not yet", None),
+        ("1: met\n2: I would say met", None),
+        ("1: met\n2: metal is named", None),
+        ("1: met\n12: met", None),
+        ("1: met", None),
+        ("2 met", None),
+        ("met, met", None),
+        ("All are met: 1 and 2.", None),
+        ("I do not know.", None),
+        ("3: met\n4: met", None),
+    ],
+)
+def test_r4_r17_the_first_word_of_a_criterions_line_decides(
+    text: str, read: tuple[Finding, ...] | None
+) -> None:
+    expected = None if read is None else dict(zip(CRITERIA, read, strict=True))
+    assert read_lines(text, CRITERIA) == expected
+
+
+@given(st.text())
+def test_r4_reading_a_verdict_never_fails(text: str) -> None:
+    assert yes_or_no(text) in (True, False, None)
+    read_lines(text, (text, "A price is named."))
+
+
+@given(st.sampled_from(["yes", "no"]), st.text(alphabet=" .,;!。、*_`«»“”\t", max_size=4))
+def test_r4_signs_around_the_word_change_nothing(word: str, signs: str) -> None:
+    assert yes_or_no(f"{signs}{word}{signs}") is (word == "yes")
