@@ -25,6 +25,7 @@ from ...graphs.speakers.schemas import is_strict, read_json, schema_of
 from ...graphs.spec.usage import Price
 from ...graphs.text.fences import unfenced
 from .answers import as_answer, as_text, counted
+from .binding import binding
 from .client.failures import broke_off, failures, name_of, once_more, refusals
 from .client.forms import form_of, takes_forms
 from .client.origin import answer_in, is_ours, is_status_error, speaks_openai
@@ -78,6 +79,11 @@ class Model:
         """The longest answer, in tokens, where a call names none. None: not known."""
         most = getattr(self.chat, "max_tokens", None)
         return most if isinstance(most, int) else None
+
+    @property
+    def takes_max_tokens(self) -> bool:
+        """Whether it is known to take a limit by this name; not all clients do."""
+        return is_ours(self.chat) or "max_tokens" in type(self.chat).model_fields
 
     def price(self, prices: Mapping[str, Price]) -> Price | None:
         """Give what it charges by a price table, under either of its names."""
@@ -242,11 +248,11 @@ class Model:
     ) -> Runnable[LanguageModelInput, Any]:
         """The model with structured output, which also gives the raw message."""
         fields = type(self.chat).model_fields
-        chat = self.chat.model_copy(
-            update={name: value for name, value in options.items() if name in fields}
-        )
+        known = {name: value for name, value in options.items() if name in fields}
+        rest = {name: value for name, value in options.items() if name not in fields}
+        chat = self.chat.model_copy(update=known)
         try:
-            return chat.with_structured_output(schema, include_raw=True, **strict)
+            return binding(chat.with_structured_output(schema, include_raw=True, **strict), rest)
         except NotImplementedError as error:
             raise ModelError(f"{self.label} has no structured output: set {instead}") from error
 
