@@ -28,7 +28,7 @@ class Actor(StrEnum):
 
     SPEAKER = "the speaker"  # the one whose turn it is
     TOOLS = "the tools"  # in the tool executor
-    JUDGE = "the judge"  # with its second question
+    JUDGE = "the judge"  # with its second question, or once more
     NEXT = "the judge if due, else the next speaker"  # as `graphs.rules.turns.due` says
     NOBODY = "nobody"  # the conversation is over
 
@@ -86,6 +86,9 @@ _REPLY = (Phase.REJECTED, Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
 _TURN = (Phase.PASSED, Phase.SUMMARISED, *_REPLY, Phase.LEFT)
 """What a turn may begin with."""
 
+_CHECK = (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
+"""What may come of asking whether a task is complete."""
+
 MOVES: Final[Mapping[Phase, Move]] = {
     Phase.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _never),
     # Within a turn.
@@ -130,13 +133,18 @@ MOVES: Final[Mapping[Phase, Move]] = {
     Phase.SPOKEN: Move(
         Actor.NEXT,
         Strength.CAP,
-        (Phase.CHECKED, Phase.ASKED, Phase.JUDGED, Phase.CHOSEN, *_TURN),
+        (Phase.CHECKED, *_CHECK, Phase.CHOSEN, *_TURN),
         _once,
     ),
-    Phase.CHECKED: Move(
-        Actor.NEXT, Strength.CAP, (Phase.ASKED, Phase.JUDGED, Phase.CHOSEN, *_TURN), _once
-    ),
+    Phase.CHECKED: Move(Actor.NEXT, Strength.CAP, (*_CHECK, Phase.CHOSEN, *_TURN), _once),
     Phase.ASKED: Move(
+        Actor.JUDGE,
+        Strength.HARD,
+        (Phase.UNREAD, Phase.JUDGED),
+        _once,
+        Reads((Kind.QUESTION,), (Kind.REFLECTION,)),
+    ),
+    Phase.UNREAD: Move(
         Actor.JUDGE,
         Strength.HARD,
         (Phase.JUDGED,),

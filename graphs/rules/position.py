@@ -29,6 +29,7 @@ class Phase(StrEnum):
     SPOKEN = "spoken"  # the speaker's turn is over
     CHECKED = "checked"  # the predicates were asked whether they hold
     ASKED = "asked"  # the speaker said what is left to do; whether it is done is asked next
+    UNREAD = "unread"  # the verdict can't be read; it is asked for once more
     JUDGED = "judged"  # it was judged whether the speaker's task is complete
     CHOSEN = "chosen"  # it was chosen who speaks next
     LEFT = "left"  # a person ended the conversation

@@ -14,7 +14,8 @@ def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
     """Give the position, or an earlier one where the next node would read a removed message."""
     if _stands(position.phase, log):
         return position
-    again = Phase.SPOKEN if position.phase is Phase.ASKED else Phase.PASSED
+    is_judged = position.phase in (Phase.ASKED, Phase.UNREAD)
+    again = Phase.SPOKEN if is_judged else Phase.PASSED
     # A removed draft does not count as a reply that was rejected.
     asked_again = position.asked_again and position.phase is not Phase.REJECTED
     return position.model_copy(update={"phase": again, "asked_again": asked_again})

@@ -61,6 +61,11 @@ def asked(position: Position) -> Position:
     return position.model_copy(update={"phase": Phase.ASKED})
 
 
+def unread(position: Position) -> Position:
+    """Give the position after a verdict that can't be read, where it is asked for once more."""
+    return position.model_copy(update={"phase": Phase.UNREAD})
+
+
 def judged(conversation: Conversation, position: Position, *, complete: bool) -> Position:
     """Give the position after it was judged whether a task is complete."""
     if not complete or position.speaker is None:

@@ -76,6 +76,9 @@ def _told(message: BaseMessage, about: About) -> Iterator[Cause]:
     elif about.kind is Kind.DRAFT:
         text = f"{about.speaker or 'The task'}: rejected and asked again: {about.problem}"
         yield Cause(kind=CauseKind.REJECTED, text=text, **found)
+    elif about.kind is Kind.REFLECTION and about.problem is not None:
+        text = f"{about.speaker or 'The judge'}: unreadable and asked again: {about.problem}"
+        yield Cause(kind=CauseKind.REJECTED, text=text, **found)
     elif about.decision not in (None, "approve") and about.kind is Kind.TOOL_RESULT:
         text = f"{about.speaker}: a person {_DECIDED[str(about.decision)]} a call of a tool"
         yield Cause(kind=CauseKind.DECIDED, text=text, **found)

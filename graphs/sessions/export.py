@@ -103,8 +103,8 @@ def _note(about: About) -> str | None:
 
 
 def _speech(message: BaseMessage, about: About) -> Iterator[str]:
-    if about.kind is Kind.DRAFT:
-        yield f"*Rejected and asked again: {_plain(about.problem or '')}*"
+    if about.kind in (Kind.DRAFT, Kind.REFLECTION) and about.problem is not None:
+        yield f"*Rejected and asked again: {_plain(about.problem)}*"
     elif about.is_speech and about.audience is not None:
         yield "*Heard by nobody else*"
     if message.text.strip() or not about.kind.row.has_calls:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag
 
 from ..common.data import Data, Kinded, Name, Text, all_different, by_kind
 
@@ -24,6 +24,8 @@ class Judge(Kinded):
     then one word, for models without structured output."""
     temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
     """The temperature of the verdict, 0 to 2."""
+    max_tokens: PositiveInt | None = None
+    """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
 
 
 class SeparateJudge(Kinded):
@@ -52,6 +54,8 @@ class SeparateJudge(Kinded):
     criterion, for models without structured output."""
     temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
     """The temperature of the verdict, 0 to 2."""
+    max_tokens: PositiveInt | None = None
+    """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
 
 
 class Finding(StrEnum):

@@ -32,6 +32,7 @@ async def observed(
     ask: Ask[T],
     *,
     private: bool,
+    most: int | None = None,
 ) -> Asked[T]:
     """Ask somebody who has heard the conversation.
 
@@ -53,7 +54,7 @@ async def observed(
         else:
             usage = moment.with_call(usage, model, answer)
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
-            has_room = has_room or not ran_out_of_room(answer, model.max_tokens)
+            has_room = has_room or not ran_out_of_room(answer, most or model.max_tokens)
             since = None if has_room else _half(_heard(lines), private=private)
             if since is None:
                 return Asked(answer, found, lines[len(moment.log) :], usage)

@@ -5,13 +5,14 @@ be read counts as not complete and is recorded as such.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, said
+from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import asked, judged
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
@@ -20,7 +21,18 @@ from ..models.model import Model
 from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked, asked_behind, asked_of, view_of
+from .second_try import asked_again, is_second, longest, worded
 from .verdicts import yes_or_no
+
+_MOST_OBJECTIVES = 5
+"""How many objectives are asked for; what a longer list has more is not kept."""
+
+_STRUCTURED, _LEFT, _WORD = 500, 400, 200
+"""The longest answers, in tokens: one held to the schema, what is left, and yes or no."""
+
+
+def _first(given: object) -> object:
+    return given[:_MOST_OBJECTIVES] if isinstance(given, list) else given
 
 
 class Judgement(BaseModel):
@@ -29,8 +41,10 @@ class Judgement(BaseModel):
     # Strict schemas of OpenAI's API want every field and no other.
     model_config = ConfigDict(extra="forbid")
 
-    objectives_left: list[str] = Field(
-        max_length=10, description="The objectives that are not met yet, each in a few words."
+    objectives_left: Annotated[list[str], BeforeValidator(_first)] = Field(
+        max_length=_MOST_OBJECTIVES,
+        description="The objectives that are not met yet, each in a few words: the most important "
+        f"ones, at most {_MOST_OBJECTIVES}.",
     )
     complete: bool = Field(description="True when every objective of the task is met.")
 
@@ -41,18 +55,20 @@ async def judge_yourself(moment: Moment) -> dict[str, Any]:
     speaker = conversation.speaker(moment.turn.speaker)
     model = await moment.model(speaker.model)
     assert isinstance(conversation.judge, Judge)  # noqa: S101  # a separate judge has its own module
-    temperature = conversation.judge.temperature
-    if conversation.judge.form == "structured":
-        return await _structured(moment, speaker, model, temperature)
-    if moment.position.phase is not Phase.ASKED:
-        return await _what_is_left(moment, speaker, model)
-    return await _is_complete(moment, speaker, model, temperature)
+    judge = conversation.judge
+    if judge.form == "structured":
+        return await _structured(moment, speaker, model, judge)
+    if (left := _left_before(moment)) is None:
+        return await _what_is_left(moment, speaker, model, judge)
+    return await _is_complete(moment, speaker, model, judge, left)
 
 
-def _parameters(moment: Moment, speaker: Speaker, temperature: float) -> dict[str, object]:
+def _parameters(
+    moment: Moment, speaker: Speaker, temperature: float, most: int | None
+) -> dict[str, object]:
     # The speaker's stop texts and length are for its speeches; a verdict has its own form.
     chosen = speaker.generation.model_copy(
-        update={"temperature": temperature, "stop": (), "max_tokens": None}
+        update={"temperature": temperature, "stop": (), "max_tokens": most}
     )
     return moment.parameters(chosen, temperature)
 
@@ -62,23 +78,29 @@ def _kept(speaker: Speaker) -> tuple[str, ...]:
 
 
 async def _structured(
-    moment: Moment, speaker: Speaker, model: Model, temperature: float
+    moment: Moment, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
-    question = HumanMessage(prompts.JUDGE_YOURSELF)
+    question = HumanMessage(worded(moment, prompts.JUDGE_YOURSELF))
+    most = longest(moment, judge, model, _STRUCTURED)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
         return await model.structured(
             asked_behind(view_of(moment, speaker, log, behind=[question]), [question]),
             Judgement,
-            _parameters(moment, speaker, temperature),
+            _parameters(moment, speaker, judge.temperature, most),
             purpose=Kind.REFLECTION,
             instead='judge.form = "two_questions"',
             speaker=speaker.name,
             tool_calling=speaker.tool_calling,
         )
 
-    found = await asked_of(moment, speaker, model, ask, behind=[question])
+    found = await asked_of(moment, speaker, model, ask, behind=[question], most=most)
     judgement = found.found
+    if judgement is None and not is_second(moment):
+        number = len(moment.log) + len(found.new)
+        about = About(kind=Kind.QUESTION, audience=NOBODY)
+        before = [said(number, prompts.JUDGE_YOURSELF, about)]
+        return await asked_again(moment, found, before, speaker.name)
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
         text = str(found.answer.text)
@@ -100,25 +122,48 @@ def _in_words(verdict: Verdict) -> str:
     return prompts.NOTHING_LEFT if verdict.complete else prompts.NOT_COMPLETE
 
 
-async def _what_is_left(moment: Moment, speaker: Speaker, model: Model) -> dict[str, Any]:
+def _left_before(moment: Moment) -> tuple[BaseMessage, BaseMessage] | None:
+    """The first question and its answer, where the second one is asked now."""
+    if moment.position.phase not in (Phase.ASKED, Phase.UNREAD):
+        return None
+    for answer, question in pairwise(reversed(moment.log)):
+        about = line(answer)
+        if about.kind is Kind.SPEECH:
+            return None
+        if about.kind is Kind.REFLECTION and about.verdict is None and about.problem is None:
+            return question, answer
+    return None
+
+
+async def _what_is_left(
+    moment: Moment, speaker: Speaker, model: Model, judge: Judge
+) -> dict[str, Any]:
     question = HumanMessage(prompts.WHAT_IS_LEFT)
     own = speaker.generation.temperature
     temperature = SPEAKER_TEMPERATURE if own is None else own
-    found = await _in_text(moment, speaker, model, [question], temperature)
+    most = longest(moment, judge, model, _LEFT)
+    found = await _in_text(moment, speaker, model, [question], temperature, most)
     text = found.answer.text
     return await _recorded(moment, found, prompts.WHAT_IS_LEFT, text, _kept(speaker), None)
 
 
 async def _is_complete(
-    moment: Moment, speaker: Speaker, model: Model, temperature: float
+    moment: Moment,
+    speaker: Speaker,
+    model: Model,
+    judge: Judge,
+    left: tuple[BaseMessage, BaseMessage],
 ) -> dict[str, Any]:
-    first, reflection = moment.log[-2:]
-    question = HumanMessage(prompts.IS_COMPLETE)
+    first, reflection = left
+    question = HumanMessage(worded(moment, prompts.IS_COMPLETE))
     # Kept reflections stand in the view already; the others are shown for this question only.
     before = [] if speaker.keep_reflection else [HumanMessage(first.text), _answered(reflection)]
-    found = await _in_text(moment, speaker, model, [*before, question], temperature)
+    behind, most = [*before, question], longest(moment, judge, model, _WORD)
+    found = await _in_text(moment, speaker, model, behind, judge.temperature, most)
     text = found.answer.text
     complete = yes_or_no(text)
+    if complete is None and not is_second(moment):
+        return await asked_again(moment, found, [], speaker.name)
     verdict = Verdict(
         speaker=speaker.name,
         complete=complete is True,
@@ -158,20 +203,21 @@ async def _in_text(
     model: Model,
     behind: Sequence[BaseMessage],
     temperature: float,
+    most: int | None,
 ) -> Asked[None]:
     """Ask a question after the speaker's view."""
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(
             asked_behind(view_of(moment, speaker, log, behind=behind), behind),
-            _parameters(moment, speaker, temperature),
+            _parameters(moment, speaker, temperature, most),
             purpose=Kind.REFLECTION,
             speaker=speaker.name,
             tool_calling=speaker.tool_calling,
         )
         return answer, None
 
-    return await asked_of(moment, speaker, model, ask, behind=behind)
+    return await asked_of(moment, speaker, model, ask, behind=behind, most=most)
 
 
 def _answered(reflection: BaseMessage) -> AIMessage:

@@ -19,7 +19,11 @@ from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked
 from .observer import observed
+from .second_try import asked_again, is_second, longest, worded
 from .verdicts import read_lines
+
+_TOKENS, _EACH = 200, 50
+"""The longest answer, in tokens: what introduces it, and what is said of a criterion."""
 
 Findings = dict[str, Finding]
 """For each criterion what was found."""
@@ -31,6 +35,10 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     model = await moment.model(judge.model)
     found = await _asked(moment, judge, model)
     answer, findings = found.answer, found.found
+    number = len(moment.log) + len(found.new)
+    question = said(number, prompts.JUDGE_CRITERIA, About(kind=Kind.QUESTION, audience=NOBODY))
+    if findings is None and not is_second(moment):
+        return await asked_again(moment, found, [question], None)
     verdict = Verdict(
         speaker=speaker.name,
         complete=findings is not None and set(findings.values()) == {Finding.MET},
@@ -41,22 +49,21 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
         findings=findings or {},
     )
     kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
-    number = len(moment.log) + len(found.new)
     text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
     about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict)
-    lines = [
-        said(number, prompts.JUDGE_CRITERIA, About(kind=Kind.QUESTION, audience=NOBODY)),
-        said(number + 1, text, about, id=answer.id),
-    ]
+    lines = [question, said(number + 1, text, about, id=answer.id)]
     position = judged(moment.conversation, moment.position, complete=verdict.complete)
     return await moment.step(position, [*found.new, *lines], found.usage)
 
 
 async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Findings | None]:
-    parameters = moment.parameters(Generation(), judge.temperature)
+    most = longest(moment, judge, model, _TOKENS + _EACH * len(judge.criteria))
+    parameters = moment.parameters(Generation(max_tokens=most), judge.temperature)
     question = prompts.JUDGE_CRITERIA
     if judge.form == "lines":
         question = prompts.filled(prompts.JUDGE_IN_LINES, question=question)
+
+    question = worded(moment, question)
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
         if judge.form == "lines":
@@ -73,7 +80,8 @@ async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Fi
             return answer, None
         return answer, dict(zip(judge.criteria, found.model_dump().values(), strict=True))
 
-    return await observed(moment, model, _system(moment, judge), question, ask, private=True)
+    system = _system(moment, judge)
+    return await observed(moment, model, system, question, ask, private=True, most=most)
 
 
 def _system(moment: Moment, judge: SeparateJudge) -> list[str]:

@@ -13,6 +13,12 @@ IS_COMPLETE = "Then is your task complete? Reply with one word: yes or no."
 JUDGE_YOURSELF = """Step back from the conversation for a moment. Which objectives of your task \
 are not met yet, and is the task complete?"""
 
+AGAIN = """{question}
+
+Your last answer to this could not be read. Give nothing but the answer, in just this form."""
+
+UNREADABLE = "It can't be read as a verdict."
+
 NOTHING_LEFT = "Nothing is left to do."
 NOT_COMPLETE = "The task is not complete yet."
 STILL_LEFT = "Still to do: {objectives}."

@@ -189,8 +189,11 @@ class Cast:
             return "The price."
         asked = self.table.latest
         assert asked is not None
-        self.asked.append(asked)
         read = self.draw([True, False, None], f"{asked} complete")
+        if read is None and self.table.within != "unread":
+            self.table = self.table.between_tries(self.rules, self.spent)
+            return "I do not know"
+        self.asked.append(asked)
         self.table = self.table.after_verdict(self.rules, read, stop=self.stop, spent=self.spent)
         self._between_turns()
         if read is None:

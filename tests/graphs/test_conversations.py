@@ -333,7 +333,7 @@ async def test_a_word_that_is_neither_yes_nor_no_is_not_complete_and_recorded_as
     conversation = dual(
         2, "B", task="P", end_chat=capped(1, MODES[1]), judge={"form": "two_questions"}
     )
-    ran = await scripted(conversation, ["a1", "b1", "The price.", answer])
+    ran = await scripted(conversation, ["a1", "b1", "The price.", answer, answer])
     assert [(v.complete, v.readable) for v in ran.verdicts] == [(False, False)]
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
     assert ran.log[-1].text == answer
@@ -353,7 +353,7 @@ async def test_an_answer_that_does_not_fit_the_schema_is_not_complete_and_record
     answer: str, http: bool
 ) -> None:
     conversation = dual(2, "B", task="P", keep="B", end_chat=capped(1, MODES[1]))
-    script = ["a1", "b1", answer]
+    script = ["a1", "b1", answer, answer]
     if http:
         with ScriptedServer(script) as server:
             ran = await served(conversation, server)
@@ -368,7 +368,8 @@ async def test_an_answer_that_does_not_fit_the_schema_is_not_complete_and_record
 async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -> None:
     """Y9: the rest of the objectives is unknown; with `ScriptedChatModel` it is unreadable."""
     conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
-    with ScriptedServer(["a1", "b1", '{"complete": true, "objectives_left": ["pri']) as server:
+    broken_off = '{"complete": true, "objectives_left": ["pri'
+    with ScriptedServer(["a1", "b1", broken_off, broken_off]) as server:
         ran = await served(conversation, server)
     assert ran.verdicts == [Verdict(speaker="B", complete=False, readable=False)]
 

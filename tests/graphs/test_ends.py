@@ -477,7 +477,8 @@ def test_a_guard_may_be_set_or_switched_off(guard: str) -> None:
 @pytest.mark.parametrize("form", ["structured", "two_questions"])
 def test_unreadable_verdicts_in_a_row_end_it(form: str) -> None:
     spec = talk(ann={"stops_chat": True}, end_chat={"mode": FIRST}, judge={"form": form})
-    turn: list[Line] = ["I do not know"] if form == "structured" else ["Much.", "I do not know"]
+    turn: list[Line] = ["I do not know"] * 2
+    turn = turn if form == "structured" else ["Much.", *turn]
     script: list[Line] = ["One here.", *turn, "Two.", "Three here.", *turn, "Four.", "Five.", *turn]
     result = play(spec, script)
     assert reasons(result) == ["unreadable_verdicts"]
@@ -490,9 +491,9 @@ def test_a_verdict_that_can_be_read_begins_the_count_anew() -> None:
         ann={"stops_chat": True},
         end_chat={"mode": FIRST, "guards": {"unreadable_verdicts": 2}},
     )
-    what: Line = "I do not know"
-    script: list[Line] = ["One.", what, "Two.", "Three.", NO, "Four.", "Five.", what, "Six."]
-    result = play(spec, [*script, "Seven.", what])
+    what: list[Line] = ["I do not know"] * 2
+    script: list[Line] = ["One.", *what, "Two.", "Three.", NO, "Four.", "Five.", *what, "Six."]
+    result = play(spec, [*script, "Seven.", *what])
     assert reasons(result) == ["unreadable_verdicts"]
 
 

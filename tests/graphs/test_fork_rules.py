@@ -368,10 +368,10 @@ def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -
 def test_unreadable_verdicts_count_on_in_a_fork(store: str) -> None:
     guards = {"unreadable_verdicts": 1}
     conversation = plain(end_chat={"mode": FIRST, "max_iterations": 3, "guards": guards})
-    ended = run(conversation, ["A1", "B1", "Hm."], session="one", store=store)
+    ended = run(conversation, ["A1", "B1", "Hm.", "Hm."], session="one", store=store)
     assert reason(ended) is Reason.UNREADABLE_VERDICTS
     new = fork("one", store=store, end_chat={"guards": {"unreadable_verdicts": 2}})
-    assert reason(go_on(new, store, ["A2", "B2", "Hm."])) is Reason.UNREADABLE_VERDICTS
+    assert reason(go_on(new, store, ["A2", "B2", "Hm.", "Hm."])) is Reason.UNREADABLE_VERDICTS
 
 
 @pytest.mark.parametrize("speakers", [2, 3])

@@ -111,6 +111,7 @@ def test_conversations_make_every_move_of_the_table() -> None:
         direct=True,
         code=True,
         halves=True,
+        unreadable=True,
         hooks=True,
         summaries=True,
     )

@@ -215,7 +215,7 @@ def test_last_words_follow_a_separate_judges_verdict() -> None:
 )
 def test_what_cannot_be_read_counts_as_not_complete_and_is_recorded(answer: Line) -> None:
     spec = judged(end_chat={"mode": FIRST, "max_iterations": 1})
-    result, _ = play(spec, ["Beans?", "Beans."], [answer])
+    result, _ = play(spec, ["Beans?", "Beans."], [answer, answer])
     (verdict,) = verdicts(result)
     assert not verdict["readable"]
     assert not verdict["complete"]
@@ -225,7 +225,7 @@ def test_what_cannot_be_read_counts_as_not_complete_and_is_recorded(answer: Line
 
 def test_three_unreadable_verdicts_in_a_row_end_it() -> None:
     said = [f"This is line {n} of them all." for n in range(5)]
-    result, _ = play(judged(), said, ["Hm.", "Hm.", "Hm."])
+    result, _ = play(judged(), said, ["Hm."] * 6)
     assert result.outcome is not None
     assert result.outcome.reason.value == "unreadable_verdicts"
 

@@ -86,12 +86,14 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
     ),
     "unreadable verdicts": (
         talk(ann=STOPS, end_chat=END | {"guards": {"unreadable_verdicts": 2}}),
-        ["Dig.", "huh", "Dug.", "Plant.", "eh"],
+        ["Dig.", "huh", "huh", "Dug.", "Plant.", "eh", "eh"],
         [
-            "m0003 Ann on its task: unreadable, which counts as not complete",
-            "m0003 Ann: unreadable verdict (1 of 2)",
-            "m0007 Ann on its task: unreadable, which counts as not complete",
-            "m0007 Ann: unreadable verdict (2 of 2)",
+            "m0003 Ann: unreadable and asked again: It can't be read as a verdict.",
+            "m0005 Ann on its task: unreadable, which counts as not complete",
+            "m0005 Ann: unreadable verdict (1 of 2)",
+            "m0009 Ann: unreadable and asked again: It can't be read as a verdict.",
+            "m0011 Ann on its task: unreadable, which counts as not complete",
+            "m0011 Ann: unreadable verdict (2 of 2)",
             "2 verdicts in a row could not be read",
         ],
     ),
@@ -107,14 +109,15 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(end_chat=END, judge={"kind": "separate", "criteria": ["They dig", "They plant"]}),
         [
             *("Dig.", {"criterion_1": "met", "criterion_2": "inconclusive"}),
-            *("Dug.", "huh"),
+            *("Dug.", "huh", "huh"),
             *("Planted.", {"criterion_1": "met", "criterion_2": "met"}),
         ],
         [
             "m0003 The judge, after Ann: They dig (met); They plant (inconclusive)",
-            "m0006 The judge, after Ben: unreadable, which counts as not complete",
-            "m0006 Ben: unreadable verdict (1 of 3)",
-            "m0009 The judge, after Ann: They dig (met); They plant (met)",
+            "m0006 The judge: unreadable and asked again: It can't be read as a verdict.",
+            "m0008 The judge, after Ben: unreadable, which counts as not complete",
+            "m0008 Ben: unreadable verdict (1 of 3)",
+            "m0011 The judge, after Ann: They dig (met); They plant (met)",
             "the judge found all criteria met",
         ],
     ),
@@ -281,7 +284,7 @@ def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
         ("farewells", ["Bye.", "Bye.", "Thanks!", "Thanks!"]),
         ("role_flips", ["Ben: hi", "Ben: hi", "Dug.", "Ben: hi", "Ben: hi", "No."]),
         ("same_tool_calls", [calls("look", where="a"), calls("look", where="a"), *("Abcd" * 4)]),
-        ("unreadable_verdicts", ["Dig.", "huh", "Dug.", "Plant.", "huh", "Yes."]),
+        ("unreadable_verdicts", ["Dig.", "huh", "huh", "Dug.", "Plant.", "huh", "huh", "Yes."]),
     ],
 )
 def test_a_guard_that_is_off_counts_nothing(guard: str, script: list[Line]) -> None:

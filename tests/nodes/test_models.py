@@ -547,14 +547,14 @@ JUDGED: dict[str, object] = {
 def test_an_unreadable_verdict_is_recorded_and_the_conversation_goes_on(
     line: str | Reply, served: Served
 ) -> None:
-    served(["Plant.", line, "Planted."])
+    served(["Plant.", line, line, "Planted."])
     events = list(stream(talk(**JUDGED), store="memory:"))
     verdicts = [event.verdict for event in events if isinstance(event, VerdictGiven)]
     assert [(verdict.complete, verdict.readable) for verdict in verdicts] == [(False, False)]
     ended = events[-1]
     assert isinstance(ended, Ended)
     assert ended.reason.value == "max_iterations"
-    assert ended.usage["scripted"].calls == 3
+    assert ended.usage["scripted"].calls == 4
 
 
 def test_a_model_without_structured_output_says_what_to_set_instead() -> None:

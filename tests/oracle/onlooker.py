@@ -396,10 +396,15 @@ class Table(NamedTuple):
         table = self._replace(within="halfway", tally=_spending(self.tally, spent))
         return table._at_once(rules)
 
+    def between_tries(self, rules: Rules, spent: Spent = ()) -> "Table":
+        """R17: what follows a verdict that can't be read, before it is asked for once more."""
+        table = self._replace(within="unread", tally=_spending(self.tally, spent))
+        return table._at_once(rules)
+
     def after_verdict(
         self, rules: Rules, complete: bool | None, *, stop: bool = False, spent: Spent = ()
     ) -> "Table":
-        """What follows a verdict; None is one that can't be read, and not complete."""
+        """What follows a verdict; None is one that twice can't be read, and not complete."""
         name = self.latest
         assert name is not None
         unreadable = self.tally.unreadable + 1 if complete is None else 0

@@ -15,7 +15,16 @@ from duologue.graphs.rules.end_chat import Decision, Node, decide
 from duologue.graphs.rules.moves import MOVES, max_steps
 from duologue.graphs.rules.people import asking, meaning
 from duologue.graphs.rules.position import Facts, Leaving, Phase, Position
-from duologue.graphs.rules.transitions import asked, checked, chose, judged, left, paused, spoke
+from duologue.graphs.rules.transitions import (
+    asked,
+    checked,
+    chose,
+    judged,
+    left,
+    paused,
+    spoke,
+    unread,
+)
 from duologue.graphs.rules.turns import NextTurn
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.spec.conversation import Conversation
@@ -277,20 +286,28 @@ class Walk:
         return _behind(found)
 
     def _judged(self, position: Position, table: Table) -> Longest:
-        found = []
-        answers = (False, True, None) if self.choices.unreadable else (False, True)
+        again = table.within == "unread"
+        answers = (False, True, None) if again else (False, True)
         after = {
             read: judged(self.conversation, position, complete=read is True) for read in answers
         }
-        halves = self.choices.halves and not self.rules.separate and table.within != "halfway"
+        halves = self.choices.halves and not self.rules.separate and table.within is None
+        tried = self.choices.unreadable and not again
+        # The first of two questions, and the first try, are steps, too, where they are not walked.
+        first = 0 if again or self.choices.halves else 1
+        found = []
         for spent in self._spendings(table.tally.spent):
             if halves:
                 between = table.between_questions(self.rules, spent)
-                found.append(self._from(asked(position), between))
+                found.append(_behind([self._from(asked(position), between)], steps=1))
+            if tried:
+                once_more = table.between_tries(self.rules, spent)
+                found.append(_behind([self._from(unread(position), once_more)], steps=1 + first))
             for read, stop in product(answers, self.stops):
                 verdict = table.after_verdict(self.rules, read, stop=stop, spent=spent)
-                found.append(self._from(after[read], verdict))
-        return _behind(found, steps=1 if self.choices.halves else 2)
+                steps = 1 + first + (not self.choices.unreadable)
+                found.append(_behind([self._from(after[read], verdict)], steps=steps))
+        return _behind(found)
 
     def _chosen(self, position: Position, table: Table) -> Longest:
         found = []

@@ -1,0 +1,49 @@
+"""Asking a judge once more where its verdict can't be read: a step of its own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import AnyMessage
+
+from ...graphs.log.kinds import Kind
+from ...graphs.log.messages import NOBODY, About, said
+from ...graphs.rules.position import Phase
+from ...graphs.rules.transitions import unread
+from ...graphs.spec.judges import Judge, SeparateJudge
+from ..models.model import Model
+from ..prompts import judging as prompts
+from ..step.resources import Moment
+from ..turn.prompt import Asked
+
+_MORE = 8
+"""How many times longer the second answer may be: a model that thinks needs room for it."""
+
+
+def is_second(moment: Moment) -> bool:
+    """Whether it is asked once more."""
+    return moment.position.phase is Phase.UNREAD
+
+
+def worded(moment: Moment, question: str) -> str:
+    """Give a question as it is asked now."""
+    return prompts.filled(prompts.AGAIN, question=question) if is_second(moment) else question
+
+
+def longest(moment: Moment, judge: Judge | SeparateJudge, model: Model, tokens: int) -> int | None:
+    """Give the longest answer, in tokens, by what its form needs. None: the model's own."""
+    if judge.max_tokens is not None or not model.takes_max_tokens:
+        return judge.max_tokens
+    return tokens * (_MORE if is_second(moment) else 1)
+
+
+async def asked_again(
+    moment: Moment, found: Asked[Any], before: Sequence[AnyMessage], speaker: str | None
+) -> dict[str, Any]:
+    """Write down an answer that can't be read, behind what stands before it."""
+    about = About(
+        kind=Kind.REFLECTION, speaker=speaker, audience=NOBODY, problem=prompts.UNREADABLE
+    )
+    answer = found.answer
+    place = len(moment.log) + len(found.new) + len(before)
+    new = [*found.new, *before, said(place, answer.text, about, id=answer.id)]
+    return await moment.step(unread(moment.position), new, found.usage)
