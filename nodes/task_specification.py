@@ -5,6 +5,7 @@ specification has no such check).
 """
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -23,7 +24,7 @@ from ..graphs.spec.difference import first_difference
 from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.spec.usage import Usage, dumped, used_so_far
 from ..graphs.spec.versions import restored
-from ..graphs.text.words import cut
+from ..graphs.text.words import cut, words_in
 from .prompts import tasks as prompts
 from .step.resources import Moment, Resources
 from .step.running import RunningSession
@@ -92,7 +93,7 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     )
     usage = moment.used(model, answer)
     text = unquoted(answer.text)
-    count = len(text.split())
+    count = ceil(words_in(text))
     if count > limit and not drafts:
         problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
         about = About(kind=Kind.DRAFT, audience=NOBODY, problem=problem)

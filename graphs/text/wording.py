@@ -15,6 +15,7 @@ from rapidfuzz.distance import Indel
 
 from .farewells import APOSTROPHES, FACE, is_farewell
 from .phrases import phrases
+from .words import words_in
 
 __all__ = [
     "Texts",
@@ -57,12 +58,6 @@ _NUMBER = re.compile(
 _SYMBOL = re.compile(r"[^\w\s]|[零〇一二三四五六七八九十百千万億]")
 _LABEL = re.compile(r"(?<!['’])\b[B-HJ-Z]\b(?!['’])")  # noqa: RUF001
 
-# Scripts without spaces: about so many letters make a word.
-_DENSE = (
-    (re.compile(r"[\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), 2),
-    (re.compile(r"[\u3040-\u30ff]"), 3),
-    (re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"), 5),
-)
 _DENSE_GAP = re.compile(r"(?<=[\u3005-\u30ff\u3400-\u9fff]) +(?=[\u3005-\u30ff\u3400-\u9fff])")
 
 
@@ -151,11 +146,7 @@ def plain(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _words(text: str) -> float:
-    rest, words = plain(text), 0.0
-    for letters, per_word in _DENSE:
-        rest, count = letters.subn(" ", rest)
-        words += count / per_word
-    return words + len(rest.split())
+    return words_in(plain(text))
 
 
 @lru_cache(maxsize=4096)
