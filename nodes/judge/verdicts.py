@@ -84,7 +84,7 @@ def read_lines(text: str, criteria: Sequence[str]) -> dict[str, Finding] | None:
 
 def _finding(line: str, number: int, criterion: str) -> Finding | None:
     """What a line says of a criterion, whose text it may repeat."""
-    numbered = re.match(rf"{_SIGNS}(?:(criterion)\W*)?(\d+)(\W+)", line)
+    numbered = re.match(rf"{_SIGNS}(?:(criterion)\W*)?(\d{{1,3}})(\W+)", line)
     if numbered is None or int(numbered[2]) != number:
         return None
     # "2 met, 1 not met" tells how many.

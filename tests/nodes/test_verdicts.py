@@ -187,6 +187,7 @@ M, N, I = Finding.MET, Finding.NOT_MET, Finding.INCONCLUSIVE  # noqa: E741
         ("1: met\n2: I would say met", None),
         ("1: met\n2: metal is named", None),
         ("1: met\n12: met", None),
+        (f"{'1' * 5000}: met", None),
         ("1: met", None),
         ("2 met", None),
         ("met, met", None),
