@@ -65,12 +65,11 @@ def _given(state: State, form: type[Form] | None) -> Conversation | None:
 
 
 def _refuse_another(given: Conversation | None, known: Conversation) -> None:
-    if given is None or given == known:
-        return
-    raise SessionError(
-        f"this session belongs to another conversation: {first_difference(known, given)} differs; "
-        "start a new one"
-    )
+    differs = "" if given is None else first_difference(known, given)
+    if differs:
+        raise SessionError(
+            f"this session belongs to another conversation: {differs} differs; start a new one"
+        )
 
 
 async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) -> dict[str, Any]:

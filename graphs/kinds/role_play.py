@@ -150,7 +150,7 @@ def role_play(task: str, user_role: str, assistant_role: str, **options: Any) ->
 
     After CAMEL's role-playing and LazyLLM's multi-turn dialogue: the task is made more specific,
     then ``user_role`` gives one ``Instruction:`` with its ``Input:`` at a time and
-    ``assistant_role`` answers with a ``Solution:``, until the user says the done token alone.
+    ``assistant_role`` answers with a ``Solution:``, until the user says the done token.
 
     Args:
         task: What the two work on.

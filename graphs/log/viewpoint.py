@@ -25,6 +25,7 @@ from ..common.fold import goes_on
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from .call_text import put_back
+from .done_tokens import heard_text
 from .kinds import Kind
 from .messages import About, line, place_of
 from .remembered import is_in_view, remembered
@@ -65,6 +66,7 @@ class View:
     """
 
     def __init__(self, conversation: Conversation, name: str) -> None:
+        self._conversation = conversation
         self._speaker = conversation.speaker(name)
         self._names = provider_names(conversation.names)
         self._is_labelled = conversation.hears_labels(self._speaker)
@@ -133,11 +135,13 @@ class View:
             if about.speaker == name:
                 _add_own(shown, message, about, self._names[name], results)
                 continue
+            text = heard_text(self._conversation, message, about)
             if about.to not in (None, name):
-                message = HumanMessage(f"To {about.to}: {message.text}", id=message.id)
+                text = f"To {about.to}: {text}"
             before = self._speaker.prefixes.get(about.speaker or "", "")
+            heard = _labelled(text, about.speaker if self._is_labelled else None)
             _add_heard(
-                shown.view, message, about, self._names, label=self._is_labelled, before=before
+                shown.view, f"{before}{heard}", message.id, self._names.get(about.speaker or "")
             )
 
 
@@ -253,31 +257,22 @@ def _calls(message: AIMessage) -> list[ToolCall]:
     return [*deepcopy(message.tool_calls), *broken]
 
 
-def _add_heard(
-    view: list[BaseMessage],
-    message: BaseMessage,
-    about: About,
-    names: Mapping[str, str],
-    *,
-    label: bool,
-    before: str,
-) -> None:
-    """Add a line heard from another, joined to the one before it where that was heard too."""
-    text = message.text.strip()
-    if not text:
-        text = SILENCE
+def _labelled(text: str, name: str | None) -> str:
+    """A line heard from another, with its name in front where there is one to tell."""
+    text = text.strip() or SILENCE
     # Models that hear labels like to write their own.
-    if label and about.speaker is not None and not text.startswith(f"{about.speaker}:"):
-        text = f"{about.speaker}: {text}"
-    text = f"{before}{text}"
-    name = names.get(about.speaker) if about.speaker is not None else None
+    return text if name is None or text.startswith(f"{name}:") else f"{name}: {text}"
+
+
+def _add_heard(view: list[BaseMessage], text: str, id_: str | None, name: str | None) -> None:
+    """Add a line heard from another, joined to the one before it where that was heard too."""
     last = view[-1] if view else None
     if isinstance(last, HumanMessage):
         view.pop()
         text = _joined(last.text, text)
         if last.name != name:
             name = None
-    view.append(HumanMessage(text, name=name, id=message.id))
+    view.append(HumanMessage(text, name=name, id=id_))
 
 
 def _joined(before: str, after: str) -> str:

@@ -8,14 +8,14 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.fold import Fold
 from ..log.code_blocks import code_blocks
+from ..log.done_tokens import DATA, done_tokens
 from ..log.kinds import Kind
 from ..log.messages import About, Source, line
 from ..spec.conversation import Conversation
-from ..spec.ends import DoneToken, EndingTool, leaves
+from ..spec.ends import EndingTool, leaves
 from ..spec.usage import Usage, total
-from ..text.wording import ends_with, says
+from ..text.done_words import ends_with
 from .ends.holding import ENDS
-from .ends.tally import DATA
 from .people import watcher
 from .position import Facts
 
@@ -111,15 +111,6 @@ def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
     spent = total(usage)
     tokens = spent.input_tokens + spent.output_tokens
     return facts.model_copy(update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost})
-
-
-def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
-    """Give the done tokens that a message says, of those that its speaker may say."""
-    return [
-        end.token
-        for _, end in leaves(conversation.end_chat.when)
-        if isinstance(end, DoneToken) and end.by in (None, speaker) and says(end.token, text)
-    ]
 
 
 class _ToolsCalled:

@@ -183,17 +183,17 @@ def _new_id(title: str) -> str:
 def _agreed(
     session: str, given: Conversation | None, row: SessionRow | None, where: str
 ) -> Conversation:
-    """The conversation to run: the stored one, or the given one; both must be equal."""
+    """The conversation to run: the stored one where there is one; what is given must agree."""
     if row is None:
         if given is None:
             raise unknown_session(session, where)
         return given
     stored = stored_conversation(row, where)
-    if given is not None and given != stored:
+    differs = "" if given is None else first_difference(stored, given)
+    if differs:
         raise SessionError(
-            f"session {session!r} belongs to another conversation: "
-            f"{first_difference(stored, given)} differs; resume it as it is, choose another id, or "
-            "give reset=True (--reset), which deletes what is stored"
+            f"session {session!r} belongs to another conversation: {differs} differs; resume it as "
+            "it is, choose another id, or give reset=True (--reset), which deletes what is stored"
         )
     return stored
 

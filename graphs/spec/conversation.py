@@ -52,8 +52,13 @@ class Form(Data, ABC):
         Raises:
             SpecError: The fields do not fit one another; names one.
         """
-        same = Conversation.model_fields.keys() & type(self).model_fields.keys()
-        fields = {name: getattr(self, name) for name in same}
+        fields = {
+            name: getattr(self, name)
+            for name in Conversation.model_fields.keys() & type(self).model_fields.keys()
+            # What nobody set stays so, unless the form has a default of its own.
+            if name in self.model_fields_set
+            or getattr(self, name) != Conversation.model_fields[name].default
+        }
         return validated(Conversation, fields | self._others())
 
     @abstractmethod

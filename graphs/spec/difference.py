@@ -1,20 +1,35 @@
 """In which field two conversations differ first. Pure functions."""
 
+from pydantic import BaseModel
+
 from .conversation import Conversation
 
 
 def first_difference(known: Conversation, given: Conversation) -> str:
-    """Name the first field in which two conversations differ."""
-    return _difference(known.model_dump(mode="json"), given.model_dump(mode="json"))
+    """Name the first field that was set in a conversation and differs from a known one, if any.
+
+    What was not set, at any depth, is left to the known one: a default may have changed since.
+    """
+    return _path(known, given) or ""
 
 
-def _difference(one: object, other: object) -> str:
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        one, other = dict(enumerate(one)), dict(enumerate(other))
-    if not (isinstance(one, dict) and isinstance(other, dict)):
-        return ""
-    for key in [*one, *(key for key in other if key not in one)]:
-        if one.get(key) != other.get(key):
-            inner = _difference(one.get(key), other.get(key))
-            return f"{key}.{inner}" if inner else str(key)
-    return ""
+def _path(one: object, other: object) -> str | None:
+    """Where two values differ: the fields that lead there. None: nowhere."""
+    if isinstance(other, BaseModel) and type(one) is type(other):
+        set_ = other.model_fields_set
+        parts = {
+            name: (getattr(one, name), getattr(other, name))
+            for name in type(other).model_fields
+            if name in set_
+        }
+    elif isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        parts = {str(place): pair for place, pair in enumerate(zip(one, other, strict=True))}
+    elif isinstance(one, dict) and isinstance(other, dict):
+        parts = {str(key): (one.get(key), other.get(key)) for key in [*one, *other]}
+    else:
+        return None if one == other else ""
+    for name, pair in parts.items():
+        inner = _path(*pair)
+        if inner is not None:
+            return f"{name}.{inner}" if inner else name
+    return None

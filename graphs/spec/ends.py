@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias, Union, cast
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, field_validator
 
 from ..common.data import MOST, Cap, Data, Kinded, Mark, Name, by_kind
+from ..text.done_words import Match, default_match
 
 NO_CAP: Final = "none"
 """How TOML says that there is no cap on rounds."""
@@ -73,17 +74,28 @@ class _End(Kinded):
 
 
 class DoneToken(_End):
-    """A word that ends the conversation when it is said alone (CAMEL's done token).
+    """A word that ends the conversation when a speaker says it (CAMEL's done token).
 
-    Tokens joined by ``&`` may be said at different times.
+    In fenced or inline code, a quotation or a thought it is not said. Others hear the message
+    without it. Tokens joined by ``&`` may be said at different times.
     """
 
     kind: Literal["done_token"] = "done_token"
     """Which end it is."""
     token: Mark
-    """It counts only when it is the message, or stands alone on a line of it."""
+    """The word, in just this case."""
+    match: Match | None = None
+    """Where it counts. ``alone``: it is the message, or stands alone on a line of it. ``last``: it
+    also counts where it ends the message as a sentence of its own, as in "Thank you! ###STOP###".
+    ``anywhere``: wherever it stands. None: ``last`` where it holds a character that is neither
+    letter nor digit, else ``alone``."""
     by: Name | None = None
     """The speaker who may say it. None: any."""
+
+    @property
+    def counts(self) -> Match:
+        """Where it counts."""
+        return self.match or default_match(self.token)
 
 
 class Predicate(_End):

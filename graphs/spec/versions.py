@@ -1,12 +1,33 @@
 """Reading stored specs. Sessions store theirs, so each change of its shape comes with a step."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ..common.validation import check_depth, validated
 from ..common.versions import Migration, Versions, upgraded
 from .conversation import Conversation
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=6)
+
+def _alone(data: dict[str, Any]) -> dict[str, Any]:
+    """Before version 7 a done token counted only alone on a line."""
+    end_chat = data.get("end_chat")
+    if not isinstance(end_chat, Mapping) or "when" not in end_chat:
+        return data
+    return data | {"end_chat": {**end_chat, "when": _tokens_alone(end_chat["when"])}}
+
+
+def _tokens_alone(when: object) -> object:
+    """Ends as the spec has them: a list means any of them, and what is no end is told later."""
+    if isinstance(when, list | tuple):
+        return [*map(_tokens_alone, when)]
+    if not isinstance(when, Mapping):
+        return when
+    if when.get("kind") == "done_token":
+        return {"match": "alone", **when}
+    return {**when, "of": _tokens_alone(when["of"])} if "of" in when else when
+
+
+SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone,))
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 

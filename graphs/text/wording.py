@@ -1,4 +1,4 @@
-"""Comparing texts: blank, a token, a farewell, the same as another.
+"""Comparing texts: blank, a farewell, the same as another.
 
 Pure rules, without a model. Where they cannot be sure they say no: a conversation that a guard ends
 too late has cost a few calls, one that it ends too early has lost its result.
@@ -26,7 +26,6 @@ __all__ = [
     "is_same_move",
     "is_short",
     "plain",
-    "says",
 ]
 
 SHORT_WORDS = 5
@@ -37,9 +36,6 @@ NEARLY = 0.95
 
 _LONG = 10_000
 """Longer texts, in characters, are compared word by word."""
-
-_EMPHASIS = "*_`~\"' \t"
-"""What may stand around a token, which can itself begin with one of these signs."""
 
 _HOLLOW = frozenset("+<=>|~\u2800\u3164\u115f\u1160\uffa0\ufffd")
 """Characters that show nothing or only decorate, though their category says otherwise."""
@@ -64,18 +60,6 @@ _DENSE_GAP = re.compile(r"(?<=[\u3005-\u30ff\u3400-\u9fff]) +(?=[\u3005-\u30ff\u
 def is_blank(text: str) -> bool:
     """Whether a text says nothing: white space, invisible characters, punctuation, Markdown."""
     return FACE.search(text) is None and all(_is_hollow(sign) for sign in set(text))
-
-
-def says(token: str, text: str) -> bool:
-    """Whether a text says a token: it is the text, or stands alone on a line of it."""
-    # As it stands too: the token may itself begin with a sign of emphasis.
-    return any(token in (found.strip(), found.strip(_EMPHASIS)) for found in text.splitlines())
-
-
-def ends_with(word: str, text: str) -> bool:
-    """Whether a word ends a text, in just this case; signs may come after it, no letters."""
-    found = re.search(rf"(?<!\w){re.escape(word)}[^\w]*\Z", text)
-    return found is not None
 
 
 def is_same(one: str, other: str) -> bool:

@@ -7,11 +7,11 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 from ...graphs.common.data import Data
+from ...graphs.log.done_tokens import done_tokens
 from ...graphs.log.marks import begins
 from ...graphs.log.messages import Flaw, line
 from ...graphs.log.parsing import parse
 from ...graphs.rules.ends.guards import is_alike
-from ...graphs.rules.facts import done_tokens
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.text.fences import fences

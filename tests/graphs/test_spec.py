@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import ValidationError, create_model
 
 from duologue.graphs import (
     Conversation,
+    DoneToken,
     EndChatMode,
     RolePlay,
     Speaker,
@@ -22,6 +24,7 @@ from duologue.graphs import (
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.sessions.dumps import dump
 from duologue.graphs.spec import versions as stored
+from duologue.graphs.spec.ends import leaves
 from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -331,7 +334,7 @@ def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
     def second(data: dict[str, Any]) -> dict[str, Any]:
         return {"task": data["chore"]} | {k: v for k, v in data.items() if k != "chore"}
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[8], 8))
+    later = create_model("Later", __base__=Conversation, version=(Literal[9], 9))
     monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (first, second)))
     monkeypatch.setattr(stored, "Conversation", later)
 
@@ -340,14 +343,45 @@ def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_older_version_is_migrated_step_by_step(load: Load) -> None:
     people = speakers()
     for data in (
-        {"version": 6, "job": "Plan", "speakers": people},
-        {"version": 7, "chore": "Plan", "speakers": people},
-        {"version": 8, "task": "Plan", "speakers": people},
+        {"version": 7, "job": "Plan", "speakers": people},
+        {"version": 8, "chore": "Plan", "speakers": people},
+        {"version": 9, "task": "Plan", "speakers": people},
         {"task": "Plan", "speakers": people},
     ):
         found = load(data)
         assert found.task == "Plan"
-        assert found.model_dump()["version"] == 8
+        assert found.model_dump()["version"] == 9
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"kind": "done_token", "token": "#STOP#"},
+        [{"kind": "done_token", "token": "#STOP#"}, "stop_requested"],
+        {
+            "kind": "all",
+            "of": [{"kind": "any", "of": [{"kind": "done_token", "token": "#STOP#"}]}],
+        },
+    ],
+)
+def test_r1_a_done_token_of_an_older_spec_counts_alone_on_a_line(when: object, load: Load) -> None:
+    for version, match in ((6, "alone"), (SPEC_VERSION, None)):
+        found = load(minimal(version=version, end_chat={"when": when}))
+        (token,) = (end for _, end in leaves(found.end_chat.when) if isinstance(end, DoneToken))
+        assert token.match == match
+        assert token.counts == (match or "last")
+
+
+@pytest.mark.parametrize("end_chat", [{}, {"when": 3}, {"when": {"kind": 5}}, {"when": {"of": 1}}])
+def test_what_is_wrong_in_an_older_spec_is_told_as_in_a_new_one(
+    end_chat: dict[str, object], load: Load
+) -> None:
+    told = []
+    for version in (6, SPEC_VERSION):
+        with pytest.raises(SpecError) if end_chat else nullcontext() as raised:
+            load(minimal(version=version, end_chat=end_chat))
+        told.append(str(raised and raised.value))
+    assert told[0] == told[1]
 
 
 def test_each_change_of_a_shape_has_its_step() -> None:
@@ -355,7 +389,7 @@ def test_each_change_of_a_shape_has_its_step() -> None:
     assert dump.DUMP_VERSIONS.newest == dump.DUMP_VERSION
 
 
-@pytest.mark.parametrize("version", [1, SPEC_VERSION - 1])
+@pytest.mark.parametrize("version", [1, stored.SPEC_VERSIONS.oldest - 1])
 def test_a_version_of_a_development_version_is_refused(version: int, load: Load) -> None:
     with pytest.raises(
         SpecError, match=f"version: {version} was written by an older development version"
@@ -374,11 +408,11 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
         seen.append(data["version"])
         return data
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[7], 7))
+    later = create_model("Later", __base__=Conversation, version=(Literal[8], 8))
     monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (step,)))
     monkeypatch.setattr(stored, "Conversation", later)
     assert get_session("s", store="memory:versions").conversation.task == "Plan"
-    assert set(seen) == {6}
+    assert set(seen) == {SPEC_VERSION}
 
 
 # The JSON schema

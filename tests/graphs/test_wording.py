@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, strategies as st
 
+from duologue.graphs.text.done_words import says
 from duologue.graphs.text.farewells import is_farewell
 from duologue.graphs.text.wording import (
     is_blank,
@@ -18,7 +19,6 @@ from duologue.graphs.text.wording import (
     is_same_move,
     is_short,
     plain,
-    says,
 )
 
 from .transcripts import ORDINARY, PATHOLOGICAL, Transcript

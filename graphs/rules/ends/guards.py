@@ -6,6 +6,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
+from ...log.done_tokens import DATA
 from ...log.kinds import Kind
 from ...log.messages import About, Flaw, Source
 from ...spec.conversation import Conversation
@@ -13,7 +14,7 @@ from ...spec.ends import Reason
 from ...text.farewells import is_farewell
 from ...text.wording import Texts, is_blank, is_equal, is_same_move
 from .end import AtEnd, CountedMessage, Guard, Tallies
-from .tally import DATA, EqualCalls, Flips, InARow, Tally
+from .tally import EqualCalls, Flips, InARow, Tally
 
 _FREE = (Source.HUMAN, Source.TEXT, *DATA)
 """Sources of replies that may repeat: people say what they like, the others have no choice."""

@@ -3,15 +3,11 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from ...log.kinds import Kind
-from ...log.messages import About, Source
-
-DATA: Final = (Source.CODE, Source.TOOL)
-"""Sources of replies that nobody worded: no word in them ends anything, and no code is run."""
+from ...log.messages import About
 
 
 class Tally(ABC):

@@ -1,0 +1,184 @@
+"""Done tokens in conversations: who hears what, what ends, and sessions begun by older rules."""
+
+from typing import Any
+
+import pytest
+
+from duologue.graphs import (
+    Conversation,
+    DoneToken,
+    EndChat,
+    Guards,
+    Result,
+    SessionError,
+    Speaker,
+    converse,
+    fork,
+    get_session,
+    load_conversation,
+    role_play,
+)
+from duologue.graphs.spec.ends import End
+from duologue.graphs.spec.fields import SPEC_VERSION
+from duologue.graphs.text.done_words import Match
+from duologue.nodes.testing import Prompt, ScriptedChatModel
+
+STOP = "###STOP###"
+ANN, BOB = DoneToken(token=STOP, by="Ann"), DoneToken(token=STOP, by="Bob")
+
+
+def talk(when: End, **end_chat: Any) -> Conversation:
+    return Conversation(
+        task="Plan.",
+        speakers=(Speaker(name="Ann"), Speaker(name="Bob")),
+        end_chat=EndChat(when=when, guards=Guards(same_replies=0, farewells=0), **end_chat),
+    )
+
+
+def play(spec: Conversation, *script: str) -> tuple[Result, list[Prompt]]:
+    model = ScriptedChatModel(script=[*script])
+    return converse(spec, model=model, store="memory:"), [call.prompt for call in model.calls]
+
+
+def seen(result: Result, name: str) -> list[str]:
+    return [f"{message.type}: {message.text}" for message in result.viewpoint(name)[1:]]
+
+
+@pytest.mark.parametrize("said", [STOP, f"Thank you! {STOP}", f"Thank you.\n**{STOP}**"])
+def test_r1_a_token_glued_to_the_last_words_ends_it_and_nobody_answers(said: str) -> None:
+    result, prompts = play(talk(ANN), "Hi.", "Hello.", said)
+    assert result.outcome is not None
+    assert result.outcome.reason == "done_token"
+    assert result.outcome.because == ("Ann said the done token",)
+    # The log and the transcript keep what was said.
+    assert result.speeches[-1] == ("Ann", said)
+    assert len(prompts) == 3
+    assert [cause.message for cause in result.why() if cause.kind == "said"] == [
+        result.outcome.message
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"Then I will say {STOP}",
+        f"It ends like this:\n```\nThanks. {STOP}\n```",
+        f'You say: "Thanks. {STOP}"',
+        f"<think>All is done. {STOP}</think>What else is there?",
+    ],
+)
+def test_r1_a_mentioned_token_ends_nothing_and_is_heard(said: str) -> None:
+    result, _ = play(talk(ANN, max_iterations=1), said, "Fine.")
+    assert result.outcome is not None
+    assert result.outcome.reason == "max_iterations"
+    assert f"human: {said}" in seen(result, "Bob")
+
+
+def test_r1_others_hear_the_words_before_a_token_and_its_speaker_sees_it() -> None:
+    result, prompts = play(talk(ANN & BOB), f"Beans it is. {STOP}", "Really?", "Yes.", STOP)
+    assert result.outcome is not None
+    assert result.outcome.because == ("Ann and Bob said the done token",)
+    assert prompts[1][-1]["content"] == "Beans it is."
+    assert f"ai: Beans it is. {STOP}" in seen(result, "Ann")
+    assert "human: Beans it is." in seen(result, "Bob")
+    assert "human: (says nothing)" in seen(result, "Ann")
+    assert f"ai: {STOP}" in seen(result, "Bob")
+
+
+def test_r1_a_token_in_the_mouth_of_who_may_not_say_it_is_a_word_like_others() -> None:
+    result, _ = play(talk(ANN, max_iterations=1), "Hi.", f"Thank you! {STOP}")
+    assert result.outcome is not None
+    assert result.outcome.reason == "max_iterations"
+    assert f"human: Thank you! {STOP}" in seen(result, "Ann")
+
+
+@pytest.mark.parametrize(
+    ("match", "said"),
+    [("alone", f"Bye.\n{STOP}"), ("last", f"Bye. {STOP}"), ("anywhere", f"I say {STOP} now")],
+)
+def test_r1_where_a_token_counts_can_be_set(match: Match, said: str) -> None:
+    result, _ = play(talk(DoneToken(token=STOP, match=match)), said)
+    assert result.outcome is not None
+    assert result.outcome.reason == "done_token"
+
+
+def test_r1_a_role_play_ends_by_a_token_behind_a_sentence() -> None:
+    spec = role_play("Plan", "Owner", "Gardener", specify_task=False)
+    solved = "Solution: Dug.\nNext request."
+    result, _ = play(
+        spec, "Instruction: Dig.\nInput: None", solved, "All is done. <CAMEL_TASK_DONE>"
+    )
+    assert result.outcome is not None
+    assert (result.outcome.reason, result.outcome.by) == ("done_token", "Owner")
+
+
+# Sessions begun before
+
+OLD: dict[str, Any] = {
+    "task": "Plan.",
+    "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+    "end_chat": {"when": {"kind": "done_token", "token": STOP}},
+}
+
+
+def begun(version: int, store: str) -> None:
+    """A session whose model has failed at its second call."""
+
+    def speak(prompt: Prompt) -> str:
+        if len(model.calls) > 1:
+            raise ValueError("broken")
+        return "Hello."
+
+    model = ScriptedChatModel(script=speak)
+    with pytest.raises(ValueError, match="broken"):
+        converse({"version": version, **OLD}, session="s", store=store, model=model)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"), [(6, "max_iterations"), (SPEC_VERSION, "done_token")]
+)
+def test_r1_an_older_session_goes_on_by_its_rule_with_the_same_file(
+    version: int, reason: str
+) -> None:
+    store = f"memory:older-{version}"
+    begun(version, store)
+    script = [f"Thank you! {STOP}", *[f"Bed {number} is next." for number in range(8)]]
+    rest = converse(OLD, session="s", store=store, model=ScriptedChatModel(script=script))
+    assert rest.outcome is not None
+    assert rest.outcome.reason == reason
+    assert ("Bob", f"Thank you! {STOP}") in rest.speeches
+
+
+def test_what_was_not_set_is_not_compared_and_the_stored_holds() -> None:
+    """At any depth: a default may have changed since the session began."""
+    store = "memory:unset"
+    begun(SPEC_VERSION, store)
+    guarded = {"max_iterations": 2, "guards": {"farewells": 9}}
+    first = load_conversation({**OLD, "end_chat": {**OLD["end_chat"], **guarded}})
+    converse(first, session="t", store=store, model=ScriptedChatModel(script=["A."] * 4))
+    same: list[dict[str, Any]] = [{}, {"guards": {"farewells": 9}}, {"max_iterations": 2}]
+    for end_chat in same:
+        again = converse(
+            {**OLD, "end_chat": {**OLD["end_chat"], **end_chat}}, session="t", store=store
+        )
+        assert again.conversation == first
+    others: list[tuple[dict[str, Any], str]] = [
+        ({"max_iterations": 5}, "end_chat.max_iterations"),
+        ({"guards": {"farewells": 4}}, "end_chat.guards.farewells"),
+        ({"when": {"kind": "done_token", "token": "X"}}, "end_chat.when.token"),
+        ({"when": {"kind": "done_token", "token": STOP, "match": "last"}}, "end_chat.when.match"),
+        ({"when": {"kind": "max_messages", "limit": 9}}, "end_chat.when"),
+    ]
+    for end_chat, field in others:
+        given = {**OLD, "end_chat": {**OLD["end_chat"], **end_chat}}
+        with pytest.raises(SessionError, match=f"{field} differs"):
+            converse(given, session="t", store=store)
+
+
+def test_r1_a_fork_of_an_older_session_keeps_its_rule() -> None:
+    store = "memory:older-fork"
+    begun(6, store)
+    fork("s", into="f", store=store)
+    found = get_session("f", store=store).conversation.end_chat.when
+    assert isinstance(found, DoneToken)
+    assert found.match == "alone"
