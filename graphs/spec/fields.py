@@ -11,6 +11,7 @@ from ..common.data import MOST, AtLeast, Cap, Data, Name, Text, listing
 from ..speakers.context import RunningSummary
 from ..speakers.replies import FunctionReply
 from ..speakers.speaker import Generation, Speaker
+from ..text.looks import looks
 from .ends import NO_CAP, EndChat, EndChatMode, Predicate, leaves
 from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
 from .sandbox import Sandbox
@@ -98,13 +99,15 @@ class ConversationFields(Data):
     @field_validator("speakers")
     @classmethod
     def _names_differ(cls, speakers: tuple[Speaker, ...]) -> tuple[Speaker, ...]:
-        seen: set[str] = set()
-        for speaker in speakers:
-            if speaker.name.casefold() in seen:
-                raise ValueError(
-                    f"two speakers are called {speaker.name!r}: give each its own name"
-                )
-            seen.add(speaker.name.casefold())
+        seen: dict[str, str] = {}
+        for name in (speaker.name for speaker in speakers):
+            alike = next((seen[look] for look in looks(name) if look in seen), None)
+            if alike is not None:
+                called = alike.casefold() == name.casefold()
+                what = f"two speakers are called {name!r}"
+                what = what if called else f"{alike!r} and {name!r} look the same"
+                raise ValueError(f"{what}: give each its own name")
+            seen |= dict.fromkeys(looks(name), name)
         return speakers
 
     @property

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from duologue.graphs.text.looks import looks
+
 
 def toml(value: object) -> str:
     """Write a value as inline TOML, in which null does not exist."""
@@ -22,3 +24,13 @@ def as_toml(data: Mapping[str, object]) -> str:
 def minimal(**fields: object) -> dict[str, Any]:
     given: dict[str, Any] = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
     return given | fields
+
+
+def letters(name: str) -> str:
+    """What a name is the same by: its letters without case."""
+    return looks(name)[0]
+
+
+def look(name: str) -> str:
+    """What a name is the same by: how its letters look."""
+    return looks(name)[1]

@@ -31,7 +31,7 @@ from duologue.graphs.spec.ends import (
     StopRequested,
 )
 
-from .spec_help import as_toml, minimal
+from .spec_help import as_toml, letters, look, minimal
 
 # Conversations of every shape
 
@@ -74,7 +74,6 @@ formats = st.one_of(
     ),
     st.builds(Schema, name=names, form=st.just("text")),
 )
-
 
 PRICED = "a model with a price"
 counts = st.integers(0, 9)
@@ -124,7 +123,7 @@ def ends(called: list[str]) -> st.SearchStrategy[End]:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> Conversation:
-    called = draw(st.lists(names, min_size=2, max_size=4, unique_by=str.casefold))
+    called = draw(st.lists(names, min_size=2, max_size=4, unique_by=(letters, look)))
     shared_task = draw(st.none() | texts)
     answers = draw(st.booleans())
     stoppers = draw(st.sets(st.sampled_from(called)))

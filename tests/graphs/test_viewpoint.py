@@ -26,6 +26,7 @@ from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 
 from .shape_help import well_formed
+from .spec_help import letters, look
 
 ODD = [
     *(
@@ -57,7 +58,7 @@ NAMES = st.lists(
     st.one_of(st.sampled_from(ODD), st.text("aAb _-.é李", min_size=1, max_size=80)),
     min_size=2,
     max_size=5,
-    unique_by=lambda name: name.strip().casefold(),
+    unique_by=(letters, look),
 ).filter(lambda names: all(name.strip() for name in names))
 
 

@@ -1,0 +1,72 @@
+"""Names that differ only in look are one name to a reader, and refused."""
+
+# ruff: noqa: RUF001
+
+import pytest
+
+from duologue.graphs import Conversation, Speaker, SpecError, load_conversation
+
+
+def named(*names: str) -> Conversation:
+    speakers = [{"name": name} for name in names]
+    return load_conversation({"task": "Plan.", "speakers": speakers})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ann", "\u0410nn"),
+        ("\u0410nn", "Ann"),
+        ("ANN", "\u0391NN"),
+        ("Bob", "B\u043eb"),
+        ("bob", "B\u03bfb"),
+        ("Ann", "Ann\u200b"),
+        ("Ann", "A\u200dnn"),
+        ("Ann", "\u2060ann"),
+        ("Ann", "An\u00adn"),
+        ("Ann", "Ann\ufe0f"),
+        ("Ann Lee", "Ann\u00a0Lee"),
+        ("Ann Lee", "Ann  Lee"),
+        ("Ann", "Ａｎｎ"),
+        ("Ren\u00e9", "Rene\u0301"),
+        ("Anne-Marie", "Anne\u2010Marie"),
+        ("O'Hara", "O\u2019Hara"),
+        ("COP", "СОР"),
+    ],
+)
+def test_r13_names_that_differ_only_in_look_are_refused_in_one_sentence(
+    one: str, other: str
+) -> None:
+    with pytest.raises(SpecError) as raised:
+        named(one, "Zoe", other)
+    text = f"speakers: {one!r} and {other!r} look the same: give each its own name"
+    assert str(raised.value) == text
+
+
+@pytest.mark.parametrize(("one", "other"), [("Ann", "Ann"), ("Ann", "ANN"), ("Аня", "АНЯ")])
+def test_r13_case_makes_no_other_name_as_before(one: str, other: str) -> None:
+    with pytest.raises(SpecError, match=f"two speakers are called '{other}': give each its own"):
+        named(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ann", "Anna"),
+        ("Вова", "boba"),
+        ("Анна", "Anna"),
+        ("Müller", "Muller"),
+        ("张伟", "張偉"),
+        ("Ολγα", "Olga"),
+        ("Agent 1", "Agent I"),
+        ("A", "B"),
+        ("Ann 🙂", "Ann 🙃"),
+    ],
+)
+def test_r13_names_that_can_be_told_apart_are_names(one: str, other: str) -> None:
+    assert named(one, other).names == (one, other)
+
+
+def test_r13_the_names_that_are_kept_are_as_given() -> None:
+    speakers = (Speaker(name="Ann\u200b"), Speaker(name="Bob"))
+    assert Conversation(task="Plan.", speakers=speakers).names == ("Ann\u200b", "Bob")
