@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeInt
 
 from ..common.data import Data
 from ..log.messages import line, place_of, speeches
+from ..log.stage import Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.judges import Verdict
@@ -28,7 +29,7 @@ class Outcome(Data):
     message: str | None = None
     """The place of the last message that was said, such as ``m0004``."""
     rounds: NonNegativeInt
-    """Complete rounds."""
+    """Complete rounds. Last words belong to the round that they complete."""
     messages: NonNegativeInt
     """Messages said by the speakers, opening answers and last words included."""
     completed: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ def outcome(
 ) -> Outcome:
     """Make the outcome of a conversation that has just ended."""
     said = speeches(log)
+    last_words = sum(line(message).stage is Stage.LAST_WORDS for message in said)
     verdicts = (line(message).verdict for message in log)
     held = [end for one in holding(conversation, position) for end in one.ends]
     at = AtEnd(conversation, position, held, tallies)
@@ -77,7 +79,7 @@ def outcome(
         because=tuple(ENDS[reason].words(at) for reason in reasons),
         by=ENDS[reasons[0]].by(at),
         message=place_of(said[-1]) if said else None,
-        rounds=position.rounds(conversation),
+        rounds=(position.turns + last_words) // len(conversation.speakers),
         messages=len(said),
         completed=position.completed,
         seconds=position.facts.seconds,

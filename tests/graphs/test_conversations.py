@@ -269,9 +269,30 @@ async def test_completed_tasks_end_it_as_the_mode_says(
     assert ran.outcome.reasons == tuple(Reason(reason) for reason in reasons)
     assert ran.outcome.message == place_of(speeches(ran.log)[-1])
     assert ran.outcome.messages == len(said.split())
+    # R11: last words belong to a round.
+    assert ran.outcome.rounds == len(said.split()) // count
     completed = [verdict.speaker for verdict in ran.verdicts if verdict.complete]
     assert list(ran.outcome.completed) == completed
     assert ran.outcome.by == (completed[-1] if reasons[0] == "completed" else None)
+
+
+@pytest.mark.parametrize(
+    ("count", "answers", "script"),
+    [
+        (3, False, ["a1", YES, "b1", "c1", "a2"]),
+        (2, True, ["A1", "B1", "b2", YES, "a2"]),
+    ],
+)
+async def test_r11_last_words_belong_to_a_round(
+    count: int, answers: bool, script: list[Line]
+) -> None:
+    end_chat = capped(3, MODES[2] if answers else MODES[3])
+    stoppers = "B" if answers else "A"
+    ran = await scripted(
+        dual(count, stoppers, task="P", opening={"answers": answers}, end_chat=end_chat), script
+    )
+    assert ran.outcome.reasons == (Reason.COMPLETED,)
+    assert ran.outcome.sentence().startswith("Ended after 1 round and 4 messages: ")
 
 
 async def test_a_stopper_is_not_asked_after_its_opening_answer() -> None:
