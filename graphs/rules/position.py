@@ -120,3 +120,7 @@ class Position(Data):
     def rounds(self, conversation: Conversation) -> int:
         """How many rounds are complete."""
         return self.turns // len(conversation.speakers)
+
+    def may_end(self, conversation: Conversation) -> bool:
+        """Whether enough rounds are complete for any end."""
+        return self.rounds(conversation) >= conversation.end_chat.min_iterations

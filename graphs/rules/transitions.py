@@ -8,14 +8,16 @@ from .position import Leaving, Phase, Position
 from .turns import in_turn, last_words
 
 
-def spoke(position: Position, turn: Decision) -> Position:
+def spoke(conversation: Conversation, position: Position, turn: Decision) -> Position:
     """Give the position after the speaker whose turn it is has finished it."""
-    return after_turn(position, turn.speaker, turn.stage)
+    return after_turn(conversation, position, turn.speaker, turn.stage)
 
 
-def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
+def after_turn(
+    conversation: Conversation, position: Position, speaker: str, stage: Stage
+) -> Position:
     """Give the position after a turn of any speaker, in any part."""
-    return position.model_copy(
+    after = position.model_copy(
         update={
             "phase": Phase.SPOKEN,
             "stage": stage,
@@ -29,6 +31,11 @@ def after_turn(position: Position, speaker: str, stage: Stage) -> Position:
             "asked_again": False,
         }
     )
+    waited = after.may_end(conversation) and not position.may_end(conversation)
+    if not (waited and position.completed):
+        return after
+    # A task was complete before enough rounds were: now last words are due.
+    return after.model_copy(update={"owed": last_words(conversation, speaker)})
 
 
 def paused(
@@ -76,7 +83,9 @@ def judged(conversation: Conversation, position: Position, *, complete: bool) ->
         update={
             "phase": Phase.JUDGED,
             "completed": tuple(dict.fromkeys((*position.completed, *done))),
-            "owed": last_words(conversation, position.speaker),
+            "owed": last_words(conversation, position.speaker)
+            if position.may_end(conversation)
+            else (),
         }
     )
 

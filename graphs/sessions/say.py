@@ -117,7 +117,7 @@ def spoken(
     about = About(kind=Kind.SPEECH, speaker=speaker, source=Source.HUMAN, stage=stage)
     log.append(said(len(log), text, about))
     facts = observed(conversation, log).model_copy(update=not_in_the_log(position.facts))
-    after = after_turn(position, speaker, stage).model_copy(update={"facts": facts})
+    after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
     following = decide(conversation, after)
     gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
     new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]

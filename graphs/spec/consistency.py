@@ -38,6 +38,7 @@ def check(conversation: ConversationFields) -> None:
             "end_chat.max_iterations: none is only possible where every round needs a person: give "
             "a number of rounds"
         )
+    _check_least(conversation)
     needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
     if needs_stopper and not conversation.stoppers:
         raise ValueError(
@@ -49,6 +50,24 @@ def check(conversation: ConversationFields) -> None:
     for path, end in leaves(end_chat.when, "end_chat.when"):
         _check_end(conversation, path, end)
     _check_possible(conversation, "end_chat.when", end_chat.when)
+
+
+def _check_least(conversation: ConversationFields) -> None:
+    """Refuse to wait for more rounds than the caps allow."""
+    end_chat = conversation.end_chat
+    least, cap = end_chat.min_iterations, end_chat.max_iterations
+    if cap is not None and least > cap:
+        raise ValueError(
+            f"end_chat.min_iterations: {least} is above the cap, max_iterations, {cap}"
+        )
+    count, opening = len(conversation.speakers), conversation.opening.answers
+    messages = len(conversation.secretive) + count * (least + opening)
+    caps = [end.limit for end in lone(end_chat.when) if isinstance(end, MaxMessages)]
+    if least and any(limit < messages for limit in caps):
+        raise ValueError(
+            f"end_chat.min_iterations: {least} rounds have {messages} messages, above the cap, "
+            f"max_messages, {min(caps)}"
+        )
 
 
 def _check_tasks(conversation: ConversationFields) -> None:

@@ -294,6 +294,10 @@ class EndChat(Data):
     """The cap, in rounds; in one round every speaker speaks once. None: no cap, which is possible
     only where every round needs a person, or an automatic reply in a person's place, which has its
     own cap. TOML has no null: there it is written ``"none"``."""
+    min_iterations: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
+    """How many rounds must be complete before a verdict, what is said or called, a predicate or a
+    guard ends it; what would have ended it before does so then. Budgets, errors, people and stops
+    do not wait."""
     when: End | None = None
     """What else ends it, whatever the mode. A list means any of its ends."""
     guards: Guards = Guards()

@@ -76,7 +76,9 @@ async def write_said(
     schema = moment.resources.registry.schema_of(speaker)
     about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
     spoken = said(number, given.message.text, about, id=given.message.id)
-    return await moment.step(spoke(position, turn), [*given.new, spoken], given.usage)
+    return await moment.step(
+        spoke(moment.conversation, position, turn), [*given.new, spoken], given.usage
+    )
 
 
 def _read(

@@ -49,6 +49,8 @@ class Rules:
 
     mode: str
     cap: int
+    least: int
+    """R5: how many rounds there are, but for budgets, errors, people and stops."""
     names: tuple[str, ...]
     stoppers: tuple[str, ...]
     first: str | None = None
@@ -85,6 +87,7 @@ class Rules:
         return cls(
             mode=end_chat.mode.value,
             cap=end_chat.max_iterations,
+            least=end_chat.min_iterations,
             names=names,
             # A separate judge is asked after everybody's turns where nobody is marked.
             stoppers=names if separate and not marked else marked,
@@ -165,7 +168,7 @@ class Rules:
             "same_tool_calls": tally.equal_calls,
         }
         for guard, count in counts.items():
-            if self.guards[guard] and count >= self.guards[guard]:
+            if self.guards[guard] and count >= self.guards[guard] and not tally.early:
                 yield Held(GUARD, (guard,))
 
 
@@ -386,6 +389,9 @@ class Table(NamedTuple):
             in_rounds=self.in_rounds + (part == "rounds"),
             tally=_spending(tally, spent),
         )
+        if self.complete and self._is_early(rules) and not table._is_early(rules):
+            # R5: who was done before that now makes the others say their last words.
+            table = table._promised(rules, name)
         # Z4: what was said at the end is never answered, and nobody is asked about it.
         table = table._if_said(rules)
         # A verdict may change the reason and bring last words: guards and caps wait for it.
@@ -414,12 +420,18 @@ class Table(NamedTuple):
             # A separate judge judges all tasks at once.
             who = rules.stoppers if rules.separate else (*self.complete, name)
             table = table._replace(complete=who)
-            nexts = (*rules.around(name)[1:], name)
-            if rules.mode == "one_last_chat_after_first_completion":  # Y13
-                table = table._replace(agenda=(("last_words", nexts[0]),))
-            elif rules.mode == "one_last_group_chat_after_first_completion":  # Y14
-                table = table._replace(agenda=tuple(("last_words", other) for other in nexts))
+            if not self._is_early(rules):
+                table = table._promised(rules, name)
         return table._if_said(rules)._if_anything(rules)
+
+    def _promised(self, rules: Rules, name: str) -> "Table":
+        """The last words that follow when a task is complete after somebody's turn."""
+        nexts = (*rules.around(name)[1:], name)
+        if rules.mode == "one_last_chat_after_first_completion":  # Y13
+            return self._replace(agenda=(("last_words", nexts[0]),))
+        if rules.mode == "one_last_group_chat_after_first_completion":  # Y14
+            return self._replace(agenda=tuple(("last_words", other) for other in nexts))
+        return self
 
     def after_choice(
         self, rules: Rules, name: str | None, *, stop: bool = False, spent: Spent = ()
@@ -443,7 +455,12 @@ class Table(NamedTuple):
             completed = bool(self.complete)
         at_the_cap = self.in_rounds >= rules.cap * len(rules.names)
         people = (self.left,) if self.left else tuple(self._never_asked(rules))
-        return rules.held(self.tally, completed, at_the_cap, people)
+        tally = self.tally._replace(early=self._is_early(rules))
+        return rules.held(tally, completed and not tally.early, at_the_cap, people)
+
+    def _is_early(self, rules: Rules) -> bool:
+        """R5: whether fewer rounds are complete than there are to be."""
+        return self.in_rounds < rules.least * len(rules.names)
 
     def reasons(self, rules: Rules) -> tuple[str, ...]:
         """Every reason that holds, the strongest first."""
@@ -463,7 +480,7 @@ class Table(NamedTuple):
         assert name is not None
         if rules.people[name].mode != "NEVER" or self._begins(rules, name):
             return
-        if self._is_told(rules, name):
+        if self._is_told(rules, name) and not self._is_early(rules):
             yield "termination"
         if self._is_used_up(rules, name):
             yield "max_consecutive_auto_reply"

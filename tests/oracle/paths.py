@@ -353,7 +353,7 @@ class Walk:
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
         """The position after a turn, and how many steps it takes to ask the predicates."""
-        after = spoke(position, self._turn(position))
+        after = spoke(self.conversation, position, self._turn(position))
         if not self.conversation.predicates or table.part in ("private", "opening"):
             return after, 0
         # They are asked whatever else holds, so that the outcome can tell all that did.
@@ -469,5 +469,9 @@ def reachable_messages(conversation: Conversation) -> tuple[int, bool]:
         for turn, said in enumerate(range(before + 1, most + 1))
         if (rules.chosen and turn) or rules.order[turn % len(rules.names)] in rules.stoppers
     ]
+    least = before + len(rules.names) * rules.least
+    if any(said < least for said in stoppers_turns):
+        # R5: who was done before waits with the others' last words until then.
+        stoppers_turns = [*(said for said in stoppers_turns if said > least), least]
     at_the_cap = not extra or most in stoppers_turns
     return max([most, *(said + extra for said in stoppers_turns)]), at_the_cap

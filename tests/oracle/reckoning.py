@@ -65,6 +65,8 @@ class Tally(NamedTuple):
     """What was said, called and used so far."""
 
     messages: int = 0
+    early: bool = False
+    """R5: whether too few rounds are complete for most ends."""
     spent: tuple[tuple[str, float], ...] = ()
     """How much of what, by the reason that a limit on it is."""
     stop: bool = False
@@ -142,6 +144,8 @@ def rung_of(reason: str) -> int:
 
 
 def _leaf_holds(end: Leaf, tally: Tally) -> bool:
+    if tally.early and rung_of(reason_of(end)) == SAID:
+        return False
     match end:
         case DoneToken():
             return any(

@@ -61,6 +61,10 @@ class EndRule(ABC):
     because: ClassVar[str]
     """What held, in a few words, where ``{by}``, ``{count}`` and ``{facts}`` are filled in."""
 
+    def waits(self, position: Position) -> bool:
+        """Whether it waits until the least number of rounds is complete."""
+        return self.strength in (Strength.SAID, Strength.VERDICT, Strength.GUARD)
+
     @abstractmethod
     def holds(self, conversation: Conversation, position: Position) -> bool:
         """Whether it holds by itself, without being named in ``end_chat.when``."""

@@ -1,6 +1,6 @@
 """Which ends hold at a position, the strongest first."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...spec.conversation import Conversation
@@ -38,9 +38,11 @@ class HeldEnd(NamedTuple):
 
 def holding(conversation: Conversation, position: Position) -> list[HeldEnd]:
     """Give everything that holds at a position, the strongest first."""
-    when = conversation.end_chat.when
-    held = [] if when is None else _terms(when, position.facts)
-    held += [_one(end) for end in ENDS.values() if end.holds(conversation, position)]
+    when, early = conversation.end_chat.when, not position.may_end(conversation)
+    ready = [end for end in ENDS.values() if not (early and end.waits(position))]
+    reasons = ENDS.keys() if not early else {end.reason for end in ready}
+    held = [] if when is None else _terms(when, position.facts, reasons)
+    held += [_one(end) for end in ready if end.holds(conversation, position)]
     return sorted(held, key=lambda one: (one.strength, sorted(_PLACES[of] for of in one.reasons)))
 
 
@@ -54,14 +56,15 @@ def _one(end: EndRule, *ends: Leaf) -> HeldEnd:
     return HeldEnd(end.strength, frozenset((end.reason,)), ends)
 
 
-def _terms(end: End, facts: Facts) -> list[HeldEnd]:
+def _terms(end: End, facts: Facts, ready: Collection[Reason]) -> list[HeldEnd]:
     """Give those of the ends joined by ``|`` that hold."""
     if isinstance(end, AnyOf):
-        return [held for part in end.of for held in _terms(part, facts)]
+        return [held for part in end.of for held in _terms(part, facts, ready)]
     if not isinstance(end, AllOf):
         named = _NAMED[end.kind]
-        return [_one(named, end)] if named.is_met(end, facts) else []
-    parts = [_terms(part, facts) for part in end.of]
+        met = named.reason in ready and named.is_met(end, facts)
+        return [_one(named, end)] if met else []
+    parts = [_terms(part, facts, ready) for part in end.of]
     if not all(parts):
         return []
     # Of several ways in which one part holds the strongest counts; of the parts the weakest.

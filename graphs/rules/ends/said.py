@@ -113,6 +113,10 @@ class Terminated(EndRule):
     strength = Strength.SAID
     because = "{by} ended it with a termination message"
 
+    def waits(self, position: Position) -> bool:
+        # A person who has ended it is no word.
+        return position.left is None
+
     def holds(self, conversation: Conversation, position: Position) -> bool:
         if position.left is not None and position.left.reason == self.reason:
             return True
