@@ -94,7 +94,7 @@ class DoneToken(_End):
 
     @property
     def counts(self) -> Match:
-        """Where it counts."""
+        """Where it counts, by its word unless told."""
         return self.match or default_match(self.token)
 
 

@@ -168,30 +168,6 @@ def test_every_path_goes_and_ends_as_the_rules_say(
             assert walk.reasons == completed | {Reason.DONE_TOKEN, Reason.MAX_ITERATIONS}
 
 
-@pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
-@each_mode
-def test_r5_no_path_ends_before_the_least_number_of_rounds(
-    mode: EndChatMode, answers: bool
-) -> None:
-    """What would have ended it before does so then, and promised last words are spoken then."""
-    guards = NO_GUARDS.model_copy(update={"blank_replies": 1})
-    for least, stoppers in product((1, 2), stopping(mode, 2)):
-        conversation = spec(
-            mode, 2, 2, stoppers, answers=answers, guards=guards, when=DONE | WON, least=least
-        )
-        walk = walked(conversation, texts=("plain", "blank"))
-        assert walk.reasons >= {Reason.DONE_TOKEN, Reason.PREDICATE, Reason.BLANK_REPLIES}
-        joined = spec(mode, 2, 2, stoppers, when=(DONE & MaxMessages(limit=1)) | CALLS, least=least)
-        walked(joined)
-
-
-@each_mode
-def test_r5_of_three_no_path_ends_before_the_least_number_of_rounds(mode: EndChatMode) -> None:
-    for stoppers in stopping(mode, 3):
-        walk = walked(spec(mode, 2, 3, stoppers, when=DONE, least=2))
-        assert walk.reasons >= {Reason.DONE_TOKEN, Reason.MAX_ITERATIONS}
-
-
 def firsts(cap: int, count: int) -> Sequence[str | None]:
     """Who begins: each, and nobody named, which is one of them; one alone where paths are many."""
     if cap == 1:

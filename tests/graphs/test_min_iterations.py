@@ -1,11 +1,24 @@
 """Conversations that may not end before so many rounds are complete (R5)."""
 
+from itertools import product
 from typing import Any
 
 import pytest
 
 from duologue.graphs import Result, SpecError, converse, load_conversation
+from duologue.graphs.spec.ends import EndChatMode, MaxMessages, Reason
 from duologue.nodes.testing import ScriptedChatModel
+
+from .test_end_chat_walk import (
+    CALLS,
+    DONE as SAID,
+    NO_GUARDS,
+    WON,
+    each_mode,
+    spec,
+    stopping,
+    walked,
+)
 
 
 def play(script: list[str], *, stops: str = "", **end_chat: Any) -> Result:
@@ -56,3 +69,30 @@ def test_r5_above_a_cap_it_is_refused(
     with pytest.raises(SpecError) as raised:
         play([], min_iterations=min_iterations, max_iterations=3, when=when)
     assert str(raised.value) == told
+
+
+# Every path
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
+@each_mode
+def test_r5_no_path_ends_before_the_least_number_of_rounds(
+    mode: EndChatMode, answers: bool
+) -> None:
+    """What would have ended it before does so then, and promised last words are spoken then."""
+    guards = NO_GUARDS.model_copy(update={"blank_replies": 1})
+    for least, stoppers in product((1, 2), stopping(mode, 2)):
+        conversation = spec(
+            mode, 2, 2, stoppers, answers=answers, guards=guards, when=SAID | WON, least=least
+        )
+        walk = walked(conversation, texts=("plain", "blank"))
+        assert walk.reasons >= {Reason.DONE_TOKEN, Reason.PREDICATE, Reason.BLANK_REPLIES}
+        joined = spec(mode, 2, 2, stoppers, when=(SAID & MaxMessages(limit=1)) | CALLS, least=least)
+        walked(joined)
+
+
+@each_mode
+def test_r5_of_three_no_path_ends_before_the_least_number_of_rounds(mode: EndChatMode) -> None:
+    for stoppers in stopping(mode, 3):
+        walk = walked(spec(mode, 2, 3, stoppers, when=SAID, least=2))
+        assert walk.reasons >= {Reason.DONE_TOKEN, Reason.MAX_ITERATIONS}

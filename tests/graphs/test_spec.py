@@ -115,7 +115,10 @@ BAD: list[tuple[dict[str, object], list[str]]] = [
         ["speakers.0.generation.temprature: ", "did you mean 'temperature'?"],
     ),
     ({"speakers": speakers(format={"lines": ["a"], "ends": "b"})}, [".ends: ", "mean 'end'?"]),
-    ({"end_chat": {"max_iteration": 3}}, [".max_iteration: ", "did you mean 'max_iterations'?"]),
+    (
+        {"end_chat": {"max_iteration": 3}},
+        [".max_iteration: ", "mean 'max_iterations', "],
+    ),
     (
         {"end_chat": {"when": {"kind": "done_token", "token": "OK", "bye": "Ann"}}},
         ["end_chat.when.bye: ", "did you mean 'by'?"],
