@@ -21,8 +21,8 @@ from duologue.nodes.testing import ScriptedChatModel
 MOST = {
     "model calls": 1,
     "graph steps": 1,
-    "own functions": 850,
-    "own modules": 76,
+    "own functions": 800,
+    "own modules": 78,
     "decide": 2,
     "bytes a round": 5_000,
 }

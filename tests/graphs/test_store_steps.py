@@ -21,6 +21,7 @@ from duologue.graphs.common.errors import SessionError
 from duologue.graphs.log.messages import place_of
 from duologue.graphs.run.events import MessageSaid
 from duologue.graphs.store.address import Held, Store, open_store
+from duologue.graphs.store.sql import saver
 from duologue.graphs.store.sql.sqlite_saver import SqliteSessionSaver
 from duologue.graphs.store.writer import Writer
 from duologue.nodes.testing import Prompt, ScriptedChatModel
@@ -53,6 +54,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
         return await write(self, *statements, **named)
 
     monkeypatch.setattr(Writer, "write", noted)
+    # On a busy machine a checkpoint may come late, and what waits for it is written before.
+    monkeypatch.setattr(saver, "_SOON", 600.0)
     return found
 
 
