@@ -104,7 +104,6 @@ from .spec.ends import (
     MaxTokens as MaxTokens,
     NoCode as NoCode,
     Predicate as Predicate,
-    Reason as Reason,
     StopRequested as StopRequested,
 )
 from .spec.fields import Opening as Opening, TaskSpecification as TaskSpecification
@@ -124,6 +123,7 @@ from .spec.questions import (
     Question as Question,
     ToolQuestion as ToolQuestion,
 )
+from .spec.reasons import Reason as Reason
 from .spec.sandbox import Sandbox as Sandbox
 from .spec.usage import Price as Price, Usage as Usage
 from .store.rows import SessionRow as SessionRow

@@ -36,13 +36,13 @@ from duologue.graphs.spec.ends import (
     MaxTokens,
     NoCode,
     Predicate,
-    Reason,
     StopRequested,
     leaves,
 )
 from duologue.graphs.spec.fields import Opening
 from duologue.graphs.spec.judges import ByFunction, Moderator, SeparateJudge
 from duologue.graphs.spec.limits import most_messages
+from duologue.graphs.spec.reasons import Reason
 from duologue.graphs.spec.usage import Price
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk, reachable_messages

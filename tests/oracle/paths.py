@@ -40,10 +40,10 @@ from duologue.graphs.spec.ends import (
     MaxSeconds,
     MaxTokens,
     Predicate,
-    Reason,
     leaves,
 )
 from duologue.graphs.spec.limits import most_messages
+from duologue.graphs.spec.reasons import Reason
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, reason_of
 

@@ -3,7 +3,8 @@
 from typing import Final
 
 from ...spec.conversation import Conversation
-from ...spec.ends import MaxMessages, Reason
+from ...spec.ends import MaxMessages
+from ...spec.reasons import Reason
 from ..moves import Strength
 from ..people import has_capped_calls, is_capped
 from ..position import Facts, Position

@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...spec.conversation import Conversation
-from ...spec.ends import AllOf, AnyOf, End, Leaf, Reason
+from ...spec.ends import AllOf, AnyOf, End, Leaf
+from ...spec.reasons import Reason
 from ..moves import Strength
 from ..position import Facts, Position
 from .caps import CAPS
