@@ -292,7 +292,9 @@ def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
     shown = duologue("show", "g", "--as", "Gardener").stdout
     assert shown.startswith("\nsystem:\nYou are Gardener.")
     assert (
-        f"\nuser (Owner):\n{FIRST}\n\nassistant (Gardener):\n{ANSWER}\n\nuser (Owner):\n{DONE}\n"
+        f"\nuser (Owner):\n{FIRST}\n\nassistant (Gardener):\n{ANSWER}\n\n"
+        # R1: others hear a message without its done token.
+        "user (Owner):\n(says nothing)\n"
     ) in shown
     assert "Ended after 1 round and 3 messages: Owner said the done token." in shown
     seen = [

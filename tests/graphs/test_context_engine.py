@@ -22,7 +22,15 @@ from duologue.graphs.speakers.context import KeepAll, LastMessages
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.prompts import judging, summaries
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Prompt
+
+QUESTIONS = {
+    asked: question
+    for question in (judging.JUDGE_YOURSELF, judging.WHAT_IS_LEFT, judging.IS_COMPLETE)
+    for asked in (question, filled(judging.AGAIN, question=question))
+}
+"""What a speaker is asked about its own task, by how it is asked: also once more (R17)."""
 
 
 @dataclass
@@ -50,10 +58,11 @@ def asked_of_speakers(
         if name is None:
             continue
         view, mends = list(messages), last.text.endswith(MENDED)
-        judges = last.text in (judging.JUDGE_YOURSELF, judging.WHAT_IS_LEFT, judging.IS_COMPLETE)
+        question = QUESTIONS.get(last.text)
+        judges = question is not None
         if judges:
             view.pop()
-        if last.text == judging.IS_COMPLETE and not conversation.speaker(name).keep_reflection:
+        if question == judging.IS_COMPLETE and not conversation.speaker(name).keep_reflection:
             del view[-2:]
         if mends:
             # Drafts are blank here, so the request stands alone or behind what was heard.

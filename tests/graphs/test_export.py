@@ -139,7 +139,7 @@ def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: P
         "property name enclosed in double quotes, at character 2.\n```",
         "*Ben on its task: not complete: water*",
         "*Heard by nobody else*",
-        "**Ended after 1 round and 7 messages: Ben completed its task.**",
+        "**Ended after 2 rounds and 7 messages: Ben completed its task.**",
     ):
         assert f"\n{found}\n" in page, found
     # What only speakers are told is not said in the conversation.

@@ -204,6 +204,8 @@ class Busy:
         if "Say it in at most" in last:
             return "Plan a garden."
         if last == judging.IS_COMPLETE:
+            return "Hard to say."
+        if last == filled(judging.AGAIN, question=judging.IS_COMPLETE):
             return "no"
         if last == judging.WHAT_IS_LEFT or prompt[0]["content"] in self._summarisers:
             return f"Much is left: {word}."

@@ -89,7 +89,7 @@ CASES: dict[str, tuple[Conversation, list[Line], int, list[str], str]] = {
         ["A1", YES, "B, last"],
         2,
         ["A1", "B, last"],
-        "0 rounds and 2 messages: it was asked to stop",
+        "1 round and 2 messages: it was asked to stop",
     ),
     "in the choice of a speaker": (
         plain(speakers=TRIO, turn_order={"kind": "moderator"}),
