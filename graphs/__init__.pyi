@@ -42,7 +42,7 @@ from .sessions.listing import (
     list_sessions as list_sessions,
     stop_session as stop_session,
 )
-from .sessions.replay import areplay as areplay, replay as replay
+from .sessions.replays.replay import areplay as areplay, replay as replay
 from .sessions.result import Result as Result
 from .sessions.say import asay as asay, say as say
 from .sessions.session import aget_session as aget_session, get_session as get_session

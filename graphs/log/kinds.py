@@ -1,7 +1,7 @@
 """The kinds of lines in the log, a row for each: all that goes by a line's kind alone.
 
 A new kind is a new row here. One that has an event of its own is also told in `graphs.run.events`,
-one that holds a model's answer is given again in `graphs.sessions.recording`.
+one that holds a model's answer is given again in `graphs.sessions.replays.recording`.
 """
 
 from dataclasses import KW_ONLY, dataclass

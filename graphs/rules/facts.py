@@ -7,8 +7,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.fold import Fold
-from ..log.code_blocks import code_blocks
 from ..log.done_tokens import DATA, done_tokens
+from ..log.formats.code_blocks import code_blocks
 from ..log.kinds import Kind
 from ..log.messages import About, Source, line
 from ..spec.conversation import Conversation

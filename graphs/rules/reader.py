@@ -8,10 +8,10 @@ from langchain_core.messages import BaseMessage
 from ..common.fold import Fold
 from ..log.viewpoint import View
 from ..spec.conversation import Conversation
+from .context.shortening import History
 from .ends.end import Tallies
 from .facts import Counted
 from .position import Facts
-from .shortening import History
 
 
 class Reader:

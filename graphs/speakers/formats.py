@@ -1,6 +1,6 @@
 """What a speaker's replies look like, as data, and what is read from one.
 
-How a reply is read is in `graphs.log.parsing`, how a speaker is told of its format in
+How a reply is read is in `graphs.log.formats.parsing`, how a speaker is told of its format in
 `nodes.prompts.formats`.
 """
 

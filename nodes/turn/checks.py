@@ -8,9 +8,9 @@ from pydantic import BaseModel
 
 from ...graphs.common.data import Data
 from ...graphs.log.done_tokens import done_tokens
-from ...graphs.log.marks import begins
+from ...graphs.log.formats.marks import begins
+from ...graphs.log.formats.parsing import parse
 from ...graphs.log.messages import Flaw, line
-from ...graphs.log.parsing import parse
 from ...graphs.rules.ends.guards import is_alike
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation

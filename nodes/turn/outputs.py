@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
-from ...graphs.log.code_blocks import code_blocks
+from ...graphs.log.formats.code_blocks import code_blocks
 from ...graphs.log.heard import heard_since
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source, calling, line, place_of

@@ -1,7 +1,7 @@
 """What a speaker's model is sent, and how it is asked when that turns out to be too long.
 
 The older part of a history is left out by the speaker's context policy
-(`graphs.rules.shortening`); the log itself is never cut.
+(`graphs.rules.context.shortening`); the log itself is never cut.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,8 +18,8 @@ from langchain_core.messages import (
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
+from ...graphs.rules.context.shortening import Around
 from ...graphs.rules.position import Phase
-from ...graphs.rules.shortening import Around
 from ...graphs.speakers.context import RunningSummary, TokenBudget
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage

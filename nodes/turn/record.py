@@ -6,9 +6,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel
 
+from ...graphs.log.formats.parsing import parse
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, Flaw, Source, place_name, said
-from ...graphs.log.parsing import parse
 from ...graphs.log.stage import Stage
 from ...graphs.rules.end_chat import Decision
 from ...graphs.rules.position import Phase

@@ -1,7 +1,7 @@
 """Summing up, by a model, what is left out of a speaker's prompts.
 
 What is to be summed up, and where the summary then stands, is said by
-`graphs.rules.shortening`.
+`graphs.rules.context.shortening`.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs.log.code_blocks import RunnableBlock, code_blocks, inferred
+from duologue.graphs.log.formats.code_blocks import RunnableBlock, code_blocks, inferred
 
 
 def fenced(code: str, label: str = "", fence: str = "```") -> str:

@@ -19,8 +19,8 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Failure, Flaw, Source, line
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.viewpoint import copied, viewpoint
+from duologue.graphs.rules.context.shortening import Around
 from duologue.graphs.rules.reader import Reader
-from duologue.graphs.rules.shortening import Around
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.farewells import is_farewell
 from duologue.graphs.text.wording import is_blank, is_equal, is_same, is_same_move

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from duologue.graphs import Conversation, Schema, SpecError, converse
-from duologue.graphs.log.parsing import parse
+from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.speakers.schemas import is_object, is_strict, schema_of
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer

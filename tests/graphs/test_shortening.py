@@ -15,7 +15,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, PLACE, About, line, place_of, result, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.rules.shortening import Around, History, Shortened
+from duologue.graphs.rules.context.shortening import Around, History, Shortened
 from duologue.graphs.speakers.context import (
     Context,
     KeepAll,

@@ -9,8 +9,8 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from duologue.graphs import Conversation
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, said
+from duologue.graphs.rules.context.shortening import Around
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.rules.shortening import Around
 from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.prompts import judging

@@ -1,20 +1,20 @@
 """The messages that one speaker said or heard, and how many tokens each takes in its prompt.
 
-`graphs.rules.shortening` decides which of them are left out.
+`graphs.rules.context.shortening` decides which of them are left out.
 """
 
 from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from ..log.kinds import Kind
-from ..log.messages import About, line, place_of
-from ..log.remembered import is_in_view
-from ..log.stage import Stage
-from ..log.viewpoint import SILENCE
-from ..speakers.speaker import Speaker
-from ..spec.conversation import Conversation
-from ..text.tokens import tokens_of_message
+from ...log.kinds import Kind
+from ...log.messages import About, line, place_of
+from ...log.remembered import is_in_view
+from ...log.stage import Stage
+from ...log.viewpoint import SILENCE
+from ...speakers.speaker import Speaker
+from ...spec.conversation import Conversation
+from ...text.tokens import tokens_of_message
 
 
 class Part(NamedTuple):

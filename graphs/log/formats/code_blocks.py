@@ -4,8 +4,8 @@ import ast
 import re
 from typing import Final, NamedTuple
 
-from ..spec.sandbox import Language
-from ..text.fences import fences
+from ...spec.sandbox import Language
+from ...text.fences import fences
 
 _LABELS: Final[dict[str, Language]] = {
     **dict.fromkeys(("python", "py", "python3", "py3", "ipython", "pycon"), "python"),

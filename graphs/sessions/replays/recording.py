@@ -1,6 +1,6 @@
 """What a log records of models and of people, as answers that can be given once more.
 
-Pure functions. Giving them is in `graphs.sessions.replay`.
+Pure functions. Giving them is in `graphs.sessions.replays.replay`.
 """
 
 import json
@@ -11,19 +11,19 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ...nodes.testing import Reply
-from ..log.call_text import TO_USER
-from ..log.kinds import Kind
-from ..log.messages import About, Flaw, Source, calling, line
-from ..log.parsing import parse
-from ..rules.approval import needing_approval
-from ..rules.outcome import Outcome
-from ..speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
-from ..speakers.formats import Blocks, Code
-from ..spec.conversation import Conversation
-from ..spec.judges import Moderator, SeparateJudge, Verdict
-from ..spec.questions import EXIT, ApprovalQuestion, MessageQuestion
-from ..spec.reasons import Reason
+from ....nodes.testing import Reply
+from ...log.call_text import TO_USER
+from ...log.formats.parsing import parse
+from ...log.kinds import Kind
+from ...log.messages import About, Flaw, Source, calling, line
+from ...rules.approval import needing_approval
+from ...rules.outcome import Outcome
+from ...speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
+from ...speakers.formats import Blocks, Code
+from ...spec.conversation import Conversation
+from ...spec.judges import Moderator, SeparateJudge, Verdict
+from ...spec.questions import EXIT, ApprovalQuestion, MessageQuestion
+from ...spec.reasons import Reason
 
 
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:

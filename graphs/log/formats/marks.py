@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..speakers.formats import EMPHASIS, LEADING, plain
+from ...speakers.formats import EMPHASIS, LEADING, plain
 
 _SIGNS = re.escape(EMPHASIS)
 _OPENING = re.compile(f"[{_SIGNS}]*$")

@@ -1,6 +1,6 @@
 """Reading a reply by its speaker's format: text in, plain values or a reason out.
 
-Pure functions. Where marks stand is in `graphs.log.marks`, fenced code in
+Pure functions. Where marks stand is in `graphs.log.formats.marks`, fenced code in
 `graphs.text.fences`.
 """
 
@@ -11,14 +11,14 @@ from typing import Final
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from ...nodes.prompts import formats as forms
-from ..common.data import Data
-from ..common.validation import explained
-from ..speakers.formats import Block, Blocks, Code, Format, Marks, Schema, Status
-from ..speakers.schemas import read_json, written_json
-from ..text.fences import fences
+from ....nodes.prompts import formats as forms
+from ...common.data import Data
+from ...common.validation import explained
+from ...speakers.formats import Block, Blocks, Code, Format, Marks, Schema, Status
+from ...speakers.schemas import read_json, written_json
+from ...text.fences import fences
+from ..messages import storable
 from .marks import read_marks
-from .messages import storable
 
 _BREAK: Final = r"\r?\n"
 

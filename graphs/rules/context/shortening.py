@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from ...nodes.prompts import summaries as prompts
-from ..common.fold import Fold
-from ..log.kinds import Kind
-from ..log.messages import KEY, About, line, place_of
-from ..log.remembered import remembered
-from ..speakers.context import KeepAll, LastMessages, RunningSummary, TokenBudget
-from ..spec.context_limits import tokens_of_summary
-from ..spec.conversation import Conversation
-from ..text.tokens import tokens_of_message
+from ....nodes.prompts import summaries as prompts
+from ...common.fold import Fold
+from ...log.kinds import Kind
+from ...log.messages import KEY, About, line, place_of
+from ...log.remembered import remembered
+from ...speakers.context import KeepAll, LastMessages, RunningSummary, TokenBudget
+from ...spec.context_limits import tokens_of_summary
+from ...spec.conversation import Conversation
+from ...text.tokens import tokens_of_message
 from .prompt_parts import Part, Parts, is_summary
 
 

@@ -2,7 +2,7 @@
 
 No model is asked, and no person. Whatever else takes part, tools, functions, hooks, code, runs
 again: where it behaves as it did, the same is said. What the record holds of models and people is
-read in `graphs.sessions.recording`.
+read in `graphs.sessions.replays.recording`.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -20,26 +20,26 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import PrivateAttr
 
-from ...nodes.models.resolve import Models
-from ...nodes.step.resources import Resources
-from ...nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
-from ...tools.registry.registry import Registered, Registry, check_options
-from ...tools.sandbox import sandbox
-from ..build import Graph, compiled
-from ..common.background import in_background
-from ..common.errors import AnswerError, SessionError
-from ..log.channels import log_of
-from ..log.messages import place_of
-from ..rules.end_chat import Node
-from ..rules.moves import max_steps
-from ..spec.conversation import Conversation
-from ..spec.questions import ApprovalQuestion, MessageQuestion, Question
-from ..spec.reasons import Reason
-from .checkpoints import config_of
-from .dumps.lines import dumped
+from ....nodes.models.resolve import Models
+from ....nodes.step.resources import Resources
+from ....nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
+from ....tools.registry.registry import Registered, Registry, check_options
+from ....tools.sandbox import sandbox
+from ...build import Graph, compiled
+from ...common.background import in_background
+from ...common.errors import AnswerError, SessionError
+from ...log.channels import log_of
+from ...log.messages import place_of
+from ...rules.end_chat import Node
+from ...rules.moves import max_steps
+from ...spec.conversation import Conversation
+from ...spec.questions import ApprovalQuestion, MessageQuestion, Question
+from ...spec.reasons import Reason
+from ..checkpoints import config_of
+from ..dumps.lines import dumped
+from ..result import Result
+from ..session import aget_session, read_session
 from .recording import answers, decisions_given, message_given
-from .result import Result
-from .session import aget_session, read_session
 
 
 async def areplay(

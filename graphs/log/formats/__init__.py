@@ -1,0 +1,1 @@
+"""How a message is read by the form that it has."""
