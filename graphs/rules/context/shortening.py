@@ -159,7 +159,9 @@ class _Walk:
     def copy(self) -> "_Walk":
         """Give another one that goes on from here."""
         other = copy(self)
-        other.__dict__ = {name: copy(value) for name, value in self.__dict__.items()}
+        # Its collections are its own; the message that is told must stay the same object.
+        other.pinned, other.tokens = copy(self.pinned), copy(self.tokens)
+        other._talk, other._turns = copy(self._talk), copy(self._turns)
         return other
 
     def add(self, part: Part) -> None:
