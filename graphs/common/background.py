@@ -58,25 +58,31 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             "await the asynchronous function (aconverse, aresume, …) instead"
         )
     errands: SimpleQueue[_Errand | None] = SimpleQueue()
+    begin: Future[None] = Future()
 
     async def helped() -> T:
         _CALLER.set(errands)
         try:
+            # Not before the caller waits: an interrupt until then would leave it running.
+            errands.put(partial(begin.set_result, None))
+            await asyncio.wrap_future(begin)
             return await work
         except (KeyboardInterrupt, SystemExit) as error:
             # It would end the loop that all share.
             errands.put(partial(_raise, error))
             raise asyncio.CancelledError from error
         finally:
+            work.close()
             errands.put(None)
 
-    future, ended = _LOOP.start(helped)
     try:
+        future, ended = _LOOP.start(helped)
         while (errand := errands.get()) is not None:
             errand()
         return future.result()
     except BaseException:
-        if not future.done():
+        has_begun = not begin.cancel()
+        if has_begun and not future.done():
             future.cancel()
             ended.wait()
         raise
