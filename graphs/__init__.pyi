@@ -94,7 +94,6 @@ from .spec.ends import (
     AnyOf as AnyOf,
     DoneToken as DoneToken,
     EndChat as EndChat,
-    EndChatMode as EndChatMode,
     EndingTool as EndingTool,
     Guards as Guards,
     MaxCalls as MaxCalls,
@@ -104,6 +103,7 @@ from .spec.ends import (
     MaxTokens as MaxTokens,
     NoCode as NoCode,
     Predicate as Predicate,
+    Reason as Reason,
     StopRequested as StopRequested,
 )
 from .spec.fields import Opening as Opening, TaskSpecification as TaskSpecification
@@ -116,6 +116,7 @@ from .spec.judges import (
     SeparateJudge as SeparateJudge,
     Verdict as Verdict,
 )
+from .spec.modes import EndChatMode as EndChatMode
 from .spec.questions import (
     Answer as Answer,
     ApprovalQuestion as ApprovalQuestion,
@@ -123,7 +124,6 @@ from .spec.questions import (
     Question as Question,
     ToolQuestion as ToolQuestion,
 )
-from .spec.reasons import Reason as Reason
 from .spec.sandbox import Sandbox as Sandbox
 from .spec.usage import Price as Price, Usage as Usage
 from .store.rows import SessionRow as SessionRow

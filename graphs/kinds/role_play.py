@@ -15,8 +15,9 @@ from ..common.validation import validated
 from ..rules.people import with_people
 from ..speakers.formats import Marks
 from ..spec.conversation import Conversation, Form
-from ..spec.ends import DoneToken, EndChatMode
+from ..spec.ends import DoneToken
 from ..spec.fields import Opening
+from ..spec.modes import EndChatMode
 
 INSTRUCTION = Marks(lines=("Instruction:", "Input:"))
 """How the user's messages look."""

@@ -10,7 +10,7 @@ from typing import Final
 from ..common.data import Data
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.reasons import Reason
+from ..spec.ends import Reason
 from .ends.holding import ENDS, HeldEnd, holding, reasons_of
 from .moves import MOVES, TURN_ENDS, Actor, Strength
 from .position import Phase, Position

@@ -9,8 +9,8 @@ from ..common.data import Data
 from ..log.messages import line, place_of, speeches
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
+from ..spec.ends import Reason
 from ..spec.judges import Verdict
-from ..spec.reasons import Reason
 from ..spec.usage import Usage, total
 from .ends.end import AtEnd, Tallies
 from .ends.holding import ENDS, holding

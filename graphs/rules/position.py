@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from ..common.data import Data
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.reasons import Reason
+from ..spec.ends import Reason
 
 
 class Phase(StrEnum):

@@ -12,9 +12,9 @@ from ..log.messages import About, Source, is_said, line, place_of
 from ..rules.outcome import Outcome
 from ..sessions.result import Result
 from ..speakers.approval import DecisionType
+from ..spec.ends import Reason
 from ..spec.judges import Verdict
 from ..spec.questions import Question
-from ..spec.reasons import Reason
 
 
 class SessionStarted(Data):

@@ -23,8 +23,8 @@ from ..rules.position import Facts, Position
 from ..rules.removal import first_read, standing
 from ..rules.turns import last_words
 from ..spec.conversation import Conversation
+from ..spec.ends import Reason
 from ..spec.judges import SeparateJudge
-from ..spec.reasons import Reason
 from ..spec.usage import used_so_far
 from ..spec.versions import restored
 

@@ -10,7 +10,6 @@ from .ends import (
     AnyOf,
     DoneToken,
     End,
-    EndChatMode,
     EndingTool,
     Leaf,
     MaxCalls,
@@ -22,6 +21,7 @@ from .ends import (
 )
 from .fields import ConversationFields
 from .limits import most_calls, most_messages
+from .modes import EndChatMode
 
 
 def check(conversation: ConversationFields) -> None:

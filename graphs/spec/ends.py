@@ -1,4 +1,4 @@
-"""How a conversation ends, as data: the end-chat mode, ends and guards.
+"""How a conversation ends, as data: ends, guards, and the reasons they give.
 
 When each of them holds, and its words, are in `graphs.rules.ends`.
 """
@@ -11,24 +11,38 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, field_v
 
 from ..common.data import MOST, Cap, Data, Kinded, Mark, Name, by_kind
 from ..text.done_words import Match, default_match
+from .modes import EndChatMode
 
 NO_CAP: Final = "none"
 """How TOML says that there is no cap on rounds."""
 
 
-class EndChatMode(StrEnum):
-    """How completed tasks end a conversation. The round cap applies to every mode (Yacana)."""
+class Reason(StrEnum):
+    """Why a conversation ended, in order of precedence."""
 
-    MAX_ITERATIONS_ONLY = "max_iterations_only"
-    """Rounds until the cap; nobody is asked."""
-    END_CHAT_AFTER_FIRST_COMPLETION = "end_chat_after_first_completion"
-    """The first completed task ends it at once."""
-    ONE_LAST_CHAT_AFTER_FIRST_COMPLETION = "one_last_chat_after_first_completion"
-    """The next speaker has one last message after the first completed task."""
-    ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION = "one_last_group_chat_after_first_completion"
-    """Every speaker has one last message after the first completed task."""
-    ALL_TASK_MUST_COMPLETE = "all_task_must_complete"
-    """Goes on until every speaker that stops the chat has completed its task."""
+    STOP_REQUESTED = "stop_requested"  # somebody outside asked it to stop
+    QUIT = "quit"  # a person left it
+    MAX_COST = "max_cost"  # the money is spent
+    MAX_TOKENS = "max_tokens"  # the tokens are used up
+    MAX_SECONDS = "max_seconds"  # the time is over
+    MAX_CALLS = "max_calls"  # the model calls are used up
+    CALL_ERRORS = "call_errors"  # too many calls in one turn could not be run
+    TOOL_ERRORS = "tool_errors"  # too many calls in one turn failed in the tool
+    DONE_TOKEN = "done_token"  # noqa: S105  # a speaker said the done token
+    PREDICATE = "predicate"  # a registered function said so
+    ENDING_TOOL = "ending_tool"  # a tool was called that ends it
+    NO_CODE = "no_code"  # a speaker whose code is run wrote none
+    TERMINATION = "termination"  # a termination message came, and no person wanted to go on
+    COMPLETED = "completed"  # the tasks that the mode asks for are complete
+    UNREADABLE_VERDICTS = "unreadable_verdicts"  # verdicts in a row could not be read
+    ROLE_FLIPS = "role_flips"  # a speaker kept speaking another's part
+    BLANK_REPLIES = "blank_replies"  # replies in a row were blank
+    SAME_REPLIES = "same_replies"  # a speaker kept giving the same reply
+    FAREWELLS = "farewells"  # messages in a row were nothing but thanks or farewells
+    SAME_TOOL_CALLS = "same_tool_calls"  # a speaker kept calling a tool with equal arguments
+    MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"  # automatic replies for a person
+    MAX_MESSAGES = "max_messages"  # the message cap is reached
+    MAX_ITERATIONS = "max_iterations"  # the round cap is reached
 
 
 class _End(Kinded):

@@ -4,8 +4,9 @@ Pure functions of a spec. How many steps of the graph that makes is in `graphs.r
 """
 
 from ..common.data import MOST
-from .ends import EndChatMode, MaxMessages, lone
+from .ends import MaxMessages, lone
 from .fields import ConversationFields
+from .modes import EndChatMode
 
 
 def most_messages(conversation: ConversationFields) -> int:

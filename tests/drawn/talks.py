@@ -9,13 +9,13 @@ from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.ends import (
     DoneToken,
     End,
-    EndChatMode,
     EndingTool,
     MaxCalls,
     MaxMessages,
     Predicate,
     StopRequested,
 )
+from duologue.graphs.spec.modes import EndChatMode
 
 DONE = "DONE"
 WON = "WON"

@@ -26,7 +26,6 @@ from duologue.graphs.spec.ends import (
     DoneToken,
     End,
     EndChat,
-    EndChatMode,
     EndingTool,
     Guards,
     MaxCalls,
@@ -36,13 +35,14 @@ from duologue.graphs.spec.ends import (
     MaxTokens,
     NoCode,
     Predicate,
+    Reason,
     StopRequested,
     leaves,
 )
 from duologue.graphs.spec.fields import Opening
 from duologue.graphs.spec.judges import ByFunction, Moderator, SeparateJudge
 from duologue.graphs.spec.limits import most_messages
-from duologue.graphs.spec.reasons import Reason
+from duologue.graphs.spec.modes import EndChatMode
 from duologue.graphs.spec.usage import Price
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk, reachable_messages

@@ -23,8 +23,8 @@ from duologue.graphs.run.events import (
     ToolCalled,
     VerdictGiven,
 )
+from duologue.graphs.spec.ends import Reason
 from duologue.graphs.spec.judges import Finding, Verdict
-from duologue.graphs.spec.reasons import Reason
 from duologue.graphs.spec.usage import Usage
 
 

@@ -32,7 +32,6 @@ from duologue.graphs.spec.ends import (
     AnyOf,
     DoneToken,
     End,
-    EndChatMode,
     EndingTool,
     MaxCalls,
     MaxCost,
@@ -40,10 +39,11 @@ from duologue.graphs.spec.ends import (
     MaxSeconds,
     MaxTokens,
     Predicate,
+    Reason,
     leaves,
 )
 from duologue.graphs.spec.limits import most_messages
-from duologue.graphs.spec.reasons import Reason
+from duologue.graphs.spec.modes import EndChatMode
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, reason_of
 

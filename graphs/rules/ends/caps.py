@@ -3,8 +3,7 @@
 from typing import Final
 
 from ...spec.conversation import Conversation
-from ...spec.ends import MaxMessages
-from ...spec.reasons import Reason
+from ...spec.ends import MaxMessages, Reason
 from ..moves import Strength
 from ..people import has_capped_calls, is_capped
 from ..position import Facts, Position

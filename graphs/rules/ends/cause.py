@@ -5,8 +5,8 @@ from enum import StrEnum
 from pydantic import NonNegativeInt
 
 from ...common.data import Data
+from ...spec.ends import Reason
 from ...spec.judges import Verdict
-from ...spec.reasons import Reason
 
 
 class CauseKind(StrEnum):

@@ -8,8 +8,7 @@ from langchain_core.messages import BaseMessage
 
 from ...log.messages import About, place_of
 from ...spec.conversation import Conversation
-from ...spec.ends import Leaf
-from ...spec.reasons import Reason
+from ...spec.ends import Leaf, Reason
 from ..moves import Strength
 from ..position import Facts, Position
 from .cause import Cause, CauseKind

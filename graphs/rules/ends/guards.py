@@ -10,7 +10,7 @@ from ...log.done_tokens import DATA
 from ...log.kinds import Kind
 from ...log.messages import About, Flaw, Source
 from ...spec.conversation import Conversation
-from ...spec.reasons import Reason
+from ...spec.ends import Reason
 from ...text.farewells import is_farewell
 from ...text.wording import Texts, is_blank, is_equal, is_same_move
 from .end import AtEnd, CountedMessage, Guard, Tallies

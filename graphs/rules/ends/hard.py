@@ -4,8 +4,7 @@ from typing import ClassVar, Final
 
 from ...log.messages import About, Failure
 from ...spec.conversation import Conversation
-from ...spec.ends import MaxCalls, MaxCost, MaxSeconds, MaxTokens, StopRequested, leaves
-from ...spec.reasons import Reason
+from ...spec.ends import MaxCalls, MaxCost, MaxSeconds, MaxTokens, Reason, StopRequested, leaves
 from ..moves import Strength
 from ..position import Facts, Position
 from .end import AtEnd, EndRule, Guard, Named

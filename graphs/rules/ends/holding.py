@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from ...spec.conversation import Conversation
-from ...spec.ends import AllOf, AnyOf, End, Leaf
-from ...spec.reasons import Reason
+from ...spec.ends import AllOf, AnyOf, End, Leaf, Reason
 from ..moves import Strength
 from ..position import Facts, Position
 from .caps import CAPS

@@ -5,8 +5,7 @@ from typing import Final
 
 from ...log.stage import ALOUD
 from ...spec.conversation import Conversation
-from ...spec.ends import DoneToken, EndingTool, NoCode, Predicate, leaves
-from ...spec.reasons import Reason
+from ...spec.ends import DoneToken, EndingTool, NoCode, Predicate, Reason, leaves
 from ..moves import TURN_ENDS, Strength
 from ..people import is_terminated, never_asked
 from ..position import Facts, Phase, Position

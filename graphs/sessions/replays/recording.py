@@ -21,9 +21,9 @@ from ...rules.outcome import Outcome
 from ...speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
 from ...speakers.formats import Blocks, Code
 from ...spec.conversation import Conversation
+from ...spec.ends import Reason
 from ...spec.judges import Moderator, SeparateJudge, Verdict
 from ...spec.questions import EXIT, ApprovalQuestion, MessageQuestion
-from ...spec.reasons import Reason
 
 
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:

@@ -33,8 +33,8 @@ from ...log.messages import place_of
 from ...rules.end_chat import Node
 from ...rules.moves import max_steps
 from ...spec.conversation import Conversation
+from ...spec.ends import Reason
 from ...spec.questions import ApprovalQuestion, MessageQuestion, Question
-from ...spec.reasons import Reason
 from ..checkpoints import config_of
 from ..dumps.lines import dumped
 from ..result import Result
