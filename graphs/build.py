@@ -138,7 +138,10 @@ def route(state: State, running: RunningSessions, session: str | None = None) ->
     if "position" not in state:
         return Node.TASK_SPECIFICATION.value
     known = running.of(session, state)
-    return known.turn(known.position(state)).node.value
+    node = known.turn(known.position(state)).node
+    if node is Node.END:
+        running.forget(session)
+    return node.value
 
 
 async def _route(state: State, resources: Resources) -> str:

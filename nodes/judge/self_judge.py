@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ...graphs.log.kinds import Kind
@@ -97,9 +97,7 @@ async def _structured(
     found = await asked_of(moment, speaker, model, ask, behind=[question], most=most)
     judgement = found.found
     if judgement is None and not is_second(moment):
-        number = len(moment.log) + len(found.new)
-        about = About(kind=Kind.QUESTION, audience=NOBODY)
-        before = [said(number, prompts.JUDGE_YOURSELF, about)]
+        before = [_question(moment, found, prompts.JUDGE_YOURSELF, NOBODY)]
         return await asked_again(moment, found, before, speaker.name)
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
@@ -186,7 +184,7 @@ async def _recorded(
     speaker = moment.turn.speaker
     about = About(kind=Kind.REFLECTION, speaker=speaker, audience=audience, verdict=verdict)
     lines = [
-        said(number, question, About(kind=Kind.QUESTION, audience=audience)),
+        _question(moment, found, question, audience),
         said(number + 1, text, about, id=found.answer.id),
     ]
     position = (
@@ -195,6 +193,14 @@ async def _recorded(
         else judged(moment.conversation, moment.position, complete=verdict.complete)
     )
     return await moment.step(position, [*found.new, *lines], found.usage)
+
+
+def _question(
+    moment: Moment, found: Asked[Any], text: str, audience: tuple[str, ...]
+) -> AnyMessage:
+    """The line of a question, in front of its answer."""
+    about = About(kind=Kind.QUESTION, audience=audience)
+    return said(len(moment.log) + len(found.new), text, about)
 
 
 async def _in_text(

@@ -173,7 +173,6 @@ class Moment:
         }
         update["usage"] = dumped(usage)
         if decision.node is Node.END:
-            self.resources.running.forget(session_id())
             tallies = self.reader.tallies(log)
             ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)
             update["outcome"] = ended.model_dump(mode="json")
