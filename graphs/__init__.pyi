@@ -89,13 +89,12 @@ from .speakers.speaker import (
     Speaker as Speaker,
 )
 from .spec.conversation import Conversation as Conversation
+from .spec.end_chat import EndChat as EndChat, EndChatMode as EndChatMode, Guards as Guards
 from .spec.ends import (
     AllOf as AllOf,
     AnyOf as AnyOf,
     DoneToken as DoneToken,
-    EndChat as EndChat,
     EndingTool as EndingTool,
-    Guards as Guards,
     MaxCalls as MaxCalls,
     MaxCost as MaxCost,
     MaxMessages as MaxMessages,
@@ -116,7 +115,6 @@ from .spec.judges import (
     SeparateJudge as SeparateJudge,
     Verdict as Verdict,
 )
-from .spec.modes import EndChatMode as EndChatMode
 from .spec.questions import (
     Answer as Answer,
     ApprovalQuestion as ApprovalQuestion,

@@ -15,7 +15,7 @@ from ..common.errors import SpecError
 from ..common.validation import near_or_all, validated
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation, Form
-from ..spec.ends import EndChat
+from ..spec.end_chat import EndChat
 from ..spec.judges import AnyJudge, Judge, RoundRobin, TurnOrder
 from ..spec.usage import Price
 

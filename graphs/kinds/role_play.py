@@ -15,9 +15,9 @@ from ..common.validation import validated
 from ..rules.people import with_people
 from ..speakers.formats import Marks
 from ..spec.conversation import Conversation, Form
+from ..spec.end_chat import EndChatMode
 from ..spec.ends import DoneToken
 from ..spec.fields import Opening
-from ..spec.modes import EndChatMode
 
 INSTRUCTION = Marks(lines=("Instruction:", "Input:"))
 """How the user's messages look."""

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 from ..log.stage import ALOUD, Stage
 from ..spec.conversation import Conversation
+from ..spec.end_chat import EndChatMode
 from ..spec.judges import RoundRobin
-from ..spec.modes import EndChatMode
 from .moves import MOVES, TURN_ENDS
 from .position import Phase, Position
 

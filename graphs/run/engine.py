@@ -27,8 +27,8 @@ from ..sessions.session import read_session, title_of
 from ..sessions.stored_state import stored_conversation
 from ..spec.conversation import Conversation
 from ..spec.difference import first_difference
+from ..spec.end_chat import EndChatMode
 from ..spec.judges import SeparateJudge
-from ..spec.modes import EndChatMode
 from ..store.address import Held, Store, open_store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id

@@ -5,6 +5,7 @@ Each check raises a ValueError that names the field, which pydantic turns into i
 
 from ..common.validation import near_or_all
 from .context_limits import check_limits, least_limit
+from .end_chat import EndChatMode
 from .ends import (
     AllOf,
     AnyOf,
@@ -21,7 +22,6 @@ from .ends import (
 )
 from .fields import ConversationFields
 from .limits import most_calls, most_messages
-from .modes import EndChatMode
 
 
 def check(conversation: ConversationFields) -> None:

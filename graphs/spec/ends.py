@@ -1,20 +1,16 @@
-"""How a conversation ends, as data: ends, guards, and the reasons they give.
+"""What ends a conversation, as data: the ends and the reasons they give.
 
 When each of them holds, and its words, are in `graphs.rules.ends`.
 """
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Final, Literal, TypeAlias, Union, cast
+from typing import Annotated, Literal, TypeAlias, Union, cast
 
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
-from ..common.data import MOST, Cap, Data, Kinded, Mark, Name, by_kind
+from ..common.data import MOST, Cap, Kinded, Mark, Name, by_kind
 from ..text.done_words import Match, default_match
-from .modes import EndChatMode
-
-NO_CAP: Final = "none"
-"""How TOML says that there is no cap on rounds."""
 
 
 class Reason(StrEnum):
@@ -243,53 +239,3 @@ def lone(end: End | None) -> Iterator[Leaf]:
             yield from lone(part)
     elif end is not None and not isinstance(end, AllOf):
         yield end
-
-
-Limit = Annotated[int, Field(strict=True, ge=0, le=MOST)]
-"""At how many a guard ends the conversation. 0: never."""
-
-
-class Guards(Data):
-    """What ends a conversation that goes wrong, each at its own number; 0 switches it off.
-
-    They count what all hear, so not opening answers.
-    """
-
-    blank_replies: Limit = 2
-    """Blank replies in a row, by any speaker, each after it was asked for again."""
-    same_replies: Limit = 3
-    """How often one speaker gives the same reply. It is the same where only signs differ, or less
-    than a twentieth and no number. Short lines do not count, nor does the same answer to another
-    number or option, which is a move of a game."""
-    farewells: Limit = 4
-    """Messages in a row that hold nothing but thanks or farewells."""
-    role_flips: Limit = 2
-    """How often one speaker speaks another's part, each after it was asked to correct it."""
-    same_tool_calls: Limit = 3
-    """Calls in a row, within a turn, of one tool with equal arguments."""
-    unreadable_verdicts: Limit = 3
-    """Verdicts in a row that can't be read."""
-
-
-class EndChat(Data):
-    """How the conversation ends."""
-
-    mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
-    """How completed tasks end it."""
-    max_iterations: Cap | None = 5
-    """The cap, in rounds; in one round every speaker speaks once. None: no cap, which is possible
-    only where every round needs a person, or an automatic reply in a person's place, which has its
-    own cap. TOML has no null: there it is written ``"none"``."""
-    min_iterations: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
-    """How many rounds must be complete before a verdict, what is said or called, a predicate or a
-    guard ends it; what would have ended it before does so then. Budgets, errors, people and stops
-    do not wait."""
-    when: End | None = None
-    """What else ends it, whatever the mode. A list means any of its ends."""
-    guards: Guards = Guards()
-    """What ends it when it goes wrong."""
-
-    @field_validator("max_iterations", mode="before")
-    @classmethod
-    def _none_in_toml(cls, given: object) -> object:
-        return None if given == NO_CAP else given

@@ -12,14 +12,9 @@ from ..speakers.context import RunningSummary
 from ..speakers.replies import FunctionReply
 from ..speakers.speaker import Generation, Speaker
 from ..text.looks import looks
-from .ends import (
-    NO_CAP,
-    EndChat,
-    Predicate,
-    leaves,
-)
+from .end_chat import NO_CAP, EndChat, EndChatMode
+from .ends import Predicate, leaves
 from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
-from .modes import EndChatMode
 from .sandbox import Sandbox
 from .usage import Price
 

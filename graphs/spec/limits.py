@@ -4,9 +4,9 @@ Pure functions of a spec. How many steps of the graph that makes is in `graphs.r
 """
 
 from ..common.data import MOST
+from .end_chat import EndChatMode
 from .ends import MaxMessages, lone
 from .fields import ConversationFields
-from .modes import EndChatMode
 
 
 def most_messages(conversation: ConversationFields) -> int:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from duologue.graphs.spec.context_limits import least_limit
 from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.spec.ends import (
     DoneToken,
     End,
@@ -15,7 +16,6 @@ from duologue.graphs.spec.ends import (
     Predicate,
     StopRequested,
 )
-from duologue.graphs.spec.modes import EndChatMode
 
 DONE = "DONE"
 WON = "WON"

@@ -22,9 +22,9 @@ from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.outcome import Outcome
 from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.spec.ends import Reason
 from duologue.graphs.spec.judges import Verdict
-from duologue.graphs.spec.modes import EndChatMode
 from duologue.nodes.prompts import judging, speaking, tasks
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall

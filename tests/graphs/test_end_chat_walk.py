@@ -22,12 +22,11 @@ from duologue.graphs.speakers.replies import (
 )
 from duologue.graphs.speakers.speaker import PrivateOpening, Speaker
 from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
 from duologue.graphs.spec.ends import (
     DoneToken,
     End,
-    EndChat,
     EndingTool,
-    Guards,
     MaxCalls,
     MaxCost,
     MaxMessages,
@@ -42,7 +41,6 @@ from duologue.graphs.spec.ends import (
 from duologue.graphs.spec.fields import Opening
 from duologue.graphs.spec.judges import ByFunction, Moderator, SeparateJudge
 from duologue.graphs.spec.limits import most_messages
-from duologue.graphs.spec.modes import EndChatMode
 from duologue.graphs.spec.usage import Price
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk, reachable_messages

@@ -29,7 +29,7 @@ from duologue.graphs import (
 from duologue.graphs.build import build_graph
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_name, place_of
-from duologue.graphs.spec.modes import EndChatMode
+from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled

@@ -27,14 +27,9 @@ from duologue.graphs.log.messages import About, line, place_of, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.rules.position import Facts, Phase
 from duologue.graphs.sessions.fork_state import carried
-from duologue.graphs.spec.ends import (
-    DoneToken,
-    EndChat,
-    Guards,
-    MaxMessages,
-)
+from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
+from duologue.graphs.spec.ends import DoneToken, MaxMessages
 from duologue.graphs.spec.judges import Moderator, SeparateJudge
-from duologue.graphs.spec.modes import EndChatMode
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.logs import without_ids

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Result, SpecError, converse, load_conversation
+from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.spec.ends import MaxMessages, Reason
-from duologue.graphs.spec.modes import EndChatMode
 from duologue.nodes.testing import ScriptedChatModel
 
 from .test_end_chat_walk import (

@@ -12,15 +12,9 @@ from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.ends import (
-    EndChat,
-    Guards,
-    Leaf,
-    Predicate,
-    Reason,
-)
+from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
+from duologue.graphs.spec.ends import Leaf, Predicate, Reason
 from duologue.graphs.spec.judges import Moderator, RoundRobin, TurnOrder
-from duologue.graphs.spec.modes import EndChatMode
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk
 

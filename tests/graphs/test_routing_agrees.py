@@ -30,9 +30,9 @@ from duologue.graphs.rules.end_chat import Node, decide
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
 from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.spec.ends import Predicate
 from duologue.graphs.spec.limits import most_messages
-from duologue.graphs.spec.modes import EndChatMode
 from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.step.running import RunningSessions

@@ -20,9 +20,9 @@ from duologue.graphs import (
     TaskSpecification,
     load_conversation,
 )
+from duologue.graphs.spec.end_chat import Guards
 from duologue.graphs.spec.ends import (
     End,
-    Guards,
     MaxCalls,
     MaxMessages,
     MaxSeconds,

@@ -29,7 +29,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
-from duologue.graphs.spec.ends import EndChat, EndingTool, MaxMessages, StopRequested
+from duologue.graphs.spec.end_chat import EndChat
+from duologue.graphs.spec.ends import EndingTool, MaxMessages, StopRequested
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.breaking import Breakage

@@ -11,7 +11,8 @@ from duologue.graphs.log.messages import NOBODY, About, said
 from duologue.graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.ends import DoneToken, EndChat
+from duologue.graphs.spec.end_chat import EndChat
+from duologue.graphs.spec.ends import DoneToken
 from duologue.nodes.judge.verdicts import yes_or_no
 from duologue.nodes.turn.checks import find_problem, plays, says_done
 

@@ -28,6 +28,7 @@ from duologue.graphs.rules.transitions import (
 from duologue.graphs.rules.turns import NextTurn
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.spec.ends import (
     AnyOf,
     DoneToken,
@@ -43,7 +44,6 @@ from duologue.graphs.spec.ends import (
     leaves,
 )
 from duologue.graphs.spec.limits import most_messages
-from duologue.graphs.spec.modes import EndChatMode
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, reason_of
 

@@ -3,9 +3,9 @@
 from typing import Final
 
 from ...spec.conversation import Conversation
+from ...spec.end_chat import EndChatMode
 from ...spec.ends import Reason
 from ...spec.judges import SeparateJudge
-from ...spec.modes import EndChatMode
 from ..moves import Strength
 from ..position import Position
 from .end import AtEnd, EndRule

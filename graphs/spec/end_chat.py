@@ -1,0 +1,77 @@
+"""How a conversation ends, as data: the mode, the caps, other ends, and the guards."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field, field_validator
+
+from ..common.data import MOST, Cap, Data
+from .ends import End
+
+NO_CAP: Final = "none"
+"""How TOML says that there is no cap on rounds."""
+
+
+class EndChatMode(StrEnum):
+    """How completed tasks end a conversation. The round cap applies to every mode (Yacana)."""
+
+    MAX_ITERATIONS_ONLY = "max_iterations_only"
+    """Rounds until the cap; nobody is asked."""
+    END_CHAT_AFTER_FIRST_COMPLETION = "end_chat_after_first_completion"
+    """The first completed task ends it at once."""
+    ONE_LAST_CHAT_AFTER_FIRST_COMPLETION = "one_last_chat_after_first_completion"
+    """The next speaker has one last message after the first completed task."""
+    ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION = "one_last_group_chat_after_first_completion"
+    """Every speaker has one last message after the first completed task."""
+    ALL_TASK_MUST_COMPLETE = "all_task_must_complete"
+    """Goes on until every speaker that stops the chat has completed its task."""
+
+
+Limit = Annotated[int, Field(strict=True, ge=0, le=MOST)]
+"""At how many a guard ends the conversation. 0: never."""
+
+
+class Guards(Data):
+    """What ends a conversation that goes wrong, each at its own number; 0 switches it off.
+
+    They count what all hear, so not opening answers.
+    """
+
+    blank_replies: Limit = 2
+    """Blank replies in a row, by any speaker, each after it was asked for again."""
+    same_replies: Limit = 3
+    """How often one speaker gives the same reply. It is the same where only signs differ, or less
+    than a twentieth and no number. Short lines do not count, nor does the same answer to another
+    number or option, which is a move of a game."""
+    farewells: Limit = 4
+    """Messages in a row that hold nothing but thanks or farewells."""
+    role_flips: Limit = 2
+    """How often one speaker speaks another's part, each after it was asked to correct it."""
+    same_tool_calls: Limit = 3
+    """Calls in a row, within a turn, of one tool with equal arguments."""
+    unreadable_verdicts: Limit = 3
+    """Verdicts in a row that can't be read."""
+
+
+class EndChat(Data):
+    """How the conversation ends."""
+
+    mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
+    """How completed tasks end it."""
+    max_iterations: Cap | None = 5
+    """The cap, in rounds; in one round every speaker speaks once. None: no cap, which is possible
+    only where every round needs a person, or an automatic reply in a person's place, which has its
+    own cap. TOML has no null: there it is written ``"none"``."""
+    min_iterations: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
+    """How many rounds must be complete before a verdict, what is said or called, a predicate or a
+    guard ends it; what would have ended it before does so then. Budgets, errors, people and stops
+    do not wait."""
+    when: End | None = None
+    """What else ends it, whatever the mode. A list means any of its ends."""
+    guards: Guards = Guards()
+    """What ends it when it goes wrong."""
+
+    @field_validator("max_iterations", mode="before")
+    @classmethod
+    def _none_in_toml(cls, given: object) -> object:
+        return None if given == NO_CAP else given
