@@ -5,7 +5,6 @@ from typing import Any
 from ..graphs.log.state import State
 from ..graphs.rules.position import Phase
 from ..graphs.rules.transitions import checked
-from ..graphs.rules.turns import due
 from ..graphs.spec.judges import SeparateJudge
 from .judge.moderator import choose
 from .judge.self_judge import judge_yourself
@@ -14,17 +13,16 @@ from .step.resources import Moment, Resources
 
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:
-    """Ask predicates, or whether the task of who has just spoken is complete, or who is next."""
+    """Ask predicates, or whether a task is complete, or who is next."""
     moment = await Moment.of(state, resources)
     if (anew := await moment.anew()) is not None:
         return anew
-    conversation, position = moment.conversation, moment.position
-    comes = due(conversation, position)
-    if comes is Phase.CHECKED:
+    due, judge = moment.turn.due, moment.conversation.judge
+    if due is Phase.CHECKED:
         # A step of its own: a predicate that fails must not cost what was said.
-        return await moment.step(checked(position), [])
-    if comes is Phase.CHOSEN:
+        return await moment.step(checked(moment.position), [])
+    if due is Phase.CHOSEN:
         return await choose(moment)
-    if isinstance(conversation.judge, SeparateJudge):
-        return await judge_criteria(moment, conversation.judge)
+    if isinstance(judge, SeparateJudge):
+        return await judge_criteria(moment, judge)
     return await judge_yourself(moment)

@@ -5,12 +5,13 @@ that has just acted and the edge after it; both give it the same position, so th
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from ..common.data import Data
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
+from ..spec.judges import SeparateJudge
 from .ends.holding import ENDS, HeldEnd, holding, reasons_of
 from .moves import MOVES, TURN_ENDS, Actor, Strength
 from .position import Phase, Position
@@ -37,6 +38,8 @@ class Decision(Data):
     """Whose turn it is there; at the end, who spoke last, or would have spoken first."""
     stage: Stage = Stage.ROUNDS
     """The part of the conversation that the turn belongs to."""
+    due: Phase | None = None
+    """At the completion judge, what it does: ask predicates, judge, or choose who is next."""
     reasons: tuple[Reason, ...] = ()
     """At the end, every reason that holds; the first is the reason."""
 
@@ -54,21 +57,26 @@ def decide(conversation: Conversation, position: Position) -> Decision:
     held = holding(conversation, position)
     turn = NextTurn(position.speaker or conversation.order[0], position.stage)
     if _is_over(conversation, position, held):
-        return _at(Node.END, turn, reasons_of(held))
+        if _is_judged_once_more(conversation, position, held):
+            return _at(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
+        return _at(Node.END, turn, reasons=reasons_of(held))
     match MOVES[position.phase].actor:
         case Actor.SPEAKER:
             return _at(_agent(conversation, turn), turn)
         case Actor.TOOLS:
             return _at(Node.TOOL_EXECUTOR, turn)
-        case Actor.NEXT if due(conversation, position) is None:
+        case Actor.JUDGE:
+            return _at(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
+        case _:
+            comes = due(conversation, position)
+            if comes is not None:
+                return _at(Node.COMPLETION_JUDGE, turn, due=comes)
             turn = next_turn(conversation, position)
             return _at(_agent(conversation, turn), turn)
-        case _:
-            return _at(Node.COMPLETION_JUDGE, turn)
 
 
-def _at(node: Node, turn: NextTurn, reasons: tuple[Reason, ...] = ()) -> Decision:
-    return Decision(node=node, speaker=turn.speaker, stage=turn.stage, reasons=reasons)
+def _at(node: Node, turn: NextTurn, **more: Any) -> Decision:
+    return Decision(node=node, speaker=turn.speaker, stage=turn.stage, **more)
 
 
 def _agent(conversation: Conversation, turn: NextTurn) -> Node:
@@ -108,3 +116,16 @@ def _is_over_between_turns(
         return True
     # Promised last words are spoken whatever else holds, and a verdict may change the reason.
     return bool(held) and not position.owed and comes is not Phase.JUDGED
+
+
+_JUDGED_AT: Final = {Reason.MAX_MESSAGES, Reason.MAX_ITERATIONS}
+
+
+def _is_judged_once_more(
+    conversation: Conversation, position: Position, held: list[HeldEnd]
+) -> bool:
+    """Whether a separate judge is still asked, at a cap, about what was not judged yet."""
+    judge = conversation.judge
+    at_cap = held[0].strength is Strength.CAP and not _JUDGED_AT.isdisjoint(reasons_of(held))
+    unjudged = Phase.JUDGED in MOVES[position.phase].then
+    return isinstance(judge, SeparateJudge) and judge.final_verdict and at_cap and unjudged

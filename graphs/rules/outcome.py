@@ -10,7 +10,7 @@ from ..log.messages import line, place_of, speeches
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
-from ..spec.judges import Verdict
+from ..spec.judges import Finding, Verdict
 from ..spec.usage import Usage, total
 from .ends.end import AtEnd, Tallies
 from .ends.holding import ENDS, holding
@@ -34,6 +34,8 @@ class Outcome(Data):
     """Messages said by the speakers, opening answers and last words included."""
     completed: tuple[str, ...] = ()
     """Who completed their task, in the order it happened."""
+    complete: bool | None = None
+    """Whether the task was judged complete. None: nobody judged it."""
     seconds: float = Field(default=0, ge=0)
     """Seconds of wall time in which it ran."""
     verdicts: tuple[Verdict, ...] = ()
@@ -57,7 +59,19 @@ class Outcome(Data):
         """Say in one line why it ended."""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
         messages = "1 message" if self.messages == 1 else f"{self.messages} messages"
-        return f"Ended after {rounds} and {messages}: {self.because[0]}."
+        final = _finally(self.verdicts[-1]) if self.verdicts else ""
+        return f"Ended after {rounds} and {messages}: {self.because[0]}{final}."
+
+
+def _finally(verdict: Verdict) -> str:
+    """Say what a separate judge found where a cap had ended it already."""
+    if not verdict.final:
+        return ""
+    met, all_ = sum(of is Finding.MET for of in verdict.findings.values()), len(verdict.findings)
+    found = (
+        f"found {met} of {all_} criteria met" if verdict.readable else "gave no readable verdict"
+    )
+    return f"; the judge {found}"
 
 
 def outcome(
@@ -71,7 +85,9 @@ def outcome(
     """Make the outcome of a conversation that has just ended."""
     said = speeches(log)
     last_words = sum(line(message).stage is Stage.LAST_WORDS for message in said)
-    verdicts = (line(message).verdict for message in log)
+    verdicts = tuple(
+        about.verdict for message in log if (about := line(message)).verdict is not None
+    )
     held = [end for one in holding(conversation, position) for end in one.ends]
     at = AtEnd(conversation, position, held, tallies)
     return Outcome(
@@ -82,8 +98,15 @@ def outcome(
         rounds=(position.turns + last_words) // len(conversation.speakers),
         messages=len(said),
         completed=position.completed,
+        complete=_is_complete(reasons, verdicts),
         seconds=position.facts.seconds,
-        verdicts=tuple(verdict for verdict in verdicts if verdict is not None),
+        verdicts=verdicts,
         usage=usage,
         warnings=conversation.sandbox.warnings,
     )
+
+
+def _is_complete(reasons: tuple[Reason, ...], verdicts: tuple[Verdict, ...]) -> bool | None:
+    if Reason.COMPLETED in reasons:
+        return True
+    return verdicts[-1].final and verdicts[-1].complete if verdicts else None

@@ -33,8 +33,8 @@ def _has_predicates(conversation: Conversation, position: Position) -> bool:
     return position.stage in ALOUD and bool(conversation.predicates)
 
 
-def _has_stopper(conversation: Conversation, position: Position) -> bool:
-    """In the rounds, those with `stops_chat` are judged until they complete their task.
+def is_judged(conversation: Conversation, position: Position) -> bool:
+    """Whether the latest turn is judged: of those with `stops_chat`, until their task is complete.
 
     At the cap, too: the verdict changes the reason and the last words.
     """
@@ -54,7 +54,7 @@ def _has_choice(conversation: Conversation, position: Position) -> bool:
 
 _DUE: Final[Mapping[Phase, Callable[[Conversation, Position], bool]]] = {
     Phase.CHECKED: _has_predicates,
-    Phase.JUDGED: _has_stopper,
+    Phase.JUDGED: is_judged,
     Phase.CHOSEN: _has_choice,
 }
 """When each of these is to be done between turns; predicates cost nothing, and come first."""

@@ -155,14 +155,16 @@ def _told_again(finished: Result, reply: GivenAnswer | None) -> Iterator[Event |
 
 
 IDLE_JUDGE = (
-    "The judge will not be asked: end_chat.mode is max_iterations_only, in which nobody is."
+    "The judge will not be asked: in end_chat.mode max_iterations_only it is asked at a cap alone, "
+    "and judge.final_verdict is off."
 )
 """What a user is told whose criteria have no effect."""
 
 
 def _judge_is_idle(conversation: Conversation) -> bool:
-    separate = isinstance(conversation.judge, SeparateJudge)
-    return separate and conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
+    judge = conversation.judge
+    idle = isinstance(judge, SeparateJudge) and not judge.final_verdict
+    return idle and conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
 
 
 async def _forget_stop(held: Held, row: SessionRow | None) -> None:

@@ -132,7 +132,8 @@ def _has_just_completed(position: Position, log: Sequence[BaseMessage]) -> bool:
         if about.kind is Kind.SPEECH:
             return False
         if about.verdict is not None:
-            return about.verdict.complete and about.verdict.speaker == position.speaker
+            verdict = about.verdict
+            return verdict.complete and not verdict.final and verdict.speaker == position.speaker
     return False
 
 

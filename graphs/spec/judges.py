@@ -56,6 +56,9 @@ class SeparateJudge(Kinded):
     """The temperature of the verdict, 0 to 2."""
     max_tokens: PositiveInt | None = None
     """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
+    final_verdict: bool = True
+    """Whether it is asked once more where a cap on rounds or messages ends the conversation and
+    nothing was judged since the last message. The reason stays the cap."""
 
 
 class Finding(StrEnum):
@@ -87,6 +90,8 @@ class Verdict(Data):
     """Whether the answer could be read."""
     findings: dict[str, Finding] = Field(default_factory=dict)
     """What a separate judge found of each criterion."""
+    final: bool = False
+    """Whether it was asked for where a cap had ended the conversation already."""
 
 
 class RoundRobin(Kinded):

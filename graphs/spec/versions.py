@@ -27,7 +27,15 @@ def _tokens_alone(when: object) -> object:
     return {**when, "of": _tokens_alone(when["of"])} if "of" in when else when
 
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone,))
+def _as_before(data: dict[str, Any]) -> dict[str, Any]:
+    """Before version 8 there was none of what is switched off here."""
+    judge = data.get("judge")
+    if isinstance(judge, Mapping) and (judge.get("kind") == "separate" or "criteria" in judge):
+        data = data | {"judge": {"final_verdict": False, **judge}}
+    return data
+
+
+SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone, _as_before))
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 

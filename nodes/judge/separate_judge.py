@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.transitions import judged
+from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
 from ..models.model import Model
@@ -47,12 +48,15 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
         ),
         readable=findings is not None,
         findings=findings or {},
+        final=not is_judged(moment.conversation, moment.position),
     )
     kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
     text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
     about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict)
     lines = [question, said(number + 1, text, about, id=answer.id)]
-    position = judged(moment.conversation, moment.position, complete=verdict.complete)
+    # A final verdict says how it stands; what ended the conversation stays the cap.
+    completes = verdict.complete and not verdict.final
+    position = judged(moment.conversation, moment.position, complete=completes)
     return await moment.step(position, [*found.new, *lines], found.usage)
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from pydantic import ValidationError, create_model
@@ -337,7 +337,7 @@ def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
     def second(data: dict[str, Any]) -> dict[str, Any]:
         return {"task": data["chore"]} | {k: v for k, v in data.items() if k != "chore"}
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[9], 9))
+    later = create_model("Later", __base__=Conversation, version=(int, SPEC_VERSION + 2))
     monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (first, second)))
     monkeypatch.setattr(stored, "Conversation", later)
 
@@ -346,14 +346,14 @@ def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_older_version_is_migrated_step_by_step(load: Load) -> None:
     people = speakers()
     for data in (
-        {"version": 7, "job": "Plan", "speakers": people},
-        {"version": 8, "chore": "Plan", "speakers": people},
-        {"version": 9, "task": "Plan", "speakers": people},
+        {"version": SPEC_VERSION, "job": "Plan", "speakers": people},
+        {"version": SPEC_VERSION + 1, "chore": "Plan", "speakers": people},
+        {"version": SPEC_VERSION + 2, "task": "Plan", "speakers": people},
         {"task": "Plan", "speakers": people},
     ):
         found = load(data)
         assert found.task == "Plan"
-        assert found.model_dump()["version"] == 9
+        assert found.model_dump()["version"] == SPEC_VERSION + 2
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
         seen.append(data["version"])
         return data
 
-    later = create_model("Later", __base__=Conversation, version=(Literal[8], 8))
+    later = create_model("Later", __base__=Conversation, version=(int, SPEC_VERSION + 1))
     monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (step,)))
     monkeypatch.setattr(stored, "Conversation", later)
     assert get_session("s", store="memory:versions").conversation.task == "Plan"

@@ -48,8 +48,9 @@ def talk(*names: str, **fields: Any) -> Conversation:
 
 
 def judged(**fields: Any) -> Conversation:
-    """Ann and Bob, judged after Ann's turns by a model of the judge's own."""
-    judge = {"kind": "separate", "criteria": CRITERIA, "model": "judge"} | fields.pop("judge", {})
+    """Ann and Bob, judged after Ann's turns alone by a model of the judge's own."""
+    judge = {"kind": "separate", "criteria": CRITERIA, "model": "judge", "final_verdict": False}
+    judge |= fields.pop("judge", {})
     fields = {"Ann": {"stops_chat": True}, "end_chat": {"mode": FIRST}} | fields
     return talk(judge=judge, **fields)
 

@@ -59,6 +59,8 @@ class Rules:
     """Who answers a private prompt."""
     separate: bool = False
     """Whether a separate judge decides."""
+    final: bool = False
+    """R6: whether it is asked once more at a cap."""
     chosen: bool = False
     """Whether it is chosen who speaks next."""
     when: End | None = None
@@ -99,6 +101,8 @@ class Rules:
                 if speaker.private_opening is not None and speaker.private_opening.prompt
             ),
             separate=separate,
+            final=isinstance(conversation.judge, SeparateJudge)
+            and conversation.judge.final_verdict,
             chosen=not isinstance(conversation.turn_order, RoundRobin),
             when=end_chat.when,
             guards=end_chat.guards.model_dump(),
@@ -209,7 +213,7 @@ class Table(NamedTuple):
     """The turns still to come: the part of the conversation, and who speaks, where that is known.
     The first is under way where something happened within it."""
     question: str | None = None
-    """What is asked now: for a "verdict", or for a "choice" of who speaks next."""
+    """What is asked now: for a "verdict", a "final" one, or for a "choice" of who speaks next."""
     latest: str | None = None
     """Whose turn it was, or is."""
     within: str | None = None
@@ -395,7 +399,7 @@ class Table(NamedTuple):
         # Z4: what was said at the end is never answered, and nobody is asked about it.
         table = table._if_said(rules)
         # A verdict may change the reason and bring last words: guards and caps wait for it.
-        return table if asks else table._if_anything(rules)
+        return table if asks else table._if_anything(rules)._if_unjudged(rules)
 
     def between_questions(self, rules: Rules, spent: Spent = ()) -> "Table":
         """What follows what is left to do, before it is asked whether the task is complete."""
@@ -414,6 +418,9 @@ class Table(NamedTuple):
         name = self.latest
         assert name is not None
         unreadable = self.tally.unreadable + 1 if complete is None else 0
+        if self.question == "final":
+            # R6: it counts for nothing but the outcome.
+            complete, unreadable = False, self.tally.unreadable
         tally = self.tally._replace(unreadable=unreadable, stop=self.tally.stop or stop)
         table = self._replace(question=None, within=None, tally=_spending(tally, spent))
         if complete:
@@ -517,6 +524,13 @@ class Table(NamedTuple):
         table = self if self.last_words else self._over_by(rules, CAP)
         unknown = bool(table.agenda) and table.agenda[0][1] is None
         return table._replace(question="choice" if unknown and not table.over else None)
+
+    def _if_unjudged(self, rules: Rules) -> "Table":
+        """R6: at a cap a separate judge is asked about what was said since it was asked last."""
+        capped = {"max_messages", "max_iterations"} & {*self.reasons(rules)}
+        if not (self.over and rules.final and capped and self.held(rules)[0].rung == CAP):
+            return self
+        return self._replace(over=False, question="final")
 
     def _over_by(self, rules: Rules, weakest: int) -> "Table":
         # A7: what is said beside code is as if unsaid until that is run; all else ends it.

@@ -232,7 +232,7 @@ class Walk:
                 table.latest,
                 "rounds",
             ), table
-            judge = self._judged if table.question == "verdict" else self._chosen
+            judge = self._chosen if table.question == "choice" else self._judged
             return judge(position, table)
         agent = Node.USER_AGENT if table.speaking == self.rules.names[0] else Node.ASSISTANT_AGENT
         with_tools = table.within in ("call", "ran", "code", "code_ran")
@@ -289,7 +289,12 @@ class Walk:
         again = table.within == "unread"
         answers = (False, True, None) if again else (False, True)
         after = {
-            read: judged(self.conversation, position, complete=read is True) for read in answers
+            read: judged(
+                self.conversation,
+                position,
+                complete=read is True and table.question == "verdict",
+            )
+            for read in answers
         }
         halves = self.choices.halves and not self.rules.separate and table.within is None
         tried = self.choices.unreadable and not again

@@ -29,11 +29,15 @@ class UnreadableVerdicts(Guard):
 
     def tally(self, conversation: Conversation) -> InARow:
         return InARow(
-            lambda _, about: None if about.verdict is None else not about.verdict.readable
+            lambda _, about: (
+                not about.verdict.readable
+                if about.verdict is not None and self.counts(about)
+                else None
+            )
         )
 
     def counts(self, about: About) -> bool:
-        return about.verdict is not None
+        return about.verdict is not None and not about.verdict.final
 
 
 class RoleFlips(Guard):

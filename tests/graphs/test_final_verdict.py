@@ -1,0 +1,162 @@
+"""R6: at a cap a separate judge is asked about what it has not judged yet."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import (
+    Finding,
+    Result,
+    converse,
+    fork,
+    get_session,
+    load_conversation,
+    resume,
+    stream,
+)
+from duologue.graphs.run.events import Ended, VerdictGiven
+from duologue.graphs.spec.fields import SPEC_VERSION
+from duologue.nodes.testing import Line, ScriptedChatModel
+
+CRITERIA = ["A price is named.", "A day is named."]
+MET: Line = {"criterion_1": "met", "criterion_2": "met"}
+HALF: Line = {"criterion_1": "met", "criterion_2": "inconclusive"}
+WORDS = ("Forty for the boat.", "Then on Monday.", "Where do we meet?", "At the pier.")
+
+
+def spec(**fields: Any) -> dict[str, Any]:
+    judge = {"criteria": CRITERIA, "model": "judge"} | fields.pop("judge", {})
+    end_chat = {"max_iterations": 1} | fields.pop("end_chat", {})
+    people = [{"name": "Ann"} | fields.pop("ann", {}), {"name": "Bob"}]
+    return {"task": "Sell.", "speakers": people, "judge": judge, "end_chat": end_chat} | fields
+
+
+def play(given: dict[str, Any], found: list[Line], words: int = 2, **options: Any) -> Result:
+    """Run it; every answer must be asked for."""
+    speaks, judge = ScriptedChatModel(script=[*WORDS[:words]]), ScriptedChatModel(script=found)
+    options = {"store": f"memory:{uuid4().hex}"} | options
+    talk = load_conversation(given)
+    result = converse(talk, model=speaks, models={"judge": judge}, **options)
+    assert (len(speaks.calls), len(judge.calls)) == (words, len(found))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("end_chat", "reason"),
+    [
+        ({}, "max_iterations"),
+        ({"max_iterations": 9, "when": {"kind": "max_messages", "limit": 2}}, "max_messages"),
+        # Ann alone stops the chat, so that Bob's turn, the last one, is not judged.
+        ({"mode": "end_chat_after_first_completion"}, "max_iterations"),
+    ],
+    ids=["rounds", "messages", "in a mode that asks"],
+)
+@pytest.mark.parametrize(
+    ("answer", "complete", "words"),
+    [(MET, True, "2 of 2 criteria met"), (HALF, False, "1 of 2 criteria met")],
+)
+def test_r6_the_reason_stays_the_cap_and_the_outcome_says_how_it_stands(
+    end_chat: dict[str, Any], reason: str, answer: Line, complete: bool, words: str
+) -> None:
+    marked = "mode" in end_chat
+    given = spec(end_chat=end_chat, ann={"stops_chat": marked})
+    outcome = play(given, [HALF, answer] if marked else [answer]).outcome
+    assert outcome is not None
+    assert ([*outcome.reasons], outcome.complete, outcome.completed) == ([reason], complete, ())
+    assert outcome.sentence().endswith(f"reached; the judge found {words}.")
+    last = outcome.verdicts[-1]
+    assert last.final
+    assert last.findings[CRITERIA[1]] is (Finding.MET if complete else Finding.INCONCLUSIVE)
+
+
+def test_r6_what_was_judged_already_is_not_judged_again() -> None:
+    given = spec(end_chat={"mode": "end_chat_after_first_completion"})
+    outcome = play(given, [HALF, HALF]).outcome
+    assert outcome is not None
+    assert (outcome.reason.value, outcome.complete) == ("max_iterations", False)
+    assert not any(verdict.final for verdict in outcome.verdicts)
+
+
+def test_r6_what_ends_it_for_another_reason_is_not_judged() -> None:
+    given = spec(end_chat={"max_iterations": 2, "when": {"kind": "max_calls", "limit": 2}})
+    outcome = play(given, []).outcome
+    assert outcome is not None
+    assert (outcome.reason.value, outcome.complete) == ("max_calls", None)
+
+
+@pytest.mark.parametrize("mode", ["one_last_chat_after_first_completion", "all_task_must_complete"])
+def test_r6_a_completed_task_is_not_judged_after_its_last_words(mode: str) -> None:
+    given = spec(end_chat={"mode": mode}, ann={"stops_chat": True})
+    words = 2 if mode.startswith("one") else 1
+    outcome = play(given, [MET], words=words).outcome
+    assert outcome is not None
+    assert (outcome.reason.value, outcome.complete) == ("completed", True)
+
+
+def test_r6_it_can_be_switched_off() -> None:
+    outcome = play(spec(judge={"final_verdict": False}), []).outcome
+    assert outcome is not None
+    assert outcome.complete is None
+    assert outcome.sentence().endswith("the round cap was reached.")
+
+
+def test_r6_an_unreadable_one_is_asked_for_once_more_and_ends_nothing_by_itself() -> None:
+    given = spec(end_chat={"guards": {"unreadable_verdicts": 1}})
+    outcome = play(given, ["Hm.", "Well."]).outcome
+    assert outcome is not None
+    assert ([*outcome.reasons], outcome.complete) == (["max_iterations"], False)
+    assert outcome.sentence().endswith("the judge gave no readable verdict.")
+
+
+def test_r6_a_speaker_that_judges_itself_is_not_asked() -> None:
+    """Y2, Y9 and Y11 keep their calls."""
+    given = spec(ann={"stops_chat": True}) | {"judge": {}}
+    outcome = play(given, []).outcome
+    assert outcome is not None
+    assert outcome.complete is None
+
+
+def test_r6_a_moderator_is_not_asked_who_is_next_instead() -> None:
+    people = [{"name": name} for name in ("Ann", "Bob", "Cid")]
+    order = {"kind": "moderator", "model": "judge"}
+    given = spec(speakers=people, turn_order=order)
+    chosen: list[Line] = [{"next_speaker": "Bob"}, {"next_speaker": "Cid"}]
+    outcome = play(given, [*chosen, MET], words=3).outcome
+    assert outcome is not None
+    assert outcome.complete is True
+
+
+def test_r6_a_fork_with_more_rounds_goes_on_as_if_it_had_not_been_asked() -> None:
+    store = f"memory:{uuid4().hex}"
+    result = play(spec(), [MET], store=store)
+    models = {"judge": ScriptedChatModel(script=[HALF])}
+    assert result.outcome is not None
+    at = result.outcome.message
+    new = fork(result.session, at=at, store=store, end_chat={"max_iterations": 2})
+    model = ScriptedChatModel(script=[*WORDS[2:]])
+    more = resume(new, store=store, model=model, models=models)
+    assert more.outcome is not None
+    assert (more.outcome.rounds, more.outcome.complete) == (2, False)
+
+
+def test_r6_a_conversation_of_before_is_not_judged_at_its_cap() -> None:
+    for version, asked in ((7, False), (SPEC_VERSION, True)):
+        judge = load_conversation(spec(version=version)).judge
+        assert judge.kind == "separate"
+        assert judge.final_verdict is asked
+
+
+def test_r6_the_stream_and_why_tell_it() -> None:
+    models = {"judge": ScriptedChatModel(script=[HALF])}
+    model = ScriptedChatModel(script=[*WORDS[:2]])
+    options: dict[str, Any] = {"store": f"memory:{uuid4().hex}", "session": "s"}
+    *events, ended = stream(load_conversation(spec()), model=model, models=models, **options)
+    assert isinstance(ended, Ended)
+    assert ended.complete is False
+    (given,) = [event for event in events if isinstance(event, VerdictGiven)]
+    assert given.verdict.final
+    texts = [cause.text for cause in get_session("s", store=options["store"]).why()]
+    assert (
+        texts[-2] == "The judge, after Bob: A price is named (met); A day is named (inconclusive)"
+    )
