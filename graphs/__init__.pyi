@@ -37,15 +37,14 @@ from .sessions.fork import afork as afork, fork as fork
 from .sessions.listing import (
     adelete_session as adelete_session,
     alist_sessions as alist_sessions,
-    astop_session as astop_session,
     delete_session as delete_session,
     list_sessions as list_sessions,
-    stop_session as stop_session,
 )
 from .sessions.replays.replay import areplay as areplay, replay as replay
 from .sessions.result import Result as Result
 from .sessions.say import asay as asay, say as say
 from .sessions.session import aget_session as aget_session, get_session as get_session
+from .sessions.stop import astop_session as astop_session, stop_session as stop_session
 from .sessions.transfer import (
     acopy_session as acopy_session,
     adump_session as adump_session,

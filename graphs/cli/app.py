@@ -224,11 +224,13 @@ for command in (say, fork, dump, load, reset, copy, export):
 
 @app.command()
 def stop(session: Session, store: StoreOption = None) -> None:
-    """Ask a running session to stop after its turn."""
-    from ..sessions.listing import stop_session
+    """Ask a running session to stop after its turn, or end one that waits."""
+    from ..sessions.stop import stop_session
 
-    stop_session(session, store=store)
-    typer.echo(f"Asked {session} to stop after its current turn.")
+    if stop_session(session, store=store):
+        typer.echo(f"Stopped {session}.")
+    else:
+        typer.echo(f"Asked {session} to stop after its current turn.")
 
 
 @app.command()

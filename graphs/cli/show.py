@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ..rules.ends.cause import Cause, CauseKind
-from ..run.events import Ended, QuestionAsked, events_of, replayed
+from ..run.events import Ended, QuestionAsked
+from ..run.log_events import events_of, replayed
 from ..sessions.result import Result
 from ..sessions.session import check_speaker, get_session, title_of
 from .terminal.console import json_line, on_screen, plain, prose, stderr, stdout

@@ -1,7 +1,8 @@
 """The kinds of lines in the log, a row for each: all that goes by a line's kind alone.
 
-A new kind is a new row here. One that has an event of its own is also told in `graphs.run.events`,
-one that holds a model's answer is given again in `graphs.sessions.replays.recording`.
+A new kind is a new row here. One that has an event of its own is also told in
+`graphs.run.log_events`, one that holds a model's answer is given again in
+`graphs.sessions.replays.recording`.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -101,3 +102,5 @@ class Kind(StrEnum):
     """A line of a memory that was loaded: only its owner hears it, and nothing counts it."""
     REMOVED = KindRow("removed", on_page=True)
     """A message that was removed: it stays for the record, nobody hears it, nothing counts it."""
+    ENDED = KindRow("ended", own="never", on_page=True)
+    """The conversation ended here, and went on: what ends it is counted anew from here."""

@@ -121,6 +121,8 @@ class About(Data):
     to_user: dict[str, str] = Field(default_factory=dict)
     """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
     without it."""
+    outcome: dict[str, JsonValue] | None = None
+    """The outcome that the conversation had here, where it went on after its end."""
     was: "About | None" = None
     """What stood beside a removed message before it was removed."""
 
@@ -278,6 +280,14 @@ def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[
 def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Give what the speakers said in their turns, oldest first."""
     return [message for message in log if line(message).kind is Kind.SPEECH]
+
+
+def since_end(log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """Give what came after an earlier end of the conversation, or all."""
+    for place in reversed(range(len(log))):
+        if line(log[place]).kind is Kind.ENDED:
+            return log[place + 1 :]
+    return log
 
 
 def is_said(message: BaseMessage, about: About) -> bool:

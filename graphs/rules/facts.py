@@ -35,11 +35,16 @@ class Counted:
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
+        self._heard: tuple[BaseMessage, About] | None = None
+        self._heard_from: dict[str | None, None] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Count from here."""
+        conversation = self._conversation
         begun = ((reason, end.tally(conversation)) for reason, end in ENDS.items())
         self.tallies = {reason: tally for reason, tally in begun if tally is not None}
         self._messages = 0
-        self._heard: tuple[BaseMessage, About] | None = None
-        self._heard_from: dict[str | None, None] = {}
         self._tokens_said: dict[tuple[str, str], None] = {}
         self._tools_called = _ToolsCalled(conversation)
         people = (speaker.name for speaker in conversation.speakers if speaker.human)
@@ -48,6 +53,8 @@ class Counted:
     def add(self, message: BaseMessage) -> None:
         """Take the next message of the log."""
         about = line(message)
+        if about.kind is Kind.ENDED:
+            return self._begin()
         for tally in self.tallies.values():
             tally.add(message, about)
         for replies in self._auto_replies.values():

@@ -6,7 +6,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import Field, NonNegativeInt
 
 from ..common.data import Data
-from ..log.messages import line, place_of, speeches
+from ..log.messages import line, place_of, since_end, speeches
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
@@ -83,6 +83,7 @@ def outcome(
     tallies: Tallies,
 ) -> Outcome:
     """Make the outcome of a conversation that has just ended."""
+    log = since_end(log)
     said = speeches(log)
     last_words = sum(line(message).stage is Stage.LAST_WORDS for message in said)
     verdicts = tuple(

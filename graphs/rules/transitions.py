@@ -58,6 +58,12 @@ def left(position: Position, turn: Decision, leaving: Leaving) -> Position:
     return paused(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
 
 
+def reopened(position: Position) -> Position:
+    """Give the position of a conversation that goes on after its end: its caps count anew."""
+    anew = {"turns": 0, "completed": (), "owed": (), "chosen": None, "left": None}
+    return position.model_copy(update=anew)
+
+
 def checked(position: Position) -> Position:
     """Give the position after the predicates were asked whether they hold."""
     return position.model_copy(update={"phase": Phase.CHECKED})

@@ -51,6 +51,9 @@ def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Itera
         about = line(message)
         yield from _told(message, about)
         counted.add(message)
+        if about.outcome is not None:
+            yield from _reasons(Outcome.model_validate(about.outcome))
+            before = counted.facts()
         if not _matters(about):
             continue
         facts = counted.facts()

@@ -16,12 +16,11 @@ from typing import Any, Unpack, cast
 from ...nodes.models.resolve import Models
 from ...nodes.step.resources import Resources
 from ...tools.registry.registry import Registered, Registry
-from ...tools.sandbox import sandbox
-from ..build import Graph, build_graph, compiled
-from ..common.errors import SessionError
+from ..build import build_graph
+from ..common.data import listing
+from ..common.errors import SessionError, SpecError
 from ..common.settings import load_settings
 from ..kinds.load import load_conversation
-from ..sessions.checkpoints import config_of
 from ..sessions.result import Result
 from ..sessions.session import read_session, title_of
 from ..sessions.stored_state import stored_conversation
@@ -32,9 +31,11 @@ from ..spec.judges import SeparateJudge
 from ..store.address import Held, Store, open_store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
-from .events import Ended, Event, Notice, QuestionAsked, SessionStarted, replayed
+from .events import Event, Notice, SessionStarted
+from .log_events import replayed
 from .options import Options, check_run
-from .steps import GivenAnswer, RunOptions, Steps, answer_of
+from .play import Begun, play
+from .steps import GivenAnswer, answer_of
 
 ConversationLike = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that holds one."""
@@ -84,9 +85,11 @@ async def run_session(
                 resumed=row is not None,
                 people=tuple(one.name for one in conversation.speakers if one.human),
             )
-            finished = await _stored(store, row, conversation, reply)
-            if finished is not None:
-                for event in (started, *_told_again(finished, reply)):
+            message = options.get("message")
+            person = _person(conversation, message)
+            result = await _stored(store, row, conversation, reply)
+            if result is not None and (message is None or reply is not None):
+                for event in (started, *_told_again(result, reply)):
                     yield event
                 return
             # What has begun goes on, however little room it has.
@@ -100,50 +103,17 @@ async def run_session(
                 await held.checkpointer.adelete_thread(session)
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
                 await held.add(title=title_of(conversation), spec=spec)
-            graph = compiled(
-                replace(
-                    resources,
-                    stop_requested=store.stop_requested,
-                    written=held.drain,
-                    tokens=tokens,
-                ),
-                held.checkpointer,
+            running = replace(
+                resources,
+                stop_requested=store.stop_requested,
+                written=held.drain,
+                tokens=tokens,
             )
-            running = RunOptions(
-                list(options.get("callbacks") or ()),
-                options.get("durability") or "sync",
-            )
-            answer = options.get("answer")
-            steps = Steps(graph, session, conversation, running, answer, reply)
-            async with aclosing(_noted(held, row, steps)) as events:
+            waits = row is not None and row.status == "waiting"
+            begun = Begun(running, conversation, result, person, waits=waits)
+            async with aclosing(play(held, begun, reply, options)) as events:
                 async for event in events:
                     yield event
-            runs_code = bool(registry.languages_of(conversation))
-            result = await _finished(held, conversation, graph, runs_code=runs_code)
-            if result.outcome is not None:
-                yield Ended.of(session, result.outcome)
-            yield result
-
-
-async def _noted(held: Held, row: SessionRow | None, steps: Steps) -> AsyncGenerator[Event, None]:
-    """Run a session, and keep its status in the sessions table: waiting for a person or not."""
-    waited = row is not None and row.status == "waiting"
-
-    async def note(waits: bool) -> None:
-        nonlocal waited
-        if waits is not waited:
-            await (held.wait() if waits else held.reopen())
-            waited = waits
-
-    try:
-        async with aclosing(steps.run()) as events:
-            async for event in events:
-                await note(isinstance(event, QuestionAsked))
-                yield event
-    except Exception:
-        # What has failed may have come after the answer.
-        await note(bool(await steps.waiting()))
-        raise
 
 
 def _told_again(finished: Result, reply: GivenAnswer | None) -> Iterator[Event | Result]:
@@ -227,24 +197,13 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
         preparing.cancel()
 
 
-async def _finished(
-    held: Held, conversation: Conversation, graph: Graph, *, runs_code: bool
-) -> Result:
-    """Read a session after its run, and note its outcome in the sessions table."""
-    session = held.session
-    result = await read_session(session, conversation, graph)
-    if result.outcome is not None:
-        await held.finish(result.outcome.reason.value)
-        if runs_code:
-            await _close_interpreter(graph, session)
-    return result
-
-
-async def _close_interpreter(graph: Graph, session: str) -> None:
-    """End the interpreter of a session that has ended, with its files."""
-    state = (await graph.aget_state(config_of(session))).values
-    if state.get("interpreter"):
-        await sandbox.close(state["interpreter"]["key"])
+def _person(conversation: Conversation, message: str | None) -> str:
+    """Give who says a message that is given to a run."""
+    people = [one.name for one in conversation.speakers if one.human]
+    if message is not None and len(people) != 1:
+        who = f"people speak for {listing(people)}" if people else "nobody is a person"
+        raise SpecError(f"message: {who} in this conversation; use say, which names the speaker")
+    return people[0] if people else ""
 
 
 async def _stored(

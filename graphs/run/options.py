@@ -31,6 +31,10 @@ class Options(Registered, total=False):
     that is not async may wait for somebody: it is called in the thread of who called `converse`,
     or from a coroutine in one of its own. Without it the session waits, and the result carries the
     questions."""
+    message: str | None
+    """What the person says next, where the conversation has just one: in its next turn, or, where
+    it has ended, after the end. Then the session goes on: caps, guards and what else ends it count
+    anew from this message, budgets of money, tokens, calls and seconds do not."""
 
 
 def check_run(options: Mapping[str, Any]) -> None:
@@ -42,6 +46,9 @@ def check_run(options: Mapping[str, Any]) -> None:
     answer, durability = options.get("answer"), options.get("durability")
     if answer is not None and not callable(answer):
         raise TypeError(f"answer must be a function, not {type(answer).__name__}")
+    message = options.get("message")
+    if message is not None and (not isinstance(message, str) or not message.strip()):
+        raise TypeError("message must be text that is not empty")
     if durability not in (None, "sync", "async"):
         raise TypeError(f"durability must be 'sync' or 'async', not {durability!r}")
     _check_callbacks(options.get("callbacks"))

@@ -8,6 +8,7 @@ from .events import (
     ToolAnswered,
     ToolCalled,
     VerdictGiven,
+    WentOn,
 )
 
 _LEAST = 0.000001
@@ -19,7 +20,8 @@ def remark(
     | ToolAnswered
     | VerdictGiven
     | SpeakerChosen
-    | HistoryShortened,
+    | HistoryShortened
+    | WentOn,
 ) -> str:
     """Describe an event on one line; an empty text if there is nothing to say."""
     match event:
@@ -40,6 +42,8 @@ def remark(
         case SpeakerChosen():
             chosen = f"{event.speaker} is to speak next"
             return chosen if event.problem is None else f"{chosen}: the choice can't be read"
+        case WentOn():
+            return f"{event.outcome.sentence()} It went on"
         case HistoryShortened():
             # A cut without a summary has been told as it happened.
             return f"{event.speaker} keeps in mind: {event.text}" if event.text else ""

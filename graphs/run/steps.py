@@ -23,7 +23,8 @@ from ..sessions.checkpoints import checkpointer_of, config_of, questions_of, wri
 from ..spec.conversation import Conversation
 from ..spec.questions import Answer, MessageQuestion, Question, ToolQuestion, check_message
 from ..store.serializer import check_storable
-from .events import Event, Notice, QuestionAsked, events_of
+from .events import Event, Notice, QuestionAsked
+from .log_events import events_of
 from .token_stream import TokenStream
 
 _TRIES = 5
@@ -63,6 +64,7 @@ class Steps:
         options: RunOptions,
         answer: Answer | None = None,
         reply: GivenAnswer | None = None,
+        message: str | None = None,
     ) -> None:
         self._graph = graph
         self._session = session
@@ -70,6 +72,8 @@ class Steps:
         self._options = options
         self._answer = answer
         self._reply = reply
+        self.message = message
+        """What the person is still to say."""
         self._interrupted = False
         self._ended = False
 
@@ -104,7 +108,10 @@ class Steps:
             if problem and is_same:
                 question = question.model_copy(update={"problem": problem})
             yield QuestionAsked(question=question)
-            value = await self._answered(question)
+            if self.message is not None and isinstance(question, MessageQuestion):
+                value, self.message = self.message, None
+            else:
+                value = await self._answered(question)
             runs = value is not None
             if runs:
                 reply = (question, value)

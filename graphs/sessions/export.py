@@ -96,6 +96,8 @@ def _note(about: About) -> str | None:
         return f"{about.to} is to speak next{why}"
     if about.kind is Kind.FORGOTTEN:
         return f"The memory of {about.speaker} was reset"
+    if about.outcome is not None:
+        return f"{Outcome.model_validate(about.outcome).sentence()} It went on"
     if about.kind is Kind.REMOVED:
         whose = about.was and about.was.speaker
         return f"A message of {whose} was removed" if whose else "A message was removed"

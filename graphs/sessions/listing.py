@@ -1,7 +1,7 @@
-"""The sessions of a store: which there are, stopping one, and deleting one.
+"""The sessions of a store: which there are, and deleting one.
 
-What one holds is in `graphs.sessions.session`. Listing and stopping load nothing of LangGraph,
-which would take longer than they do.
+What one holds is in `graphs.sessions.session`. Listing loads nothing of LangGraph, which would take
+longer than it does.
 """
 
 import asyncio
@@ -10,10 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ..common.background import in_background
-from ..common.errors import SessionError
 from ..common.settings import load_settings
 from ..store.address import Store, open_store
-from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
 
 
@@ -61,29 +59,3 @@ async def adelete_session(session: str, *, store: str | Path | None = None) -> N
 
 
 delete_session = in_background(adelete_session)
-
-
-async def astop_session(session: str, *, store: str | Path | None = None) -> None:
-    """Ask whoever runs a session, here or in another process, to stop after its current turn.
-
-    Args:
-        session: The session's id.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Raises:
-        SessionError: There is no such session, it has ended already, or nobody runs it.
-        StoreError: The store can't be opened or written.
-    """
-    check_session_id(session)
-    async with known_store(store) as opened:
-        row = await opened.get(session)
-        if row is None:
-            raise unknown_session(session, opened.url)
-        if row.status == "finished":
-            raise SessionError(f"Session {session!r} has ended already.")
-        if not await opened.is_locked(session):
-            raise SessionError(f"Session {session!r} is not running: there is nothing to stop.")
-        await opened.request_stop(session)
-
-
-stop_session = in_background(astop_session)

@@ -73,6 +73,12 @@ class Result:
             if is_said(message, about)
         ]
 
+    @property
+    def earlier(self) -> list[Outcome]:
+        """The outcomes it had before something more was said, oldest first."""
+        ended = (line(message).outcome for message in self.messages)
+        return [Outcome.model_validate(one) for one in ended if one is not None]
+
     def parsed(self, speaker: str) -> list[JsonValue]:
         """Give what was read from a speaker's messages by its output format.
 

@@ -1,4 +1,4 @@
-"""Taking over: saying something as any speaker of a session that is not running.
+"""Taking over a session that is not running: saying something as a speaker, or ending it.
 
 To change its rules, too, say it in a fork (`graphs.sessions.fork`).
 """
@@ -13,19 +13,20 @@ from ..common.background import in_background
 from ..common.errors import SessionError, SpecError
 from ..log.channels import log_of, update_of
 from ..log.kinds import Kind
-from ..log.messages import About, Failure, Source, calling, line, result, said
+from ..log.messages import NOBODY, About, Failure, Source, calling, line, result, said
 from ..log.reducer import take_back
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import Node, decide
 from ..rules.facts import observed
 from ..rules.moves import TURN_ENDS
+from ..rules.outcome import Outcome
 from ..rules.position import Phase, Position
 from ..rules.removal import standing
-from ..rules.transitions import after_turn
+from ..rules.transitions import after_turn, reopened
 from ..rules.turns import next_turn
 from ..spec.conversation import Conversation
-from ..store.address import Held
+from ..store.address import Held, Store
 from ..store.rows import check_session_id
 from .checkpoints import settle, write_state
 from .fork_state import going_on, not_in_the_log
@@ -35,12 +36,15 @@ from .session import check_speaker, known_session, read_session
 
 
 async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
-    """Say something as one of the speakers of a session that is not running, and has not ended.
+    """Say something as one of the speakers of a session that is not running.
 
     It counts as a turn of that speaker, whosever turn it was: who comes after it speaks next, and
     what ends the conversation is looked for in it; it is said as it is, ``exit`` too. What was
     under way, such as a question to a person, is dropped; calls of tools that wait get a result
     that says so. `resume` goes on.
+
+    A session that has ended goes on with it: caps, guards, verdicts and what else ends it count
+    anew from this message; budgets of money, tokens, calls and seconds do not.
 
     Args:
         session: The session's id.
@@ -53,8 +57,7 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
 
     Raises:
         SpecError: Nobody has that name, or the text is blank.
-        SessionError: There is no such session, somebody runs it, it has ended, or its opening is
-            not over.
+        SessionError: There is no such session, somebody runs it, or its opening is not over.
         StoreError: The store can't be opened, read or written.
 
     Example:
@@ -70,19 +73,20 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
         conversation = await known_session(opened, session)
         check_speaker(session, conversation, speaker)
         async with opened.lock(session) as held:
-            return await _say(held, conversation, speaker, text)
+            return await say_in(held, conversation, speaker, text)
 
 
 say = in_background(asay)
 
 
-async def _say(held: Held, conversation: Conversation, speaker: str, text: str) -> Result:
+async def say_in(held: Held, conversation: Conversation, speaker: str, text: str) -> Result:
+    """Say something in a session that is held."""
     session, graph = held.session, build_graph(checkpointer=held.checkpointer)
     state = await settle(graph, session, conversation)
-    if state.get("outcome"):
-        raise SessionError(f"Session {session!r} has ended: fork it, and say it in the fork.")
     position = Position.model_validate(state["position"]) if "position" in state else None
     if position is None or _is_opening(conversation, position):
+        if state.get("outcome"):
+            raise SessionError(f"Session {session!r} ended at its opening: run it anew.")
         raise SessionError(f"Session {session!r} is still at its opening: resume it first.")
     new = spoken(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
@@ -113,6 +117,10 @@ def spoken(
         taken_back = [] if about.audience == (speaker,) else [log.pop()]
     known = len(log)
     log += _dropped(log, position, speaker)
+    if ended := state.get("outcome"):
+        end = About(kind=Kind.ENDED, audience=NOBODY, outcome=ended)
+        log.append(said(len(log), Outcome.model_validate(ended).sentence(), end))
+        position = reopened(position)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
     about = About(kind=Kind.SPEECH, speaker=speaker, source=Source.HUMAN, stage=stage)
     log.append(said(len(log), text, about))
@@ -123,7 +131,10 @@ def spoken(
     new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]
     written = update_of(new, log)
     written["position"] = after.model_dump(mode="json", exclude_defaults=True)
-    return written | {"outcome": gone_on["outcome"]} if following.node is Node.END else written
+    if ended or following.node is Node.END:
+        # An empty one is none.
+        written["outcome"] = gone_on["outcome"] if following.node is Node.END else {}
+    return written
 
 
 def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
@@ -152,3 +163,25 @@ def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> lis
         )
         for place, (call_id, (text, failure)) in enumerate(zip(ids, results, strict=True))
     ]
+
+
+async def end_waiting(store: Store, session: str) -> None:
+    """End a session that waits for a person, as a stop does."""
+    conversation = await known_session(store, session)
+    async with store.lock(session) as held:
+        graph = build_graph(checkpointer=held.checkpointer)
+        state = await settle(graph, session, conversation)
+        log = log_of(state)
+        position = standing(Position.model_validate(state["position"]), log)
+        facts = position.facts.model_copy(update={"stop_requested": True})
+        position = position.model_copy(update={"facts": facts})
+        following = decide(conversation, position)
+        if following.node is not Node.END:
+            raise SessionError(
+                f"Session {session!r} waits for an answer, and by its end_chat.when a stop alone "
+                "does not end it: answer it, or delete it."
+            )
+        ended = going_on(conversation, position, following, {**state, "messages": log}, is_new=True)
+        written = position.model_dump(mode="json", exclude_defaults=True)
+        await write_state(graph, session, {"position": written, "outcome": ended["outcome"]})
+        await held.finish(following.reasons[0].value)

@@ -108,7 +108,7 @@ def odd_line(random: Random, names: tuple[str, ...], log: list[AnyMessage]) -> A
         "source": random.choice((*[Source.MODEL] * 6, *Source)),
         "flaw": random.choice((None, None, None, *Flaw)),
     }
-    if kind in (Kind.INSTRUCTION, Kind.QUESTION, Kind.HEARD):
+    if kind in (Kind.INSTRUCTION, Kind.QUESTION, Kind.HEARD, Kind.ENDED):
         about["speaker"] = None
     if kind is Kind.HEARD and places:
         about["instead_of"] = tuple(sorted(random.sample(places[-4:], min(2, len(places)))))

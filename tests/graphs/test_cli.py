@@ -104,6 +104,7 @@ def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> N
         "event": "outcome",
         "session": "g",
         "reason": "max_iterations",
+        "complete": None,
         "reasons": ["max_iterations"],
         "because": ["the round cap was reached"],
         "by": None,

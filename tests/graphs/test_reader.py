@@ -37,8 +37,10 @@ def in_a_row(found: Iterable[bool]) -> int:
 
 
 def counts(log: Sequence[BaseMessage]) -> dict[str, int]:
-    """What guards count in a log, but for zeros."""
+    """What guards count in a log, but for zeros; R10: since it ended, where it has gone on."""
     read = [(message, line(message)) for message in log]
+    ends = [place for place, (_, about) in enumerate(read) if about.kind is Kind.ENDED]
+    read = read[ends[-1] + 1 :] if ends else read
     heard = [(message, about) for message, about in read if about.counts]
     turn = list(takewhile(lambda one: not one[1].ends_turn, reversed(read)))
     failures = [about.failure for _, about in turn if about.kind is Kind.TOOL_RESULT]

@@ -114,9 +114,6 @@ def test_stop_say_change_the_mode_and_a_prompt_and_go_on(store: str) -> None:
     )
     assert stopped.outcome is not None
     assert stopped.outcome.reason.value == "stop_requested"
-    with pytest.raises(SessionError, match="fork it"):
-        say("one", "Ann", "Still here?", store=store)
-
     fork(
         "one",
         into="two",

@@ -98,7 +98,7 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
                 )
             )
             continue
-        is_told = kind in (Kind.INSTRUCTION, Kind.QUESTION, Kind.SPECIFIED_TASK)
+        is_told = kind in (Kind.INSTRUCTION, Kind.QUESTION, Kind.SPECIFIED_TASK, Kind.ENDED)
         about = About(kind=kind, speaker=None if is_told else draw(who), audience=draw(audiences))
         called = draw(st.lists(ids, max_size=3)) if kind is Kind.TOOL_CALLS else []
         calls = [tool_call(name="add", args={}, id=call) for call in called]

@@ -12,7 +12,8 @@ from langchain_core.messages.tool import ToolCall
 from duologue.graphs import AnswerError, Reason, SpecError
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import Failure
-from duologue.graphs.run.events import ToolAnswered, events_of
+from duologue.graphs.run.events import ToolAnswered
+from duologue.graphs.run.log_events import events_of
 from duologue.tools import Hook
 
 from .approval_help import (

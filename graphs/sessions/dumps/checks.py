@@ -70,8 +70,10 @@ def _check_position(
             raise ValueError(f"{where}: nobody is called {name!r}")
     # What was removed since then is counted as it was.
     were = [one.line.was or one.line for one in log]
-    said = sum(line.is_speech for line in were)
-    removed = said - sum(one.line.is_speech for one in log)
+    # What ended once is counted anew from there.
+    first = 1 + max((place for place, line in enumerate(were) if line.outcome), default=-1)
+    said = sum(line.is_speech for line in were[first:])
+    removed = said - sum(one.line.is_speech for one in log[first:])
     counted = position.facts.messages
     if not said - removed <= counted <= said:
         raise ValueError(f"{where}: {counted} messages were said, and {said} stand")

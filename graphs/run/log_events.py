@@ -1,0 +1,110 @@
+"""The events that the messages of a log stand for."""
+
+from collections.abc import Iterator
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from ..log.kinds import Kind
+from ..log.messages import About, Source, is_said, line, place_of
+from ..rules.outcome import Outcome
+from ..sessions.result import Result
+from .events import (
+    CodeBlock,
+    CodeStarted,
+    Ended,
+    Event,
+    HistoryShortened,
+    MessageSaid,
+    ReplyRejected,
+    SpeakerChosen,
+    TaskSpecified,
+    ToolAnswered,
+    ToolCalled,
+    VerdictGiven,
+    WentOn,
+)
+
+
+def replayed(result: Result) -> Iterator[Event]:
+    """Give the events that a session as it stands has had."""
+    for message in result.messages:
+        yield from events_of(message)
+    if result.outcome is not None:
+        yield Ended.of(result.session, result.outcome)
+
+
+def events_of(message: BaseMessage) -> Iterator[Event]:
+    """Give the events that a new message of the log stands for."""
+    about = line(message)
+    speaker = about.speaker or ""
+    match about.kind:
+        case Kind.SPEECH:
+            yield _said(message, about)
+        case Kind.DRAFT:
+            yield ReplyRejected(
+                id=place_of(message),
+                speaker=about.speaker,
+                text=message.text,
+                problem=about.problem or "",
+            )
+        case Kind.CODE | Kind.TOOL_CALLS if isinstance(message, AIMessage):
+            if is_said(message, about):
+                yield _said(message, about)
+            yield from _started(message, about.kind, speaker)
+        case Kind.TOOL_RESULT if isinstance(message, ToolMessage):
+            yield ToolAnswered(
+                speaker=speaker,
+                call_id=message.tool_call_id,
+                text=message.text,
+                failed=message.status == "error",
+                decision=about.decision,
+            )
+        case _:
+            yield from _beside(message, about)
+
+
+def _beside(message: BaseMessage, about: About) -> Iterator[Event]:
+    """Give the events of what stands beside the speakers' turns."""
+    place = place_of(message)
+    match about.kind:
+        case Kind.SPECIFIED_TASK:
+            yield TaskSpecified(text=message.text)
+        case Kind.REFLECTION if about.verdict is not None:
+            yield VerdictGiven(id=place, by=about.speaker, verdict=about.verdict)
+        case Kind.SUMMARY:
+            yield HistoryShortened(id=place, speaker=about.speaker or "", text=message.text)
+        case Kind.CHOICE:
+            yield SpeakerChosen(id=place, speaker=about.to or "", problem=about.problem)
+        case Kind.ENDED:
+            yield WentOn(id=place, outcome=Outcome.model_validate(about.outcome))
+
+
+def _said(message: BaseMessage, about: About) -> MessageSaid:
+    return MessageSaid(
+        id=place_of(message),
+        speaker=about.speaker or "",
+        text=message.text,
+        problem=about.problem,
+        alone=about.audience is not None,
+        parsed=about.parsed,
+        calling=about.kind is Kind.TOOL_CALLS,
+        human=about.source is Source.HUMAN,
+    )
+
+
+def _started(message: AIMessage, kind: Kind, speaker: str) -> Iterator[Event]:
+    """Give the events of code, or of tools, that run now."""
+    if kind is Kind.CODE:
+        blocks = (
+            CodeBlock(language=call["name"], code=call["args"]["code"])
+            for call in message.tool_calls
+        )
+        yield CodeStarted(id=place_of(message), speaker=speaker, blocks=tuple(blocks))
+        return
+    for call in message.tool_calls:
+        yield ToolCalled(
+            speaker=speaker,
+            call_id=call["id"] or "",
+            name=call["name"],
+            arguments=call["args"],
+        )

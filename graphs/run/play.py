@@ -1,0 +1,101 @@
+"""From where a session is to its end or a question, and on from its end if more is said."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NamedTuple
+
+from ...nodes.step.resources import Resources
+from ...tools.sandbox import sandbox
+from ..build import Graph, compiled
+from ..sessions.checkpoints import config_of
+from ..sessions.result import Result
+from ..sessions.say import say_in
+from ..sessions.session import read_session
+from ..spec.conversation import Conversation
+from ..store.address import Held
+from .events import Ended, Event, QuestionAsked
+from .log_events import events_of
+from .options import Options
+from .steps import GivenAnswer, RunOptions, Steps
+
+
+class Begun(NamedTuple):
+    """What a run begins with."""
+
+    resources: Resources
+    conversation: Conversation
+    ended: Result | None  # how the session has ended already
+    person: str  # who says the message of its options, if there is one
+    waits: bool  # whether it waits for a person
+
+
+async def play(
+    held: Held, begun: Begun, reply: GivenAnswer | None, options: Options
+) -> AsyncGenerator[Event | Result, None]:
+    """Run a session to its end, or to a question; then on from its end, if more is to be said."""
+    resources, conversation, result, person, waits = begun
+    graph = compiled(resources, held.checkpointer)
+    runs_code = bool(resources.registry.languages_of(conversation))
+    running = RunOptions(
+        list(options.get("callbacks") or ()),
+        options.get("durability") or "sync",
+    )
+    answer, message = options.get("answer"), options.get("message")
+    while result is None or (result.outcome is not None and message is not None):
+        if result is not None and message is not None:
+            known = {one.id for one in result.messages}
+            result, message = await say_in(held, conversation, person, message), None
+            for one in result.messages:
+                for event in events_of(one) if one.id not in known else ():
+                    yield event
+            if result.outcome is not None:
+                break
+        steps = Steps(graph, held.session, conversation, running, answer, reply, message)
+        async with aclosing(_noted(held, steps, waits=waits)) as events:
+            async for event in events:
+                yield event
+        message, waits = steps.message, False
+        result = await _finished(held, conversation, graph, runs_code=runs_code)
+    if result.outcome is not None:
+        yield Ended.of(held.session, result.outcome)
+    yield result
+
+
+async def _noted(held: Held, steps: Steps, *, waits: bool) -> AsyncGenerator[Event, None]:
+    """Run a session, and keep its status in the sessions table: waiting for a person or not."""
+
+    async def note(now: bool) -> None:
+        nonlocal waits
+        if now is not waits:
+            await (held.wait() if now else held.reopen())
+            waits = now
+
+    try:
+        async with aclosing(steps.run()) as events:
+            async for event in events:
+                await note(isinstance(event, QuestionAsked))
+                yield event
+    except Exception:
+        # What has failed may have come after the answer.
+        await note(bool(await steps.waiting()))
+        raise
+
+
+async def _finished(
+    held: Held, conversation: Conversation, graph: Graph, *, runs_code: bool
+) -> Result:
+    """Read a session after its run, and note its outcome in the sessions table."""
+    session = held.session
+    result = await read_session(session, conversation, graph)
+    if result.outcome is not None:
+        await held.finish(result.outcome.reason.value)
+        if runs_code:
+            await _close_interpreter(graph, session)
+    return result
+
+
+async def _close_interpreter(graph: Graph, session: str) -> None:
+    """End the interpreter of a session that has ended, with its files."""
+    state = (await graph.aget_state(config_of(session))).values
+    if state.get("interpreter"):
+        await sandbox.close(state["interpreter"]["key"])

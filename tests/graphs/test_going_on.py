@@ -1,0 +1,284 @@
+"""R10: an ended session goes on with one more message, and one that waits can be stopped."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    SessionError,
+    SpecError,
+    chat,
+    converse,
+    dump_session,
+    export_session,
+    fork,
+    get_session,
+    load_conversation,
+    load_session,
+    resume,
+    say,
+    stop_session,
+    stream,
+    user_proxy,
+)
+from duologue.graphs.log.messages import About, line, said
+from duologue.graphs.run.events import Ended, MessageSaid, WentOn
+from duologue.nodes.testing import Line, ScriptedChatModel
+
+ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory:{uuid4().hex}"
+
+
+def talk(**fields: Any) -> Conversation:
+    end_chat = {"max_iterations": 2} | fields.pop("end_chat", {})
+    people = [{"name": "Ann"}, {"name": "Bob"}]
+    return load_conversation({"task": "Plan.", "speakers": people, "end_chat": end_chat} | fields)
+
+
+def model(*script: Line) -> ScriptedChatModel:
+    return ScriptedChatModel(script=list(script))
+
+
+def ended(store: str, conversation: Conversation | None = None) -> Result:
+    result = converse(conversation or talk(), session="s", store=store, model=model(*ROUNDS))
+    assert result.outcome is not None
+    return result
+
+
+def test_r10_one_more_sentence_is_said_to_an_ended_session_and_its_caps_count_anew(
+    store: str,
+) -> None:
+    first = ended(store).outcome
+    open_ = say("s", "Ann", "And what about peas?", store=store)
+    assert open_.outcome is None
+    more = resume("s", store=store, model=model("Peas, too.", "Where?", "Behind the shed."))
+    assert [text for _, text in more.speeches] == [
+        *ROUNDS,
+        "And what about peas?",
+        "Peas, too.",
+        "Where?",
+        "Behind the shed.",
+    ]
+    outcome = more.outcome
+    assert outcome is not None
+    assert outcome.sentence() == "Ended after 2 rounds and 4 messages: the round cap was reached."
+    assert first is not None
+    # Budgets go on, and the earlier outcome stays readable.
+    assert outcome.total.calls == first.total.calls + 3
+    assert more.earlier == [first]
+
+
+def test_r10_a_fork_at_the_last_message_is_open_for_one_more_sentence(store: str) -> None:
+    before = ended(store)
+    new = fork("s", store=store)
+    assert resume(new, store=store).outcome == before.outcome
+    say(new, "Bob", "One thing is left.", store=store)
+    more = resume(new, store=store, model=model("Which?", "The fence.", "Oh.", "Now."))
+    assert more.outcome is not None
+    assert more.outcome.messages == 4
+    assert get_session("s", store=store).outcome == before.outcome
+
+
+@pytest.mark.parametrize(
+    ("end_chat", "script"),
+    [
+        ({"when": {"kind": "max_messages", "limit": 2}}, ["One.", "Two."]),
+        ({"when": {"kind": "done_token", "token": "#STOP#"}}, ["One.", "Two.", "#STOP#"]),
+        ({"max_iterations": 9, "guards": {"blank_replies": 1}}, ["One.", "", ""]),
+        ({"max_iterations": 1, "min_iterations": 1}, ["One.", "Two."]),
+    ],
+    ids=["messages", "done token", "guard", "least rounds"],
+)
+def test_r10_what_ended_it_counts_from_the_new_message(
+    end_chat: dict[str, Any], script: list[Line], store: str
+) -> None:
+    conversation = talk(end_chat=end_chat)
+    first = converse(conversation, session="s", store=store, model=model(*script)).outcome
+    assert first is not None
+    say("s", "Ann", "Three.", store=store)
+    again = resume("s", store=store, model=model(*script[1:])).outcome
+    assert again is not None
+    assert again.reasons == first.reasons
+    assert again.messages == first.messages
+
+
+def test_r10_a_task_that_was_complete_is_judged_anew(store: str) -> None:
+    yes: Line = {"objectives_left": [], "complete": True}
+    no: Line = {"objectives_left": ["The fence."], "complete": False}
+    people = [{"name": "Ann", "stops_chat": True}, {"name": "Bob"}]
+    conversation = talk(speakers=people, end_chat={"mode": "end_chat_after_first_completion"})
+    first = converse(conversation, session="s", store=store, model=model("Done.", yes))
+    assert first.outcome is not None
+    assert first.outcome.completed == ("Ann",)
+    say("s", "Bob", "The fence, too.", store=store)
+    again = resume("s", store=store, model=model("Painted.", no, "Thanks.", "Welcome.", yes))
+    assert again.outcome is not None
+    assert again.outcome.reason.value == "completed"
+    assert [verdict.complete for verdict in again.outcome.verdicts] == [False, True]
+
+
+def test_r10_a_budget_that_is_spent_ends_it_again(store: str) -> None:
+    conversation = talk(end_chat={"when": {"kind": "max_calls", "limit": 2}})
+    converse(conversation, session="s", store=store, model=model("One.", "Two."))
+    result = say("s", "Ann", "Three.", store=store)
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "max_calls"
+    assert len(result.earlier) == 1
+    assert [row for row in result.speeches if row[1] == "Three."]
+
+
+def test_r10_what_ended_in_its_opening_has_nothing_to_go_on_with(store: str) -> None:
+    people = [{"name": name, "task": "Say something."} for name in ("Ann", "Bob")]
+    conversation = talk(
+        speakers=people,
+        opening={"answers": True},
+        end_chat={"when": {"kind": "max_calls", "limit": 1}},
+    )
+    converse(conversation, session="s", store=store, model=model("One."))
+    with pytest.raises(SessionError, match="'s' ended at its opening: run it anew"):
+        say("s", "Ann", "More.", store=store)
+
+
+def test_r10_a_user_proxy_is_sent_a_second_message(store: str) -> None:
+    """AutoGen's second ``send``, in one call."""
+    sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
+    options: dict[str, Any] = {"session": "s", "store": store}
+    converse(sums, model=model("It is 4. TERMINATE"), **options)
+    scripted = model("It is 6. TERMINATE")
+    more = converse(sums, message="And 3 + 3?", model=scripted, **options)
+    assert [message.text for message in scripted.calls[0].messages[1:]] == [
+        "What is 2 + 2?",
+        "It is 4. TERMINATE",
+        "And 3 + 3?",
+    ]
+    assert more.outcome is not None
+    assert (more.outcome.reason.value, more.outcome.messages) == ("termination", 2)
+    # Without a message it is not run again.
+    assert converse(sums, **options).outcome == more.outcome
+
+
+def test_r10_a_chat_takes_a_message_each_time(store: str) -> None:
+    """New, waiting and ended alike."""
+    options: dict[str, Any] = {"session": "s", "store": store}
+    first = converse(chat(), message="Hello.", model=model("Hello! What is it?"), **options)
+    assert first.pending
+    second = converse(chat(), message="Six times seven?", model=model("42."), **options)
+    assert second.latest("Assistant") == "42."
+    assert converse(chat(), message="exit", model=model(), **options).outcome is not None
+    last = converse(chat(), message="Are you there?", model=model("Yes."), **options)
+    assert last.outcome is None
+    assert last.speeches[-2:] == [("User", "Are you there?"), ("Assistant", "Yes.")]
+    assert [outcome.reason.value for outcome in last.earlier] == ["quit"]
+
+
+def test_r10_a_message_waits_for_the_end_of_what_was_broken_off(store: str) -> None:
+    """Where no person is asked it comes after the end."""
+    sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
+    options: dict[str, Any] = {"session": "s", "store": store}
+    scripted = model("It is 4. TERMINATE", "It is 6. TERMINATE")
+    result = converse(sums, message="And 3 + 3?", model=scripted, **options)
+    assert [text for _, text in result.speeches][-2:] == ["And 3 + 3?", "It is 6. TERMINATE"]
+
+
+@pytest.mark.parametrize(
+    ("people", "match"),
+    [
+        ([], "message: nobody is a person in this conversation; use say"),
+        (["Ann", "Bob"], "message: people speak for 'Ann', 'Bob' in this conversation; use say"),
+    ],
+)
+def test_r10_a_message_needs_one_person(people: list[str], match: str, store: str) -> None:
+    replies = {name: {"replies": ["human"]} for name in people}
+    speakers = [{"name": name} | replies.get(name, {}) for name in ("Ann", "Bob")]
+    with pytest.raises(SpecError, match=match):
+        converse(talk(speakers=speakers), message="Hi.", store=store, model=model())
+    for odd in ("", " ", 3):
+        options: dict[str, Any] = {"message": odd}
+        with pytest.raises(TypeError, match="message must be text that is not empty"):
+            converse(chat(), store=store, **options)
+
+
+def test_r10_the_stream_tells_that_it_went_on(store: str) -> None:
+    sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
+    options: dict[str, Any] = {"session": "s", "store": store}
+    *_, end = stream(sums, model=model("It is 4. TERMINATE"), **options)
+    assert isinstance(end, Ended)
+    new = [*stream(sums, message="And 3 + 3?", model=model("6. TERMINATE"), **options)]
+    told = [event for event in new if isinstance(event, WentOn | MessageSaid | Ended)]
+    assert [type(event) for event in told] == [WentOn, MessageSaid, MessageSaid, Ended]
+    assert isinstance(told[0], WentOn)
+    assert told[0].outcome.because == end.because
+    again = [event for event in stream(sums, **options) if isinstance(event, WentOn)]
+    assert again == told[:1]
+
+
+def test_r10_why_and_the_page_tell_each_end(store: str) -> None:
+    ended(store)
+    say("s", "Ann", "And what about peas?", store=store)
+    result = resume("s", store=store, model=model("Peas, too.", "Where?", "Behind the shed."))
+    texts = [cause.text for cause in result.why()]
+    assert texts == ["the round cap was reached", "the round cap was reached"]
+    page = export_session("s", format="markdown", store=store)
+    assert "Ended after 2 rounds and 4 messages: the round cap was reached. It went on" in page
+    # Nobody hears of it.
+    for name in ("Ann", "Bob"):
+        assert not any("Ended" in message.text for message in result.viewpoint(name))
+
+
+def test_r10_what_went_on_can_be_dumped_forked_and_replayed_as_before(store: str) -> None:
+    ended(store)
+    say("s", "Ann", "And what about peas?", store=store)
+    result = resume("s", store=store, model=model("Peas, too.", "Where?", "Behind the shed."))
+    loaded = load_session(dump_session("s", store=store), into="copy", store=store)
+    assert get_session(loaded, store=store).outcome == result.outcome
+    places = [message.additional_kwargs["duologue_place"] for message in result.messages]
+    for place in places[len(places) // 2 :]:
+        new = fork("s", at=f"m{place:04}", store=store)
+        script = model(*(f"Line number {number} of the fork." for number in range(9)))
+        forked = resume(new, store=store, model=script)
+        assert forked.outcome is not None
+        assert forked.outcome.reason.value == "max_iterations"
+
+
+@pytest.mark.parametrize(
+    "kind", [chat, lambda: user_proxy("Hi.", code=False)], ids=["chat", "proxy"]
+)
+def test_r10_a_session_that_waits_can_be_stopped(
+    kind: Callable[[], Conversation], store: str
+) -> None:
+    waiting = converse(kind(), session="s", store=store, model=model("Hello."))
+    assert waiting.pending
+    assert stop_session("s", store=store)
+    result = get_session("s", store=store)
+    assert result.outcome is not None
+    assert (result.outcome.reason.value, result.pending) == ("stop_requested", ())
+    with pytest.raises(SessionError, match="has ended already"):
+        stop_session("s", store=store)
+    # It goes on as any other.
+    assert say("s", "User", "Wait!", store=store).outcome is None
+    assert resume("s", store=store, model=model("Yes?")).latest("Assistant") == "Yes?"
+
+
+def test_r10_where_a_stop_alone_does_not_end_it_the_error_says_so(store: str) -> None:
+    when = {"kind": "all", "of": ["stop_requested", {"kind": "done_token", "token": "#A#"}]}
+    person = {"name": "Ann", "replies": ["human"]}
+    conversation = talk(speakers=[person, {"name": "Bob"}], end_chat={"when": when})
+    converse(conversation, session="s", store=store, model=model())
+    with pytest.raises(SessionError, match="a stop alone does not end it: answer it, or delete it"):
+        stop_session("s", store=store)
+    assert get_session("s", store=store).pending
+
+
+def test_r10_the_line_of_an_end_is_nobodys() -> None:
+    message = said(0, "Ended.", About.model_validate({"kind": "ended", "audience": ()}))
+    about = line(message)
+    assert not about.heard_by("Ann")
+    assert not about.counts
