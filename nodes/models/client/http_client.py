@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import openai
 
+from .pools import Pools
 from .retries import tell_try
 
 _MOST_CONNECTIONS = 1000
@@ -43,9 +44,14 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
 
     def __init__(self, **options: Any) -> None:  # httpx's own
         most = _most_connections()
-        limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most)
+        verify = httpx2.create_ssl_context(trust_env=options.get("trust_env", True))
         super().__init__(
-            event_hooks={"request": [tell_try], "response": [_time]}, limits=limits, **options
+            event_hooks={"request": [tell_try], "response": [_time]},
+            transport=Pools(most, verify),
+            # For the proxies that the environment names.
+            limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
+            verify=verify,
+            **options,
         )
 
     async def send(
