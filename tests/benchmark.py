@@ -22,8 +22,9 @@ from support import postgres
 
 PARTS = ("calls", "sizes", "crowds", "starting")
 
-CROWDS = {100: 3, 500: 1, 1000: 1}
-"""How many conversations are held at once, and how often that is measured."""
+CROWDS = ((100, 0, 3), (500, 0, 1), (500, 50_000, 1), (1000, 0, 1), (1000, 50_000, 1))
+"""How many conversations are held at once, the threshold of the garbage collector (0: Python's
+own), and how often that is measured."""
 
 LATENCY = 0.2
 """Seconds for each answer while many conversations are held."""
@@ -49,7 +50,7 @@ def main() -> None:
         found |= asyncio.run(_in_this_process(given, folder))
         if "crowds" in given.only:
             os.environ["OPENAI_BASE_URL"] = f"{address}/{LATENCY * 1000:.0f}/v1"
-            found["crowds"] = [_crowd(count, times, folder) for count, times in CROWDS.items()]
+            found["crowds"] = [_crowd(*crowd, folder) for crowd in CROWDS]
         if "starting" in given.only:
             _tell("starting")
             found["cpu_seconds_to_start"] = starting.measured(given.rounds, folder / "kept.db")
@@ -91,15 +92,17 @@ async def _in_this_process(given: argparse.Namespace, folder: Path) -> Found:
     return found
 
 
-def _crowd(count: int, times: int, folder: Path) -> dict[str, float]:
+def _crowd(count: int, threshold: int, times: int, folder: Path) -> dict[str, float]:
     """Hold conversations in a process of their own, so that memory is theirs alone."""
     _tell(f"{count} conversations at once")
     runs = []
     for number in range(times):
-        store = folder / f"crowd-{count}-{number}.db"
-        command = [sys.executable, "-m", "benchmarks.crowd", str(count), str(store), str(LATENCY)]
+        store = folder / f"crowd-{count}-{threshold}-{number}.db"
+        given = (str(count), str(store), str(LATENCY), str(threshold))
+        command = [sys.executable, "-m", "benchmarks.crowd", *given]
         runs.append(json.loads(subprocess.check_output(command, cwd=Path(__file__).parent)))
-    return {name: median(run[name] for run in runs) for name in runs[0]}
+    found = {name: median(run[name] for run in runs) for name in runs[0]}
+    return found | {"gc_threshold": threshold}
 
 
 def _ratios(found: Found) -> Iterator[tuple[str, float]]:
@@ -117,7 +120,9 @@ def _ratios(found: Found) -> Iterator[tuple[str, float]]:
         if above[0] in spent and below[0] in spent:
             yield name, spent[above[0]][above[1]] / spent[below[0]][below[1]]
     for crowd in found.get("crowds", ()):
-        yield f"{crowd['conversations']:,} conversations at once, of latency", crowd["of_latency"]
+        seldom = ", garbage collected seldom" if crowd["gc_threshold"] else ""
+        name = f"{crowd['conversations']:,} conversations at once{seldom}, of latency"
+        yield name, crowd["of_latency"]
     started = found.get("cpu_seconds_to_start", {})
     for name, seconds in started.items():
         if name != starting.LANGGRAPH:

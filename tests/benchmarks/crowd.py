@@ -1,6 +1,7 @@
 """Many conversations at once in one process. Run as a program, it prints what they took."""
 
 import asyncio
+import gc
 import json
 import re
 import sys
@@ -47,5 +48,7 @@ async def figures(count: int, store: Path, latency: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    if int(sys.argv[4]):
+        gc.set_threshold(int(sys.argv[4]), 20, 20)
     about = figures(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))
     sys.stdout.write(json.dumps(asyncio.run(about)))
