@@ -14,19 +14,14 @@ from typing import Any, Literal, TypeAlias
 
 from .farewells import FACE
 from .fences import fences
+from .thoughts import Span, thoughts
 
 Match: TypeAlias = Literal["alone", "last", "anywhere"]
 """Where a done token counts."""
 
-Span: TypeAlias = tuple[int, int]
-"""A part of a text: its first character, and the one after it."""
-
 _EMPHASIS = "*_`~\"'"
 """What may stand around a token, which can itself begin with one of these signs."""
 
-_THOUGHT = re.compile(r"<think>.*?</think>|^[^\S\n]*<think>.*\Z", re.DOTALL | re.MULTILINE)
-# Some templates open a thought in the prompt.
-_OPENED_BEFORE = re.compile(r"\A(?:(?!<think>).)*?</think>", re.DOTALL)
 _INLINE = re.compile(r"(?<!`)(`{1,2})(?!`)[^`]+\1(?!`)")
 _IN_QUOTES = re.compile(
     # Straight quotation marks are no inches, and no apostrophes.
@@ -83,6 +78,35 @@ def without(token: str, text: str, match: Match = "alone") -> str:
         text = before + (behind.lstrip("\r\n") if before.endswith("\n") else behind)
         text = text.rstrip() if not behind.strip() else text
     return text
+
+
+def settled(token: str, text: str, match: Match = "alone", since: int = 0) -> int:
+    """Give up to where a text that goes on says no token, and what follows may be none of it.
+
+    Args:
+        token: The token.
+        text: The text, as far as it has come.
+        match: As for `says`.
+        since: Up to where it is known already.
+    """
+    at = next(_may_say(token, text, match, since), None)
+    if at is None:
+        begun = (size for size in range(len(token) - 1, 0, -1) if text.endswith(token[:size]))
+        at = len(text) - next(begun, 0)
+    # What stands around a token goes with it.
+    while at > since and (_is_unseen(text[at - 1]) or text[at - 1] in _EMPHASIS):
+        at -= 1
+    return max(at, since)
+
+
+def _may_say(token: str, text: str, match: Match, since: int) -> Iterator[int]:
+    """Where a text says a token, were it over there."""
+    for found in re.compile(re.escape(token)).finditer(text, since):
+        # Whether it stands in a quotation or in code is known only when more has come.
+        line = text.find("\n", found.end())
+        end = found.end() if match == "anywhere" else line if line >= 0 else len(text)
+        if says(token, text[:end], match):
+            yield found.start()
 
 
 def ends_with(word: str, text: str) -> bool:
@@ -194,10 +218,8 @@ def _sentence_end() -> Any:  # noqa: ANN401  # regex has no types
 
 def _without_thoughts(text: str) -> str:
     """A text with white space for its thoughts, so that all else keeps its place."""
-    if "think>" not in text:
-        return text
-    for pattern in (_OPENED_BEFORE, _THOUGHT):
-        text = pattern.sub(lambda found: " " * len(found[0]), text)
+    for start, end in thoughts(text):
+        text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
     return text
 
 

@@ -1,0 +1,182 @@
+"""R2: what a model thinks within its text is told from what it says, however the text arrives."""
+
+# ruff: noqa: RUF001
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from duologue.graphs.text.done_words import Match, settled, without
+from duologue.graphs.text.thoughts import ThoughtReader, split, thoughts
+
+SPLIT = [
+    # The text, what it says, and what it thinks.
+    ("Ready.", "Ready.", ""),
+    ("", "", ""),
+    ("  \n", "  \n", ""),
+    ("  Ready. \n", "  Ready. \n", ""),
+    ("<think>My secret is 42.</think>Ready.", "Ready.", "My secret is 42."),
+    ("<think>\nMy secret is 42.\n</think>\n\nReady.\n", "Ready.\n", "My secret is 42."),
+    ("<thinking>Hm.</thinking> Ready.", "Ready.", "Hm."),
+    ("<THINK>Hm.</Think>Ready.", "Ready.", "Hm."),
+    (" \n<think>Hm.</think>Ready.", "Ready.", "Hm."),
+    ("<think></think>\n\nReady.", "Ready.", ""),
+    ("<think>嗯，先想一想。</think>好的。", "好的。", "嗯，先想一想。"),
+    ("<think>Хм.</think>\nГотово.", "Готово.", "Хм."),
+    ("<think>One.</think>\n<think>Two.</think>\nReady.", "Ready.", "One.\n\nTwo."),
+    ("So. <think>Hm.</think> Ready.", "So. Ready.", "Hm."),
+    ("So.\n\n<think>Hm.</think>\n\nReady.", "So.\n\n\n\nReady.", "Hm."),
+    ("So<think>Hm.</think>, ready.", "So, ready.", "Hm."),
+    # Not closed: all behind it is thought, as where the answer was cut off.
+    ("<think>I wonder", "", "I wonder"),
+    ("<think>", "", ""),
+    ("Ready. <think>I wonder whether", "Ready. ", "I wonder whether"),
+    ("<think>I wonder</thi", "", "I wonder</thi"),
+    ("<thinking>One tag </think> is no other", "", "One tag </think> is no other"),
+    # Not opened: the tag stands in the prompt, as some templates have it.
+    ("My secret is 42.</think>Ready.", "Ready.", "My secret is 42."),
+    ("Hm.\n</think>\n\nReady.", "Ready.", "Hm."),
+    ("Hm.</thinking>Ready.", "Ready.", "Hm."),
+    ("</think>Ready.", "Ready.", ""),
+    ("Hm.</think>", "", "Hm."),
+    ("<think>One, <think>two.</think> three.</think>Ready.", "Ready.", None),
+    # In code a tag is code, unless the message begins with it.
+    ("The `<think>` tag is gone.", "The `<think>` tag is gone.", ""),
+    ("``</think>`` ends it.", "``</think>`` ends it.", ""),
+    ("So:\n```xml\n<think>x</think>\n```\nSee?", "So:\n```xml\n<think>x</think>\n```\nSee?", ""),
+    ("~~~\n<think>\n~~~", "~~~\n<think>\n~~~", ""),
+    ("```python\nprint('<think>')", "```python\nprint('<think>')", ""),
+    ("- So:\n  ```\n  <think>\n  ```\n- Yes", "- So:\n  ```\n  <think>\n  ```\n- Yes", ""),
+    ("```\n</think>\n```\nHm.</think>Ready.", "Ready.", "```\n</think>\n```\nHm."),
+    ("<think>I write `x = 1`:\n```\nx = 1\n</think>Ready.", "Ready.", None),
+    ("    <think>Hm.</think>Ready.", "Ready.", "Hm."),
+    ("A ` alone. <think>Hm.</think> Ready.", "A ` alone. Ready.", "Hm."),
+    ("`a` <think>Hm.</think>`b`", "`a` `b`", "Hm."),
+    # No tags.
+    ("a < b, and <b>bold</b>", "a < b, and <b>bold</b>", ""),
+    ("<thi", "<thi", ""),
+    ("<thinker>He.</thinker>", "<thinker>He.</thinker>", ""),
+    ("<think >He.", "<think >He.", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "speech", "thought"), SPLIT)
+def test_r2_thought_is_told_from_speech(text: str, speech: str, thought: str | None) -> None:
+    read = split(text)
+    assert read.speech == speech
+    if thought is not None:
+        assert read.thought == thought
+
+
+@pytest.mark.parametrize("text", [text for text, *_ in SPLIT])
+def test_r2_the_same_is_told_piece_by_piece(text: str) -> None:
+    for size in range(1, len(text) + 1):
+        assert_same(text, [text[at : at + size] for at in range(0, len(text), size)])
+
+
+PIECES = st.sampled_from(
+    [
+        *("<think>", "</think>", "<thinking>", "</thinking>", "<", "think>"),
+        *("`", "``", "```", "```\n", "~~~\n", "\n", " ", "a", "b c", "- ", "###", "STOP", "!"),
+    ]
+)
+
+
+@settings(max_examples=400)
+@given(st.lists(PIECES, max_size=16).map("".join), st.data())
+def test_r2_any_cut_of_any_text_is_told_alike(text: str, data: st.DataObject) -> None:
+    places = st.integers(0, len(text))
+    cuts = [0, *sorted(data.draw(st.lists(places, max_size=8))), len(text)]
+    assert_same(text, [text[a:b] for a, b in pairwise(cuts)])
+
+
+def assert_same(text: str, pieces: list[str]) -> None:
+    whole, reader, told = split(text), ThoughtReader(), ""
+    found = [reader.take(piece) for piece in pieces]
+    for one in [*found, reader.take("", is_over=True)]:
+        told = one.speech if one.anew else told + one.speech
+    assert told == reader.speech == whole.speech
+    assert reader.thought == whole.thought
+
+
+def test_r2_what_may_be_a_tag_is_held_back() -> None:
+    reader = ThoughtReader()
+    assert reader.take("So <").speech == "So "
+    assert reader.take("thin").speech == ""
+    assert reader.take("gs>").speech == "<things>"
+    assert reader.take(" <think>").speech == " "
+    assert reader.take("My secret is 42.").speech == ""
+    assert reader.take("</think").speech == ""
+    assert reader.take(">Yes").speech == "Yes"
+
+
+def test_r2_what_an_unopened_thought_has_told_is_taken_back() -> None:
+    reader = ThoughtReader()
+    assert reader.take("My secret").speech == "My secret"
+    found = reader.take("</think>Yes")
+    assert (found.speech, found.anew, reader.is_unopened) == ("Yes", True, True)
+
+
+@pytest.mark.parametrize("text", ["My secret is 42.</think>Yes", "<think>Hm.</think>Yes", "Yes"])
+def test_r2_where_an_unopened_thought_is_expected_nothing_is_told_before_it_is_closed(
+    text: str,
+) -> None:
+    reader = ThoughtReader(is_unopened=True)
+    told = [reader.take(letter) for letter in text]
+    told.append(reader.take("", is_over=True))
+    assert "".join(one.speech for one in told) == "Yes"
+    assert not any(one.anew for one in told)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("<think>", "</think>", "<", "`<think>` ", "`<think>`</think>", "```\n<think>\n"),
+        *("```\n```\n<think>a</think>\n", "<think>a</think> b ", "a\n`<think>\n"),
+    ],
+)
+def test_r2_a_huge_text_is_split_in_linear_time(piece: str) -> None:
+    huge = piece * (50_000 // len(piece))
+    assert len(split(huge).speech) + sum(end - start for start, end in thoughts(huge)) == len(huge)
+
+
+def test_r2_what_is_not_thought_keeps_its_place() -> None:
+    text = "<think>Hm.</think>\nSo. <think>Yes.</think> Ready."
+    assert [text[start:end] for start, end in thoughts(text)] == [
+        "<think>Hm.</think>\n",
+        "<think>Yes.</think> ",
+    ]
+
+
+TOKENS: list[tuple[str, Match]] = [
+    ("###STOP###", "last"),
+    ("###STOP###", "alone"),
+    ("STOP", "alone"),
+    ("STOP", "anywhere"),
+]
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *("###STOP###", "STOP", "###", "#", "S", "TOP", "**", "\n", " ", ". ", "! "),
+                *('"', "`", "Thank you", "so ", "```\n", "> "),
+            ]
+        ),
+        max_size=12,
+    ).map("".join),
+    st.sampled_from(TOKENS),
+    st.integers(1, 5),
+)
+def test_r2_no_part_of_a_done_token_is_told_before_it_is_known(
+    text: str, token: tuple[str, Match], size: int
+) -> None:
+    word, match = token
+    heard, known = without(word, text, match), 0
+    for end in range(0, len(text) + 1, size):
+        known = settled(word, text[:end], match, known)
+        # What was told is the begin of what is heard.
+        assert heard.startswith(text[:known])
