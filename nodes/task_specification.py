@@ -25,6 +25,7 @@ from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.spec.usage import Usage, dumped, used_so_far
 from ..graphs.spec.versions import restored
 from ..graphs.text.words import cut, words_in
+from .models.answers import thought_of
 from .prompts import tasks as prompts
 from .step.resources import Moment, Resources
 from .step.running import RunningSession
@@ -95,12 +96,12 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     count = ceil(words_in(text))
     if count > limit and not drafts:
         problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
-        about = About(kind=Kind.DRAFT, audience=NOBODY, problem=problem)
+        about = About(kind=Kind.DRAFT, audience=NOBODY, problem=problem, thought=thought_of(answer))
         draft = said(len(moment.log), text, about, id=answer.id)
         return {"usage": dumped(usage), **update_of([draft], moment.log)}
     # A blank rewrite leaves the task as it was given.
     specified = cut(text, limit) or task
-    about = About(kind=Kind.SPECIFIED_TASK, audience=NOBODY)
+    about = About(kind=Kind.SPECIFIED_TASK, audience=NOBODY, thought=thought_of(answer))
     record = said(len(moment.log), specified, about, id=answer.id)
     return await _begin(moment, specified, [record], usage)
 

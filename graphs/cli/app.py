@@ -198,8 +198,11 @@ def show(
         typer.Option(
             "--why",
             help="Show what led to its end, or leads to it so far: verdicts, rejected replies, "
-            "what guards counted, done tokens and the like.",
+            "what guards counted, done tokens, thoughts and the like.",
         ),
+    ] = False,
+    thoughts: Annotated[
+        bool, typer.Option("--thoughts", help="Show what models thought, too.")
     ] = False,
     store: StoreOption = None,
     as_json: Json = False,
@@ -208,14 +211,17 @@ def show(
 
     Beside each message stands its place, for `duologue fork --at`.
     """
-    if why and speaker is not None:
+    if speaker is not None and (why or thoughts):
         from ..common.errors import SpecError
 
-        raise SpecError("--why is the same for all speakers: leave out --as")
+        if why:
+            raise SpecError("--why is the same for all speakers: leave out --as")
+        raise SpecError("--thoughts: no speaker sees them: leave out --as")
     from .show import show_session
     from .terminal.follow_up import FollowUp
 
-    show_session(session, FollowUp(store), speaker=speaker, why=why, as_json=as_json)
+    follow_up = FollowUp(store)
+    show_session(session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json)
 
 
 for command in (say, fork, dump, load, reset, copy, export):

@@ -19,7 +19,13 @@ from .waiting import told, ways_on
 
 
 def show_session(
-    session: str, follow_up: FollowUp, *, speaker: str | None, why: bool, as_json: bool
+    session: str,
+    follow_up: FollowUp,
+    *,
+    speaker: str | None,
+    why: bool,
+    thoughts: bool,
+    as_json: bool,
 ) -> None:
     """Show what a session holds."""
     result = get_session(session, store=follow_up.store)
@@ -29,15 +35,16 @@ def show_session(
         _show_json(result, speaker, why=why)
         return
     out = stdout()
-    transcript = Transcript(follow_up, out, stderr(), ids=True)
+    transcript = Transcript(follow_up, out, stderr(), ids=True, thoughts=thoughts)
     if speaker is None:
         title = title_of(result.conversation)
         plain(out, one_line(title, out.width if on_screen(out) else None), "bold")
     if why:
         _print_causes(out, [cause for cause in result.why() if cause.message is not None])
     elif speaker is None:
-        for event in (event for message in result.messages for event in events_of(message)):
-            transcript.show(event)
+        for one in result.messages:
+            for event in events_of(result.conversation, one):
+                transcript.show(event)
     else:
         for message in result.viewpoint(speaker):
             transcript.head(_role(message))
@@ -78,7 +85,7 @@ def _print_causes(out: Console, causes: list[Cause]) -> None:
             out.print(row if place == 0 else " " * row.cell_len, part, sep="", soft_wrap=True)
 
 
-_STYLES = {CauseKind.REJECTED: "dim", CauseKind.COUNTED: "yellow"}
+_STYLES = {CauseKind.REJECTED: "dim", CauseKind.THOUGHT: "dim", CauseKind.COUNTED: "yellow"}
 
 
 def _show_json(result: Result, speaker: str | None, *, why: bool) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 
@@ -55,6 +56,17 @@ def _place(message: AnyMessage) -> int:
 def _is_plain(message: AnyMessage) -> bool:
     """Whether its place depends on no other message, and no other message depends on it."""
     return PLACE in message.additional_kwargs and line(message).kind is not Kind.REMOVED
+
+
+def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[AnyMessage]:
+    """Give new messages ids that no other message of the log has: servers may repeat theirs."""
+    known = {message.id for message in log}
+    found: list[AnyMessage] = []
+    for message in new:
+        is_new = message.id not in known
+        known.add(message.id)
+        found.append(message if is_new else message.model_copy(update={"id": str(uuid4())}))
+    return found
 
 
 def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:

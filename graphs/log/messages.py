@@ -27,6 +27,7 @@ from ..speakers.approval import DecisionType
 from ..spec.judges import Verdict
 from .kinds import Kind
 from .stage import ALOUD, Stage
+from .thoughts import Thought
 
 KEY = "duologue"
 """Where a message's `About` stands in its ``additional_kwargs``."""
@@ -95,6 +96,8 @@ class About(Data):
     """What was wrong with it, where it was not as asked."""
     problem: str | None = None
     """The same in the words that the speaker was told."""
+    thought: Thought | None = None
+    """What its model thought with it."""
     verdict: Verdict | None = None
     """The verdict it holds."""
     source: Source = Source.MODEL
@@ -264,17 +267,6 @@ def place_of(message: BaseMessage) -> str:
     """Name the place of a message; one from elsewhere, which has none, is named by its id."""
     number = message.additional_kwargs.get(PLACE)
     return str(message.id) if number is None else place_name(number)
-
-
-def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[AnyMessage]:
-    """Give new messages ids that no other message of the log has: servers may repeat theirs."""
-    known = {message.id for message in log}
-    found: list[AnyMessage] = []
-    for message in new:
-        is_new = message.id not in known
-        known.add(message.id)
-        found.append(message if is_new else message.model_copy(update={"id": str(uuid4())}))
-    return found
 
 
 def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -163,8 +163,10 @@ def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
     return [
         message.model_copy(
             update={
-                "additional_kwargs": {},
-                "response_metadata": {},
+                # Beside calls of the turn that goes on stands what was thought with them.
+                "content": deepcopy(message.content),
+                "additional_kwargs": deepcopy(message.additional_kwargs),
+                "response_metadata": deepcopy(message.response_metadata),
                 **({"tool_calls": deepcopy(calls)} if (calls := _made(message)) else {}),
             }
         )

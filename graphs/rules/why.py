@@ -72,6 +72,9 @@ def _matters(about: About) -> bool:
 def _told(message: BaseMessage, about: About) -> Iterator[Cause]:
     """What a message says by itself."""
     found = {"message": place_of(message), "speaker": about.speaker}
+    if about.thought is not None and about.thought.text and about.kind is not Kind.ANSWER:
+        text = f"{about.speaker or 'A model'} thought: {about.thought.text}"
+        yield Cause(kind=CauseKind.THOUGHT, text=text, **found)
     if about.verdict is not None:
         text = verdict_in_words(about.verdict, separate=about.speaker is None)
         found["speaker"] = about.verdict.speaker

@@ -1,4 +1,7 @@
-"""What happens in a conversation, one event at a time."""
+"""What happens in a conversation, one event at a time.
+
+Which events a message of the log stands for is in `graphs.run.log_events`.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -60,6 +63,15 @@ class Token(Data):
     text: str
 
 
+class ThoughtNoted(Data):
+    """What a model has thought: nobody hears it. The message that it belongs to follows."""
+
+    event: Literal["thought"] = "thought"
+    speaker: str | None
+    """Whose model it is. None: nobody's, such as a judge's."""
+    text: str
+
+
 class MessageSaid(Data):
     """A speaker's message, whole, as it stands in the log."""
 
@@ -67,6 +79,8 @@ class MessageSaid(Data):
     id: str
     speaker: str
     text: str
+    heard: str | None = None
+    """What others hear of it, and its tokens are. None: all of it; else it says a done token."""
     problem: str | None = None
     """What is wrong with it, where it was accepted all the same."""
     alone: bool = False
@@ -204,6 +218,7 @@ Event = (
     | TaskSpecified
     | SpeechStarted
     | Token
+    | ThoughtNoted
     | MessageSaid
     | ReplyRejected
     | ToolCalled

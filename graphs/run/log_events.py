@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from ..log.done_tokens import heard_text
 from ..log.kinds import Kind
 from ..log.messages import About, Source, is_said, line, place_of
 from ..rules.outcome import Outcome
 from ..sessions.result import Result
+from ..spec.conversation import Conversation
 from .events import (
     CodeBlock,
     CodeStarted,
@@ -18,6 +20,7 @@ from .events import (
     ReplyRejected,
     SpeakerChosen,
     TaskSpecified,
+    ThoughtNoted,
     ToolAnswered,
     ToolCalled,
     VerdictGiven,
@@ -28,18 +31,20 @@ from .events import (
 def replayed(result: Result) -> Iterator[Event]:
     """Give the events that a session as it stands has had."""
     for message in result.messages:
-        yield from events_of(message)
+        yield from events_of(result.conversation, message)
     if result.outcome is not None:
         yield Ended.of(result.session, result.outcome)
 
 
-def events_of(message: BaseMessage) -> Iterator[Event]:
+def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Event]:
     """Give the events that a new message of the log stands for."""
     about = line(message)
+    if about.thought is not None and about.thought.text and about.kind is not Kind.ANSWER:
+        yield ThoughtNoted(speaker=about.speaker, text=about.thought.text)
     speaker = about.speaker or ""
     match about.kind:
         case Kind.SPEECH:
-            yield _said(message, about)
+            yield _said(conversation, message, about)
         case Kind.DRAFT:
             yield ReplyRejected(
                 id=place_of(message),
@@ -49,7 +54,7 @@ def events_of(message: BaseMessage) -> Iterator[Event]:
             )
         case Kind.CODE | Kind.TOOL_CALLS if isinstance(message, AIMessage):
             if is_said(message, about):
-                yield _said(message, about)
+                yield _said(conversation, message, about)
             yield from _started(message, about.kind, speaker)
         case Kind.TOOL_RESULT if isinstance(message, ToolMessage):
             yield ToolAnswered(
@@ -79,11 +84,14 @@ def _beside(message: BaseMessage, about: About) -> Iterator[Event]:
             yield WentOn(id=place, outcome=Outcome.model_validate(about.outcome))
 
 
-def _said(message: BaseMessage, about: About) -> MessageSaid:
+def _said(conversation: Conversation, message: BaseMessage, about: About) -> MessageSaid:
+    has_tokens = conversation.end_chat.when is not None
+    heard = heard_text(conversation, message, about) if has_tokens else message.text
     return MessageSaid(
         id=place_of(message),
         speaker=about.speaker or "",
         text=message.text,
+        heard=None if heard == message.text else heard,
         problem=about.problem,
         alone=about.audience is not None,
         parsed=about.parsed,

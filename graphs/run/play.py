@@ -46,7 +46,7 @@ async def play(
             known = {one.id for one in result.messages}
             result, message = await say_in(held, conversation, person, message), None
             for one in result.messages:
-                for event in events_of(one) if one.id not in known else ():
+                for event in events_of(conversation, one) if one.id not in known else ():
                     yield event
             if result.outcome is not None:
                 break

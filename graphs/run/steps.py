@@ -181,8 +181,24 @@ class Steps:
                 if mode == "updates":
                     self._interrupted |= "__interrupt__" in found
                     self._ended |= any("outcome" in (update or ()) for update in found.values())
-                for event in _events(mode, found, streamed):
+                for event in self._events(mode, found, streamed):
                     yield event
+
+    def _events(self, mode: str, found: Any, streamed: TokenStream) -> Iterator[Event]:  # noqa: ANN401
+        """Turn what LangGraph streams into events."""
+        if mode == "custom" and "notice" in found:
+            yield Notice(text=found["notice"])
+        elif mode == "custom" and "speech" in found:
+            yield from streamed.beside(**found["speech"])
+        elif mode == "custom" and "token" in found:
+            yield from streamed.content(**found["token"])
+        elif mode == "custom" and "thought" in found:
+            yield from streamed.thought(**found["thought"])
+        elif mode == "updates" and "__interrupt__" not in found:
+            for update in found.values():
+                for message in log_of(update or {}):
+                    for event in events_of(self._conversation, message):
+                        yield from streamed.whole(event)
 
     async def _answered(self, question: Question) -> Any:  # noqa: ANN401
         """The answer to a question; None where there is none."""
@@ -235,18 +251,3 @@ def _storable(value: Any) -> Any:  # noqa: ANN401
             f"the answer can't be stored, and the question stays open: {error}"
         ) from error
     return value
-
-
-def _events(mode: str, found: Any, streamed: TokenStream) -> Iterator[Event]:  # noqa: ANN401
-    """Turn what LangGraph streams into events."""
-    if mode == "custom" and "notice" in found:
-        yield Notice(text=found["notice"])
-    elif mode == "custom" and "speech" in found:
-        yield from streamed.beside(**found["speech"])
-    elif mode == "custom" and "token" in found:
-        yield from streamed.content(**found["token"])
-    elif mode == "updates" and "__interrupt__" not in found:
-        for update in found.values():
-            for message in log_of(update or {}):
-                for event in events_of(message):
-                    yield from streamed.whole(event)

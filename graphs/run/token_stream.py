@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from .events import Event, MessageSaid, ReplyRejected, SpeechStarted, Token
+from .events import Event, MessageSaid, ReplyRejected, SpeechStarted, ThoughtNoted, Token
 
 
 @dataclass
@@ -20,14 +20,16 @@ class _Message:
     """Space that is the end of the content, or not."""
     is_beside: bool = False
     """Whether something is said beside calls already."""
+    thought: str = ""
+    """The thought that was told of it."""
 
 
 class TokenStream:
     """Makes events of the pieces of messages as they arrive, one speaker at a time.
 
-    The tokens after the newest `SpeechStarted` in front of a message, joined, are its text. An
-    answer that broke off and was asked for again goes on where it was, as far as it says the same
-    again; where it does not, a second `SpeechStarted` says that it begins anew.
+    The tokens after the newest `SpeechStarted` in front of a message, joined, are what others hear
+    of it. An answer that broke off and was asked for again goes on where it was, as far as it says
+    the same again; where it does not, a second `SpeechStarted` says that it begins anew.
     """
 
     def __init__(self, beside: Collection[str] = ()) -> None:
@@ -37,7 +39,7 @@ class TokenStream:
     def content(self, speaker: str, text: str, answer: str | None) -> Iterator[Event]:
         """Take a piece of what a model writes as a message's content."""
         if answer != self._now.answer:
-            self._now = _Message(answer, self._now.told)
+            self._now = _Message(answer, self._now.told, thought=self._now.thought)
         now = self._now
         if now.is_beside:
             # It comes after what is said beside the calls, and is told there.
@@ -54,15 +56,28 @@ class TokenStream:
         self._now.is_beside = True
         yield from self._told(speaker, text)
 
+    def thought(self, speaker: str | None, text: str, answer: str | None = None) -> Iterator[Event]:
+        """Take what was thought; what was told of it is not told again."""
+        new = text.removeprefix(self._now.thought).strip()
+        self._now.thought = text
+        if new:
+            yield ThoughtNoted(speaker=speaker, text=new)
+
     def whole(self, event: Event) -> Iterator[Event]:
         """Take an event of a message that stands in the log."""
+        if isinstance(event, ThoughtNoted):
+            yield from self.thought(event.speaker, event.text)
+            self._now.thought = ""
+            return
         told = self._now.told
         if isinstance(event, MessageSaid | ReplyRejected) and told and event.speaker:
-            if event.text.startswith(told):
-                yield from self._token(event.speaker, event.text[len(told) :])
+            heard = event.heard if isinstance(event, MessageSaid) else None
+            text = event.text if heard is None else heard
+            if text.startswith(told):
+                yield from self._token(event.speaker, text[len(told) :])
             else:
                 yield SpeechStarted(speaker=event.speaker)
-                yield from self._token(event.speaker, event.text)
+                yield from self._token(event.speaker, text)
         self._now = _Message()
         yield event
 

@@ -32,13 +32,19 @@ _TASK = "The task"
 
 def as_json_lines(result: Result, speaker: str | None = None) -> str:
     """Write a session as JSON Lines, one object a message."""
-    objects = (json.dumps(_object(one), ensure_ascii=False) for one in _log(result, speaker))
+    told = speaker is not None
+    objects = (
+        json.dumps(_object(one, told=told), ensure_ascii=False) for one in _log(result, speaker)
+    )
     return "".join(escaped(one) + "\n" for one in objects)
 
 
-def _object(message: BaseMessage) -> dict[str, Any]:
+def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
     says = dumped(message).model_dump(mode="json", exclude={"line", "message_id"})
-    about = line(message).model_dump(mode="json", exclude={"since", "refusal"})
+    about = line(message).model_dump(mode="json", exclude={"since", "refusal", "thought"})
+    if (thought := line(message).thought) is not None and thought.text and not told:
+        # No speaker remembers what was thought.
+        about["thought"] = thought.text
     first = {"id": says.pop("id"), "kind": about.pop("kind"), "speaker": about.pop("speaker")}
     return first | {"text": says.pop("text")} | about | says
 
@@ -83,6 +89,9 @@ def _message(
     elif told or about.kind.row.on_page:
         who = about.speaker or (_TASK if about.kind is Kind.DRAFT else _CONVERSATION)
         yield f"## {_plain(who)} ({_plain(place_of(message))})"
+        if about.thought is not None and about.thought.text and not told:
+            yield "*Thinks, heard by nobody:*"
+            yield _quoted(about.thought.text)
         yield from _speech(message, about)
         yield from _calls(message, called)
 

@@ -163,6 +163,7 @@ class ThoughtReader:
     def _rest(self, *, is_over: bool) -> str:
         """What is known to be said behind the last tag."""
         if self._closing is not None:
+            self._sought = max(self._sought, len(self._text) - len(self._closing) + 1)
             if is_over:
                 self._close(len(self._text))
             return ""

@@ -19,6 +19,7 @@ from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import ByFunction, Moderator
 from ...graphs.spec.usage import Usage
 from ...tools.registry.functions import call
+from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
 from ..step.resources import Moment, heard
@@ -34,16 +35,15 @@ async def choose(moment: Moment) -> dict[str, Any]:
     order = moment.conversation.turn_order
     if isinstance(order, ByFunction):
         name = await _called(moment, order.name)
-        return await _chosen(moment, name, name)
+        return await _chosen(moment, AIMessage(name), name)
     assert isinstance(order, Moderator)  # noqa: S101  # in a round-robin nobody chooses
     # A moderator gives the word to somebody else.
     names = [name for name in moment.conversation.names if name != moment.position.speaker]
     if len(names) == 1:
-        return await _chosen(moment, names[0], names[0])
+        return await _chosen(moment, AIMessage(names[0]), names[0])
     model = await moment.model(order.model)
     found = await _asked(moment, order, model, names)
-    answer = found.answer
-    return await _chosen(moment, answer.text, found.found, found.new, found.usage, id=answer.id)
+    return await _chosen(moment, found.answer, found.found, found.new, found.usage)
 
 
 async def _called(moment: Moment, function: str) -> str:
@@ -105,12 +105,10 @@ def read_name(text: str, names: Sequence[str]) -> str | None:
 
 async def _chosen(
     moment: Moment,
-    text: str,
+    answer: AIMessage,
     name: str | None,
     new: Sequence[AnyMessage] = (),
     usage: dict[str, Usage] | None = None,
-    *,
-    id: str | None = None,  # noqa: A002  # as LangChain calls it
 ) -> dict[str, Any]:
     position = chose(moment.conversation, moment.position, name)
     about = About(
@@ -118,6 +116,7 @@ async def _chosen(
         audience=NOBODY,
         to=position.chosen,
         problem=None if name is not None else UNREADABLE_CHOICE,
+        thought=thought_of(answer),
     )
-    choice = said(len(moment.log) + len(new), text, about, id=id)
+    choice = said(len(moment.log) + len(new), answer.text, about, id=answer.id)
     return await moment.step(position, [*new, choice], usage)

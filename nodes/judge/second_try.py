@@ -10,6 +10,7 @@ from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import unread
 from ...graphs.spec.judges import Judge, SeparateJudge
+from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
 from ..step.resources import Moment
@@ -40,10 +41,14 @@ async def asked_again(
     moment: Moment, found: Asked[Any], before: Sequence[AnyMessage], speaker: str | None
 ) -> dict[str, Any]:
     """Write down an answer that can't be read, behind what stands before it."""
-    about = About(
-        kind=Kind.REFLECTION, speaker=speaker, audience=NOBODY, problem=prompts.UNREADABLE
-    )
     answer = found.answer
+    about = About(
+        kind=Kind.REFLECTION,
+        speaker=speaker,
+        audience=NOBODY,
+        problem=prompts.UNREADABLE,
+        thought=thought_of(answer),
+    )
     place = len(moment.log) + len(found.new) + len(before)
     new = [*found.new, *before, said(place, answer.text, about, id=answer.id)]
     return await moment.step(unread(moment.position), new, found.usage)

@@ -17,6 +17,7 @@ from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import asked, judged
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.spec.judges import Judge, Verdict
+from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
 from ..step.resources import Moment
@@ -182,7 +183,13 @@ async def _recorded(
     """Write down a question and its answer, which holds a verdict or is the first of two."""
     number = len(moment.log) + len(found.new)
     speaker = moment.turn.speaker
-    about = About(kind=Kind.REFLECTION, speaker=speaker, audience=audience, verdict=verdict)
+    about = About(
+        kind=Kind.REFLECTION,
+        speaker=speaker,
+        audience=audience,
+        verdict=verdict,
+        thought=thought_of(found.answer),
+    )
     lines = [
         _question(moment, found, question, audience),
         said(number + 1, text, about, id=found.answer.id),

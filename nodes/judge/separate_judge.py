@@ -15,6 +15,7 @@ from ...graphs.rules.transitions import judged
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
+from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
 from ..step.resources import Moment
@@ -52,7 +53,7 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     )
     kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
     text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
-    about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict)
+    about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict, thought=thought_of(answer))
     lines = [question, said(number + 1, text, about, id=answer.id)]
     # A final verdict says how it stands; what ended the conversation stays the cap.
     completes = verdict.complete and not verdict.final

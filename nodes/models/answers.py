@@ -5,27 +5,52 @@ Models that users bring may give anything that LangChain lets through.
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 
 from ...graphs.common.errors import ModelError
 from ...graphs.log.messages import storable
+from ...graphs.log.thoughts import Thought
 from ...graphs.spec.usage import ESTIMATED, token_count
-from ...graphs.text.tokens import tokens_of_message
+from ...graphs.text.tokens import tokens_of, tokens_of_message
+from .reasoning import apart
+
+THOUGHT: Final = "duologue_thought"
+"""Where an answer that was read has its thought, in its ``additional_kwargs``."""
 
 
 def as_answer(found: object, label: str) -> AIMessage:
-    """Make sure that an answer is a message of plain text."""
+    """Make sure that an answer is a message of plain text, with its thought kept apart."""
     if not isinstance(found, AIMessage):
         raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
     metadata = found.response_metadata
     if str(metadata.get("finish_reason")).startswith("length"):
         # Joined by LangChain where several pieces of a stream say it.
         metadata = {**metadata, "finish_reason": "length"}
+    text, extra = storable(str(found.text)), found.additional_kwargs
+    is_plain = isinstance(found.content, str) and "<" not in text and not any(extra.values())
+    # Where it was read before, as in a replay, its thought is known.
+    if not is_plain and THOUGHT not in extra:
+        text, thought = apart(found, text)
+        extra = {**extra, THOUGHT: thought}
     return found.model_copy(
-        update={"content": storable(str(found.text)), "response_metadata": metadata}
+        update={"content": text, "additional_kwargs": extra, "response_metadata": metadata}
     )
+
+
+def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
+    """Give the thought of an answer that was read.
+
+    Args:
+        answer: The answer.
+        goes_back: Whether it calls tools, so that its model is shown its thought once more.
+    """
+    found: Thought | None = answer.additional_kwargs.get(THOUGHT)
+    if found is None or goes_back:
+        return found
+    return found.model_copy(update={"given": None}) if found.text else None
 
 
 def as_text(answer: AIMessage, found: object) -> AIMessage:
@@ -45,7 +70,8 @@ def counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
     written = None if told is None else token_count(told.get("output_tokens"))
     if told is None or read is None or written is None:
         read = sum(map(tokens_of_message, prompt))
-        written = tokens_of_message(answer)
+        thought = thought_of(answer)
+        written = tokens_of_message(answer) + tokens_of(thought.text if thought else "")
         told, metadata = None, {**metadata, ESTIMATED: True}
     used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
     details = None if told is None else told.get("input_token_details")

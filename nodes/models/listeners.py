@@ -8,11 +8,14 @@ from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, GenerationChunk, LLMResult
 
+from ...graphs.log.done_tokens import HeardText
 from ...graphs.log.messages import storable
+from ...graphs.text.thoughts import ThoughtReader, Told
+from .reasoning import beside
 
 
 class Listener(AsyncCallbackHandler):
-    """Takes the pieces of an answer as they come.
+    """Takes the pieces of an answer as they come, with what it says told from what it thinks.
 
     LangChain asks a model to stream where one like it listens, and makes the message itself.
     """
@@ -20,11 +23,16 @@ class Listener(AsyncCallbackHandler):
     run_inline = True
     raise_error = True
 
+    is_unopened = False
+    """Whether its thoughts are expected to be closed by a tag that none has opened."""
+
     def begin(self) -> None:
         """Begin anew: a model is asked, or asked once more where its answer broke off."""
+        self.reader = ThoughtReader(is_unopened=self.is_unopened)
+        self._streams = False
 
-    async def take(self, piece: AIMessageChunk) -> None:
-        """Take a piece of the message."""
+    async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
+        """Take a piece of the message, and what is said by what has come so far."""
 
     async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
         """Begin anew."""
@@ -39,7 +47,19 @@ class Listener(AsyncCallbackHandler):
     ) -> None:
         """Take a piece of the message."""
         if isinstance(chunk, ChatGenerationChunk) and isinstance(chunk.message, AIMessageChunk):
-            await self.take(chunk.message)
+            self._streams = True
+            told = self.reader.take(storable(str(chunk.message.text)))
+            await self.take(chunk.message, told, is_over=False)
+
+    async def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
+        """Take what was held back, or the message where it did not come in pieces."""
+        whole, text = AIMessageChunk(content=""), ""
+        found = next((one for each in response.generations for one in each), None)
+        if not self._streams and isinstance(found, ChatGeneration):
+            text = storable(str(found.message.text))
+            content, extra = found.message.content, found.message.additional_kwargs
+            whole = AIMessageChunk(content=content, additional_kwargs=extra)
+        await self.take(whole, self.reader.take(text, is_over=True), is_over=True)
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass the stream on; having this method makes LangChain stream."""
@@ -51,29 +71,50 @@ class Listener(AsyncCallbackHandler):
 
 
 class Tokens(Listener):
-    """Tells the content of an answer piece by piece, or whole where the model does not stream.
+    """Tells an answer piece by piece, as others hear it, and its thought whole, before that.
 
     Args:
-        tell: Takes a piece, and what tells the answer from that of another try.
+        tell: Takes what it is, ``token`` or ``thought``, a piece of it, and what tells the answer
+            from that of another try.
+        heard: Makes what finds out what others hear of it.
+        is_unopened: Whether its thoughts are expected to be closed by a tag that none has opened.
     """
 
-    def __init__(self, tell: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        tell: Callable[[str, str, str], None],
+        heard: Callable[[], HeardText],
+        *,
+        is_unopened: bool = False,
+    ) -> None:
         self._tell = tell
+        self._make = heard
+        self.is_unopened = is_unopened
         self.begin()
 
     def begin(self) -> None:
         """Begin anew."""
+        super().begin()
+        self._beside = ""
+        self._said()
+
+    def _said(self) -> None:
+        """Begin what is said anew."""
         self._answer = uuid4().hex
-        self._streams = False
+        self._heard = self._make()
+        self._has_thought = False
 
-    async def take(self, piece: AIMessageChunk) -> None:
+    async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
         """Tell a piece."""
-        self._streams = True
-        if text := storable(str(piece.text)):
-            self._tell(text, self._answer)
+        self._beside += beside(piece)
+        if told.anew:
+            self._said()
+        if told.speech and not self._has_thought:
+            self._has_thought = True
+            parts = (self._beside.strip(), self.reader.thought)
+            self._told("thought", "\n\n".join(filter(None, parts)))
+        self._told("token", self._heard.take(told.speech, is_over=is_over))
 
-    async def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
-        """Tell what did not come in pieces."""
-        found = next((one for each in response.generations for one in each), None)
-        if not self._streams and isinstance(found, ChatGeneration):
-            self._tell(storable(str(found.message.text)), self._answer)
+    def _told(self, what: str, text: str) -> None:
+        if text:
+            self._tell(what, text, self._answer)

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config, get_stream_writer
 
 from ...graphs.common.errors import SpecError
-from ...graphs.log.channels import update_of
-from ...graphs.log.messages import is_said, line, with_own_ids
+from ...graphs.log.channels import update_of, with_own_ids
+from ...graphs.log.messages import is_said, line
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import with_usage

@@ -233,6 +233,8 @@ def _result(reply: Reply, prompt: Prompt) -> ChatResult:
         invalid_tool_calls=bad,
         **_metadata(reply, prompt),
     )
+    if reply.reasoning:
+        message.additional_kwargs[reply.reasoning_field] = reply.reasoning
     return ChatResult(generations=[ChatGeneration(message=message)])
 
 
@@ -240,6 +242,8 @@ def _chunks(reply: Reply, prompt: Prompt) -> Iterator[ChatGenerationChunk]:
     if isinstance(reply.error, int):
         raise client_error(reply)
     for delta in deltas(reply):
+        if reply.reasoning_field in delta:
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", additional_kwargs=delta))
         if "content" in delta:
             yield ChatGenerationChunk(message=AIMessageChunk(content=delta["content"]))
         for call in delta.get("tool_calls", ()):

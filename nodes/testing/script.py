@@ -80,6 +80,8 @@ class Reply(BaseModel):
         finish_reason: Why the model stopped, `"length"` for instance. With tool calls the
             default, `"stop"`, is sent as `"tool_calls"`.
         refusal: The text with which the model refuses to answer.
+        reasoning: What the model thinks, beside the text.
+        reasoning_field: Where that stands in the message.
 
     Raises:
         pydantic.ValidationError: The chunks don't join to the text; or `retry_after`, `message`,
@@ -99,6 +101,8 @@ class Reply(BaseModel):
     delay: float = Field(default=0, ge=0)
     finish_reason: str = "stop"
     refusal: str | None = None
+    reasoning: str = ""
+    reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
 
     @model_validator(mode="after")
     def _check(self) -> "Reply":
@@ -118,8 +122,12 @@ class Reply(BaseModel):
     @property
     def pieces(self) -> tuple[str, ...]:
         """The text in the pieces it streams in, none of them empty."""
-        pieces = re.split(r"(?<=\s)(?=\S)", self.text) if self.chunks is None else self.chunks
-        return tuple(filter(None, pieces))
+        return tuple(filter(None, _words(self.text) if self.chunks is None else self.chunks))
+
+    @property
+    def thoughts(self) -> tuple[dict[str, str], ...]:
+        """What the model thinks, in the pieces it streams in."""
+        return tuple({self.reasoning_field: piece} for piece in _words(self.reasoning) if piece)
 
     @property
     def ending(self) -> str:
@@ -129,9 +137,13 @@ class Reply(BaseModel):
 
     @property
     def words(self) -> int:
-        """The words of the text and of the calls' arguments, which stand for its tokens."""
-        spoken = len((self.text or self.refusal or "").split())
+        """The words of the text, the thought and the arguments, which stand for its tokens."""
+        spoken = len(f"{self.text or self.refusal or ''} {self.reasoning}".split())
         return spoken + sum(len(call.arguments.split()) for call in self.tool_calls)
+
+
+def _words(text: str) -> list[str]:
+    return re.split(r"(?<=\s)(?=\S)", text)
 
 
 def _check_joined(chunks: tuple[str, ...] | None, whole: str, what: str) -> None:

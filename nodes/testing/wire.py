@@ -75,6 +75,8 @@ def usage(reply: Reply, prompt: Prompt) -> dict[str, int]:
 def completion(reply: Reply, prompt: Prompt, model: str, number: int) -> dict[str, Any]:
     """Give the `chat.completion` object of an answer that is not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text, "refusal": reply.refusal}
+    if reply.reasoning:
+        message[reply.reasoning_field] = reply.reasoning
     if reply.tool_calls:
         message["content"] = reply.text or None
         message["tool_calls"] = [openai_call(c.id, c.name, c.arguments) for c in reply.tool_calls]
@@ -87,13 +89,14 @@ def completion(reply: Reply, prompt: Prompt, model: str, number: int) -> dict[st
 
 
 def deltas(reply: Reply) -> Iterator[dict[str, Any]]:
-    """Give the pieces of a streamed answer in order: its text, its refusal, its tool calls.
+    """Give the pieces of a streamed answer: its thought, its text, its refusal, its tool calls.
 
     A broken connection is lost after half of the text.
     """
     if reply.error == "drop":
         yield from ({"content": piece} for piece in reply.pieces[: len(reply.pieces) // 2])
         return
+    yield from reply.thoughts
     yield from ({"content": piece} for piece in reply.pieces)
     if reply.refusal is not None:
         yield {"refusal": reply.refusal}

@@ -20,7 +20,7 @@ from ...graphs.common.errors import SpecError
 from ...graphs.log.messages import storable
 from ...tools.registry.functions import call
 from ...tools.registry.hooks import Hook, Turn
-from ..models.tool_calling.calls import why_unstorable
+from ..models.storable_json import why_unstorable
 
 Hooks = Sequence[tuple[str, Hook]]
 """Hooks with their names, in order."""

@@ -1,11 +1,13 @@
 """A reply that a model gives: text, calls of tools, or JSON that is held to a schema."""
 
 from collections.abc import Callable
+from functools import partial
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
+from ...graphs.log.done_tokens import HeardText
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source
 from ...graphs.log.stage import ALOUD
@@ -19,6 +21,7 @@ from ..step.resources import Moment
 from .given import Given
 from .hooks import sees_replies
 from .prompt import asked_of, mending, prompt_of
+from .thinking import leaves_unopened
 
 
 async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
@@ -88,12 +91,14 @@ def _listeners(moment: Moment, speaker: Speaker, purpose: Kind) -> list[Listener
     """What tells an answer while it comes; what hooks see first is not told before."""
     if purpose is not Kind.SPEECH or not moment.resources.tokens:
         return []
-    tell = get_stream_writer()
+    tell, conversation = get_stream_writer(), moment.conversation
 
-    def told(text: str, answer: str) -> None:
-        tell({"token": {"speaker": speaker.name, "text": text, "answer": answer}})
+    def told(what: str, text: str, answer: str) -> None:
+        tell({what: {"speaker": speaker.name, "text": text, "answer": answer}})
 
-    return [Tokens(told)]
+    counts = moment.turn.stage in ALOUD
+    heard = partial(HeardText, conversation if counts else None, speaker.name)
+    return [Tokens(told, heard, is_unopened=leaves_unopened(moment.log, speaker.name))]
 
 
 def _teller(name: str) -> Callable[[str], None]:

@@ -30,6 +30,7 @@ from ..models.tool_calling.offered import tokens_of_tools
 from ..prompts import speaking as prompts
 from ..prompts.summaries import SHORTENED
 from ..step.resources import Moment, notify
+from .thinking import tokens_of_thoughts, with_thoughts
 
 T = TypeVar("T")
 
@@ -49,9 +50,10 @@ def around(
         return Around(0)
     front = _as_told(moment, speaker, [], small=small)
     tools = tokens_of_tools(moment.resources.registry, speaker)
+    thoughts = tokens_of_thoughts(moment.log, speaker.name)
     reminded = speaker.brief.reminder if small and speaker.brief is not None else ""
     return Around(
-        sum(map(tokens_of_message, front)) + tools,
+        sum(map(tokens_of_message, front)) + tools + thoughts,
         tokens_of(prompts.filled(reminded, task=_given_task(moment, speaker))),
         sum(map(tokens_of_message, behind)),
     )
@@ -107,6 +109,8 @@ def prompt_of(
         # What it would answer was removed, and many models refuse a prompt that ends so.
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
         view = [*view, HumanMessage(prompts.GO_ON if has_spoken else prompts.BEGIN)]
+    if moment.position.phase in (Phase.RETURNED, Phase.REJECTED):
+        view = with_thoughts(view, log, speaker.name)
     return asked_behind(view, behind)
 
 

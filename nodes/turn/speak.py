@@ -17,6 +17,7 @@ from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.transitions import left, paused
 from ...graphs.speakers.speaker import Speaker
+from ..models.answers import thought_of
 from ..step.resources import Moment, Resources
 from .checks import Problem, find_problem
 from .given import Given, turn_of
@@ -67,6 +68,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
         stage=turn.stage,
         source=given.source,
         parsed=given.parsed,
+        thought=thought_of(given.message, goes_back=is_call(given.message)),
     )
     if given.source is Source.CODE and is_call(given.message):
         about = about.model_copy(update={"audience": NOBODY})

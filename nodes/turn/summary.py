@@ -23,6 +23,7 @@ from ...graphs.speakers.context import RunningSummary
 from ...graphs.speakers.speaker import Generation, Speaker
 from ...graphs.spec.usage import Usage
 from ...graphs.text.words import cut
+from ..models.answers import thought_of
 from ..prompts import summaries as prompts
 from ..step.resources import Moment, notify
 from .prompt import around
@@ -53,7 +54,7 @@ async def summarise(
     model = await moment.model(context.model or speaker.model)
     old = moment.reader.history(speaker.name).last_summary(moment.log)
     before = old.text.strip() if old is not None else ""
-    usage, text, answered = moment.usage, "", None
+    usage, text, answered = moment.usage, "", AIMessage("")
     read = list(lines)
     while read:
         try:
@@ -69,10 +70,16 @@ async def summarise(
             notify(f"{error}; {left} left out of the summary")
             continue
         usage, text = moment.used(model, answer), cut(answer.text.strip(), context.words)
-        answered = answer.id
+        answered = answer
         break
-    about = About(kind=Kind.SUMMARY, speaker=speaker.name, audience=NOBODY, since=since)
-    return said(len(moment.log), text or before, about, id=answered), usage
+    about = About(
+        kind=Kind.SUMMARY,
+        speaker=speaker.name,
+        audience=NOBODY,
+        since=since,
+        thought=thought_of(answered),
+    )
+    return said(len(moment.log), text or before, about, id=answered.id), usage
 
 
 def _prompt(

@@ -64,7 +64,6 @@ def test_r1_a_token_glued_to_the_last_words_ends_it_and_nobody_answers(said: str
         f"Then I will say {STOP}",
         f"It ends like this:\n```\nThanks. {STOP}\n```",
         f'You say: "Thanks. {STOP}"',
-        f"<think>All is done. {STOP}</think>What else is there?",
     ],
 )
 def test_r1_a_mentioned_token_ends_nothing_and_is_heard(said: str) -> None:
@@ -72,6 +71,14 @@ def test_r1_a_mentioned_token_ends_nothing_and_is_heard(said: str) -> None:
     assert result.outcome is not None
     assert result.outcome.reason == "max_iterations"
     assert f"human: {said}" in seen(result, "Bob")
+
+
+def test_r1_a_token_in_a_thought_ends_nothing() -> None:
+    said = f"<think>All is done. {STOP}</think>What else is there?"
+    result, _ = play(talk(ANN, max_iterations=1), said, "Fine.")
+    assert result.outcome is not None
+    assert result.outcome.reason == "max_iterations"
+    assert seen(result, "Bob")[0] == "human: What else is there?"
 
 
 def test_r1_others_hear_the_words_before_a_token_and_its_speaker_sees_it() -> None:

@@ -593,3 +593,18 @@ def test_it_is_refused_where_it_can_mean_nothing() -> None:
 def test_it_is_data() -> None:
     """G1: a file can say it."""
     assert "to_user = true" in talk().to_toml()
+
+
+@pytest.mark.parametrize("cut", [1, 4, 100])
+@pytest.mark.parametrize(
+    "thought", ["<think>Hm. </think>", "<think>Hm.</think>\n\n", "Hm.</think> "]
+)
+@pytest.mark.parametrize("text", ["", "First.", "First. <think>Then?</think>"])
+def test_r2_thoughts_beside_the_words_are_not_said(thought: str, text: str, cut: int) -> None:
+    whole = thought + text
+    made = call({TO_USER: "Now.", "path": "a"}, cut=cut)
+    chunks = pieces(whole, cut)
+    found = run([calls(made, text=whole, chunks=chunks), "Fine.", "Ok."])
+    assert found.said[0] == found.told[0] == ("First.\n\nNow." if text else "Now.")
+    assert (about := line(found.calling).thought)
+    assert about.text == ("Hm.\n\nThen?" if "Then" in text else "Hm.")

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from duologue.graphs import AnswerError, Reason, SpecError
+from duologue.graphs import AnswerError, Reason, SpecError, load_conversation
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import Failure
 from duologue.graphs.run.events import ToolAnswered
@@ -253,7 +253,7 @@ async def test_the_events_tell_who_decided(saver: Saver) -> None:
     told = [
         (event.call_id, event.failed, event.decision)
         for one in await talk.results()
-        for event in events_of(one)
+        for event in events_of(load_conversation(talk.spec), one)
         if isinstance(event, ToolAnswered)
     ]
     assert told == [("c1", True, "reject"), ("c2", False, None)]

@@ -22,6 +22,7 @@ from ...run.events import (
     SessionStarted,
     SpeechStarted,
     TaskSpecified,
+    ThoughtNoted,
     Token,
     VerdictGiven,
 )
@@ -56,10 +57,17 @@ class Transcript:
     """Shows events as a conversation."""
 
     def __init__(
-        self, follow_up: FollowUp, out: Console, err: Console, *, ids: bool = False
+        self,
+        follow_up: FollowUp,
+        out: Console,
+        err: Console,
+        *,
+        ids: bool = False,
+        thoughts: bool = False,
     ) -> None:
         self._follow_up = follow_up
         self._ids = ids
+        self._thoughts = thoughts
         self._out = out
         self._err = err
         self._live = on_screen(out)
@@ -91,8 +99,8 @@ class Transcript:
                 self._said(event)
             case ReplyRejected():
                 self._rejected(event)
-            case VerdictGiven() if event.verdict.findings:
-                self._found(event.verdict)
+            case ThoughtNoted() | VerdictGiven():
+                self._inside(event)
             case Ended():
                 self._end(event)
             case _:
@@ -100,6 +108,8 @@ class Transcript:
 
     def shows(self, event: Event) -> bool:
         """Whether anything is written of an event: a pipe gets whole messages only."""
+        if isinstance(event, ThoughtNoted):
+            return self._thoughts
         return self._live or not isinstance(event, SpeechStarted | Token)
 
     @property
@@ -181,7 +191,8 @@ class Transcript:
         typed, self._typed = self._typed, None
         self._shown.append((event.speaker, event.text.strip()))
         is_typed = event.human and event.text == typed
-        if not is_typed and (self._flow is None or self._streamed != event.text):
+        heard = event.text if event.heard is None else event.heard
+        if not is_typed and (self._flow is None or self._streamed != heard):
             self.head(event.speaker, event.id)
             self.body(event.text)
         self.pause()
@@ -189,6 +200,17 @@ class Transcript:
             self.body("(Nobody else hears this.)", "dim")
         if event.problem is not None:
             self.body(f"(Kept, though asked for again: {one_line(event.problem)})", "dim")
+
+    def _inside(self, event: ThoughtNoted | VerdictGiven) -> None:
+        """Show what nobody says."""
+        if isinstance(event, VerdictGiven):
+            if event.verdict.findings:
+                self._found(event.verdict)
+            else:
+                self._aside(remark(event))
+        elif self._thoughts:
+            self._aside(f"{event.speaker or 'A model'} thinks:")
+            self.body(event.text, "dim")
 
     def _rejected(self, event: ReplyRejected) -> None:
         flow = self._flow

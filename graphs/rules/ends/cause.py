@@ -19,6 +19,7 @@ class CauseKind(StrEnum):
     CALLED = "called"  # a tool that ends it
     DECIDED = "decided"  # what a person decided about a call of a tool
     CHOICE = "choice"  # a choice of the next speaker that could not be read
+    THOUGHT = "thought"  # what a model thought, which led to nothing by itself
     REASON = "reason"  # a reason that held at the end
 
 

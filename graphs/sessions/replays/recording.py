@@ -11,6 +11,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
+from ....nodes.models.answers import THOUGHT
 from ....nodes.testing import Reply
 from ...log.call_text import TO_USER
 from ...log.formats.parsing import parse
@@ -48,22 +49,27 @@ def _answer(
     match about.kind:
         case Kind.SPECIFIED_TASK:
             # A blank rewrite leaves the task as it was given.
-            return Reply(text="" if message.text == conversation.task else message.text)
+            return _answered("" if message.text == conversation.task else message.text, about)
         case Kind.DRAFT | Kind.SPEECH | Kind.TOOL_CALLS | Kind.ANSWER:
             if not isinstance(message, AIMessage):
                 # A draft of the task is nobody's.
-                return Reply(text=message.text) if about.kind is Kind.DRAFT else None
+                return _answered(message.text, about) if about.kind is Kind.DRAFT else None
             return _spoken(conversation, message, about) if about.source is Source.MODEL else None
         case Kind.REFLECTION:
-            return Reply(text=_judged(conversation, message.text, about.verdict))
+            return _answered(_judged(conversation, message.text, about.verdict), about)
         case Kind.CHOICE if _is_asked(conversation):
-            return Reply(text=message.text)
+            return _answered(message.text, about)
         case Kind.SUMMARY if about.problem is not None:
             return Reply(error=400, code="context_length_exceeded", message=about.problem)
         case Kind.SUMMARY:
-            return Reply(text=message.text)
+            return _answered(message.text, about)
         case _:
             return None
+
+
+def _answered(text: str, about: About) -> AIMessage:
+    """What a model answered, its thought told from it already."""
+    return AIMessage(text, additional_kwargs={THOUGHT: about.thought})
 
 
 def _spoken(conversation: Conversation, message: AIMessage, about: About) -> AIMessage:
@@ -75,7 +81,10 @@ def _spoken(conversation: Conversation, message: AIMessage, about: About) -> AIM
         message.text,
         tool_calls=calls,
         invalid_tool_calls=[*message.invalid_tool_calls],
-        additional_kwargs={TO_USER: said} if about.to_user else {},
+        additional_kwargs={
+            THOUGHT: about.thought,
+            **({TO_USER: said} if about.to_user else {}),
+        },
         response_metadata={"finish_reason": "length"} if cut_off else {},
     )
 

@@ -19,7 +19,16 @@ from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_
 
 from ....graphs.common.sanitize import excerpt
 from ..tool_calling.calls import RAW, raw_calls, read_calls
-from .server_replies import NoReplyError, failure_in, piece_of_reply, whole_reply
+from .server_replies import (
+    DETAILS,
+    PARTS,
+    REASONING,
+    THOUGHTS,
+    NoReplyError,
+    failure_in,
+    piece_of_reply,
+    whole_reply,
+)
 
 _PATH = "/chat/completions"
 
@@ -36,7 +45,7 @@ class ChatModel(ChatOpenAI):
     themselves, and raise where it is cut off or does not fit.
 
     Calls whose arguments are JSON but no object would raise, and in a stream those that are broken
-    or cut off would be mended.
+    or cut off would be mended. What a model thinks would be lost.
     """
 
     def _get_request_payload(
@@ -46,7 +55,7 @@ class ChatModel(ChatOpenAI):
         stop: list[str] | None = None,
         **kwargs: Any,  # as in the class above
     ) -> dict[str, Any]:
-        messages = self._convert_input(input_).to_messages()
+        messages = [_as_sent(each) for each in self._convert_input(input_).to_messages()]
         texts = [_as_text(message) for message in messages]
         others = [each for each, text in zip(messages, texts, strict=True) if text is None]
         payload: dict[str, Any] = super()._get_request_payload(others, stop=stop, **kwargs)
@@ -54,7 +63,10 @@ class ChatModel(ChatOpenAI):
             whole: dict[str, Any] = super()._get_request_payload(messages, stop=stop, **kwargs)
             return whole
         converted = iter(payload["messages"])
-        payload["messages"] = [text or next(converted) for text in texts]
+        payload["messages"] = [
+            text or _with_thought(next(converted), message)
+            for message, text in zip(messages, texts, strict=True)
+        ]
         return payload
 
     async def _agenerate(
@@ -82,6 +94,7 @@ class ChatModel(ChatOpenAI):
             generation.message.tool_calls = good
             generation.message.invalid_tool_calls = broken
             generation.message.additional_kwargs["refusal"] = message["refusal"]
+            generation.message.additional_kwargs |= _thought_in(message)
         return result
 
     async def _astream(
@@ -143,8 +156,13 @@ class ChatModel(ChatOpenAI):
         made = super()._convert_chunk_to_generation_chunk(
             chunk, default_chunk_class, base_generation_info
         )
-        if made is not None and calls:
-            made.message.additional_kwargs[RAW] = calls
+        if made is not None:
+            thought = _thought_in(delta)
+            # A list in a list: LangChain joins the fields of its items, even those that are whole.
+            pieces = {name: [thought[name]] for name in DETAILS if name in thought}
+            made.message.additional_kwargs |= {**thought, **pieces}
+            if calls:
+                made.message.additional_kwargs[RAW] = calls
         return made
 
 
@@ -154,6 +172,26 @@ def _as_usual(call: dict[str, Any]) -> dict[str, Any]:
         key: value if isinstance(value := call[key], str) else None for key in ("name", "arguments")
     }
     return {"index": call.get("index"), "id": call["id"], "function": function}
+
+
+def _thought_in(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: fields[name] for name in (*REASONING, *DETAILS, PARTS) if fields.get(name)}
+
+
+def _as_sent(message: BaseMessage) -> BaseMessage:
+    """A message without what a model thought through another client: this API takes none of it."""
+    parts = message.content if isinstance(message.content, list) else []
+    kept = [part for part in parts if not (isinstance(part, dict) and part.get("type") in THOUGHTS)]
+    return message if len(kept) == len(parts) else message.model_copy(update={"content": kept})
+
+
+def _with_thought(sent: dict[str, Any], message: BaseMessage) -> dict[str, Any]:
+    """Send a thought back where the server has put it, which `ChatOpenAI` does not."""
+    thought = _thought_in(message.additional_kwargs)
+    if parts := thought.pop(PARTS, None):
+        spoken = [{"type": "text", "text": message.text}] if message.text else []
+        sent = {**sent, "content": [*parts, *spoken]}
+    return {**sent, **thought}
 
 
 def _is_plain(payload: dict[str, Any]) -> bool:

@@ -18,8 +18,17 @@ _CUT_OFF = frozenset({"max_tokens", "model_length", "MAX_TOKENS"})
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 
 _TEXTS = ("text", "output_text")
-_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
-"""Parts of a content that are nothing to say."""
+THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+"""Parts of a content that are thought, and nothing to say."""
+
+REASONING = ("reasoning_content", "reasoning")
+"""Where servers put what a model thinks, beside the content."""
+
+DETAILS = ("reasoning_details", "thinking_blocks")
+"""Where gateways put what other providers gave, which must go back as it came."""
+
+PARTS = "thinking_parts"
+"""Where a message of ours has the parts of its content that are thought."""
 
 _MOST_CALLS = 2**31
 """A larger index is taken for junk and dropped."""
@@ -66,6 +75,7 @@ def whole_reply(found: object) -> dict[str, Any]:
         "content": None if content is None else _text(content),
         "refusal": _if_text(message.get("refusal")),
         **({"tool_calls": calls} if calls else {}),
+        **_thoughts(message),
     }
     return {
         **_envelope(body, "chat.completion"),
@@ -89,6 +99,7 @@ def piece_of_reply(found: object) -> dict[str, Any]:
             sound["role"] = "assistant"
         if "refusal" in delta:
             sound["refusal"] = _if_text(delta["refusal"])
+        sound |= _thoughts(delta)
         choices.append({"index": 0, "delta": sound, **_ending(choice)})
     return {
         **_envelope(body, "chat.completion.chunk"),
@@ -167,10 +178,25 @@ def _text(content: object) -> str:
     return _as_json(content)
 
 
+def _thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What a message, or a piece of one, thinks."""
+    found: dict[str, Any] = {
+        name: text for name in REASONING if (text := _if_text(message.get(name)))
+    }
+    found |= {name: given for name in DETAILS if isinstance(given := message.get(name), list)}
+    content = message.get("content")
+    parts = [
+        part
+        for part in (content if isinstance(content, list) else ())
+        if isinstance(part, Mapping) and part.get("type") in THOUGHTS
+    ]
+    return {**found, PARTS: parts} if parts else found
+
+
 def _part(part: object) -> str | None:
     """What a part of the content says; None where it can't be read."""
     kind = part.get("type", "text") if isinstance(part, Mapping) else None
-    if kind in _THOUGHTS:
+    if kind in THOUGHTS:
         return ""
     text = part.get("text") if isinstance(part, Mapping) and kind in _TEXTS else part
     return text if isinstance(text, str) else None

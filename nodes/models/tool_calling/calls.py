@@ -5,7 +5,6 @@ model is told. Which tool a name means is in `nodes.models.tool_calling.names`.
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ....graphs.log.messages import storable
+from ..storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
 from .names import Names, registered
 
 RAW = "raw_tool_calls"
@@ -26,14 +26,6 @@ CUT_OFF = "The call of {name} was cut off: the answer had reached its longest le
 NO_OBJECT = "The arguments of {name} must be a JSON object, not {what}."
 UNFIT = "The arguments of {name} can't be taken: {why}."
 UNREADABLE_CALL = "The call of {name} can't be read."
-
-_LEAST, _MOST = -(2**63), 2**64 - 1
-"""The whole numbers that checkpoints can hold, in msgpack."""
-_DEEPEST = 100
-"""How deep arguments may be nested: reading the log again ends below 200 levels."""
-
-_TOO_DEEP = f"they are nested more than {_DEEPEST} levels deep"
-_TOO_LARGE = "a whole number has more than 64 bits; give it as text"
 
 _WORDS: Mapping[type, str] = {
     list: "a list",
@@ -69,13 +61,13 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
             # Line breaks within strings are let through, as LangChain's partial reading does.
             read = json.loads(arguments, strict=False) if arguments.strip() else {}
         except RecursionError:
-            return _broken(called, arguments, key, _unfit(called, _TOO_DEEP))
+            return _broken(called, arguments, key, _unfit(called, TOO_DEEP))
         except json.JSONDecodeError as error:
             why = f"{error.msg}, at character {error.pos + 1}"
             return _broken(called, arguments, key, NOT_JSON.format(name=called, why=why))
         except ValueError:
             # Python reads no number of more than some thousand digits.
-            return _broken(called, arguments, key, _unfit(called, _TOO_LARGE))
+            return _broken(called, arguments, key, _unfit(called, TOO_LARGE))
     if read is None:
         read = {}
     if not isinstance(read, dict):
@@ -184,45 +176,3 @@ def _as_text(arguments: object) -> str:
 
 def _unfit(name: str, why: str) -> str:
     return UNFIT.format(name=name, why=why)
-
-
-def why_unstorable(arguments: dict[str, Any]) -> str | None:
-    """Say why arguments can't be stored, sent again or shown."""
-    # No recursion: how deep they are nested is what is found out.
-    left: list[tuple[str, int, Any]] = [("", 1, arguments)]
-    while left:
-        at, depth, value = left.pop()
-        if depth > _DEEPEST:
-            return _TOO_DEEP
-        inside: list[tuple[str, Any]] = []
-        if isinstance(value, dict):
-            keys = [_fault_of(key) if isinstance(key, str) else "a key is no text" for key in value]
-            if fault := next(filter(None, keys), None):
-                return f"{_at(at)}{fault}"
-            inside = list(value.items())
-        elif isinstance(value, list):
-            inside = [(str(place), each) for place, each in enumerate(value)]
-        elif fault := _fault_of(value):
-            return f"{_at(at)}{fault}"
-        left.extend((f"{at}.{key}".lstrip("."), depth + 1, each) for key, each in inside)
-    return None
-
-
-def _at(place: str) -> str:
-    return f"at {place}, " if place else ""
-
-
-def _fault_of(value: object) -> str | None:
-    """What is wrong with a text, a number or the like."""
-    match value:
-        case None | bool():
-            return None
-        case str():
-            is_whole = storable(value) == value
-            return None if is_whole else "a text holds half a character (a lone surrogate)"
-        case int():
-            return None if _LEAST <= value <= _MOST else _TOO_LARGE
-        case float():
-            return None if math.isfinite(value) else "a number is not finite"
-        case _:
-            return f"a {type(value).__name__} is not JSON"

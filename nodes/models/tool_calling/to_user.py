@@ -15,6 +15,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 
 from ....graphs.log.call_text import GAP, TO_USER, together
+from ....graphs.text.thoughts import Told
 from ....tools.registry.arguments import parameters_of
 from ..listeners import Listener
 from .argument_reader import Argument
@@ -58,16 +59,17 @@ class Speaking(Listener):
 
     def begin(self) -> None:
         """Begin anew."""
+        super().begin()
         self._content = ""
         self._told = ""
         self.late = ""
         """What came of the content when something was told already."""
         self.calls: list[_Call] = []
 
-    async def take(self, piece: AIMessageChunk) -> None:
+    async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
         """Take a piece of the message."""
         before = self._told
-        self._take(piece)
+        self._take(piece, told)
         if self._told is not before:
             # LangGraph hands it on in the loop's next turn, and it must stay in front.
             await asyncio.sleep(0)
@@ -78,12 +80,13 @@ class Speaking(Listener):
         if whole[len(told) :]:
             self._tell(whole[len(told) :])
 
-    def _take(self, message: AIMessageChunk) -> None:
-        text = str(message.text)
+    def _take(self, message: AIMessageChunk, told: Told) -> None:
+        if told.anew:
+            self._content = self.late = ""
         if self._told:
-            self.late += text
+            self.late += told.speech
         else:
-            self._content += text
+            self._content += told.speech
         for part in _parts(message):
             call = self._call_of(part)
             if isinstance(part["arguments"], str):

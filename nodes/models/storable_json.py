@@ -1,0 +1,56 @@
+"""Whether JSON of a model's can be kept: in checkpoints, in the next prompt, on a screen. Pure."""
+
+import math
+from typing import Any
+
+from ...graphs.log.messages import storable
+
+_LEAST, _MOST = -(2**63), 2**64 - 1
+"""The whole numbers that checkpoints can hold, in msgpack."""
+_DEEPEST = 100
+"""How deep they may be nested: reading the log again ends below 200 levels."""
+
+TOO_DEEP = f"they are nested more than {_DEEPEST} levels deep"
+TOO_LARGE = "a whole number has more than 64 bits; give it as text"
+
+
+def why_unstorable(fields: dict[str, Any]) -> str | None:
+    """Say why fields can't be stored, sent again or shown."""
+    # No recursion: how deep they are nested is what is found out.
+    left: list[tuple[str, int, Any]] = [("", 1, fields)]
+    while left:
+        at, depth, value = left.pop()
+        if depth > _DEEPEST:
+            return TOO_DEEP
+        inside: list[tuple[str, Any]] = []
+        if isinstance(value, dict):
+            keys = [_fault_of(key) if isinstance(key, str) else "a key is no text" for key in value]
+            if fault := next(filter(None, keys), None):
+                return f"{_at(at)}{fault}"
+            inside = list(value.items())
+        elif isinstance(value, list):
+            inside = [(str(place), each) for place, each in enumerate(value)]
+        elif fault := _fault_of(value):
+            return f"{_at(at)}{fault}"
+        left.extend((f"{at}.{key}".lstrip("."), depth + 1, each) for key, each in inside)
+    return None
+
+
+def _at(place: str) -> str:
+    return f"at {place}, " if place else ""
+
+
+def _fault_of(value: object) -> str | None:
+    """What is wrong with a text, a number or the like."""
+    match value:
+        case None | bool():
+            return None
+        case str():
+            is_whole = storable(value) == value
+            return None if is_whole else "a text holds half a character (a lone surrogate)"
+        case int():
+            return None if _LEAST <= value <= _MOST else TOO_LARGE
+        case float():
+            return None if math.isfinite(value) else "a number is not finite"
+        case _:
+            return f"a {type(value).__name__} is not JSON"
