@@ -44,7 +44,14 @@ class Guards(Data):
     than a twentieth and no number. Short lines do not count, nor does the same answer to another
     number or option, which is a move of a game."""
     farewells: Limit = 4
-    """Messages in a row that hold nothing but thanks or farewells."""
+    """Messages in a row that hold nothing but thanks or farewells. With ``standstill`` on they end
+    nothing while a question is open, until who asked it goes on, nor where the mode waits for a
+    completed task."""
+    standstill: Limit = 2
+    """Rounds of sentences in which nobody says anything new: all say the same again, or go round in
+    a cycle of up to three. Three rounds of short lines count as one, and so do six of short
+    questions and answers. One sentence of one speaker counts as one round when it is said six
+    times, whatever it answers. What people say is always new."""
     role_flips: Limit = 2
     """How often one speaker speaks another's part, each after it was asked to correct it."""
     same_tool_calls: Limit = 3

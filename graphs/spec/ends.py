@@ -35,6 +35,7 @@ class Reason(StrEnum):
     BLANK_REPLIES = "blank_replies"  # replies in a row were blank
     SAME_REPLIES = "same_replies"  # a speaker kept giving the same reply
     FAREWELLS = "farewells"  # messages in a row were nothing but thanks or farewells
+    STANDSTILL = "standstill"  # nobody said anything new any more
     SAME_TOOL_CALLS = "same_tool_calls"  # a speaker kept calling a tool with equal arguments
     MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"  # automatic replies for a person
     MAX_MESSAGES = "max_messages"  # the message cap is reached

@@ -32,7 +32,17 @@ def _as_before(data: dict[str, Any]) -> dict[str, Any]:
     judge = data.get("judge")
     if isinstance(judge, Mapping) and (judge.get("kind") == "separate" or "criteria" in judge):
         data = data | {"judge": {"final_verdict": False, **judge}}
-    return data
+    return _with(data, ("end_chat", "guards", "standstill"), 0)
+
+
+def _with(data: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:
+    """Set a field that is not set; what is no mapping is told of later."""
+    name, *inner = path
+    if not inner:
+        return {name: value, **data}
+    found = data.get(name, {})
+    set_ = _with(found, tuple(inner), value) if isinstance(found, Mapping) else found
+    return {**data, name: set_}
 
 
 SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone, _as_before))

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -30,18 +30,19 @@ _HONORIFIC = re.compile(
     r"\b(?i:dr|mr|mrs|ms|mx|prof|professor|doctor|herr|frau|monsieur|madame|sr|sra|signor|signora)"
     r"\b\.? [A-ZÀ-Þ]\w+"
 )
+_WORDS_ALONE = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*")
 _NO_APOSTROPHES = str.maketrans("", "", APOSTROPHES)
 
 
 def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ()) -> bool:
     """Whether a text holds nothing but thanks, farewells and pleasantries."""
-    shown = _stripped(text, names, marks)
+    known, signed = _known(tuple(names))
+    shown = _stripped(text, signed, marks)
     if _NOT_COURTESY.search(shown):
         return False
     emoji = {sign for sign in shown if unicodedata.category(sign) in ("So", "Cn", "Co")}
     if not emoji <= phrases().emoji:
         return False
-    known = frozenset(word for name in names for word in _bare(name))
     found = not emoji.isdisjoint(phrases().smiles)
     for sentence in set(_CLAUSE_END.split(_unsigned(shown))):
         courtesy = _is_courtesy(sentence, known)
@@ -51,18 +52,24 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
     return found
 
 
-def _stripped(text: str, names: Sequence[str], marks: Sequence[str]) -> str:
-    """A text without marks, full names, placeholders, emoticons and Markdown."""
+@lru_cache
+def _known(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The words of names, and the names that are not made of words alone."""
+    shown = [_emphasis_gone(name).strip() for name in names]
+    # "A" and "You" also stand in phrases.
+    signed = tuple(name for name in shown if name and not _WORDS_ALONE.fullmatch(name))
+    return frozenset(word for name in names for word in _bare(name)), signed
+
+
+def _stripped(text: str, signed: Sequence[str], marks: Sequence[str]) -> str:
+    """A text without marks, names made of signs, placeholders, emoticons and Markdown."""
     shown = _emphasis_gone(text)
     for mark in map(_emphasis_gone, marks):
         if mark.strip():
             none = r"(?:[ \t]*(?:none|n/a)\b)?" if mark.rstrip().endswith(":") else ""
             shown = re.sub(re.escape(mark.strip()) + none, "\n", shown, flags=re.IGNORECASE)
-    for name in map(_emphasis_gone, names):
-        if name.strip():
-            shown = re.sub(
-                rf"(?<!\w){re.escape(name.strip())}(?!\w)", " ", shown, flags=re.IGNORECASE
-            )
+    for name in signed:
+        shown = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", shown, flags=re.IGNORECASE)
     shown = re.sub(r"(?m)^[ \t]*>+", "", shown)
     for dressing in (_PLACEHOLDER, _HONORIFIC, FACE):
         shown = dressing.sub(" ", shown)

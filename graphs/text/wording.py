@@ -7,8 +7,9 @@ too late has cost a few calls, one that it ends too early has lost its result.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
+from typing import Final
 
 from rapidfuzz import process
 from rapidfuzz.distance import Indel
@@ -19,12 +20,14 @@ from .words import words_in
 
 __all__ = [
     "Texts",
+    "asks",
     "is_blank",
     "is_equal",
     "is_farewell",
     "is_same",
     "is_same_move",
     "is_short",
+    "key_of",
     "plain",
 ]
 
@@ -36,6 +39,9 @@ NEARLY = 0.95
 
 _LONG = 10_000
 """Longer texts, in characters, are compared word by word."""
+
+asks: Final = re.compile(r"[?？؟՞]").search  # noqa: RUF001
+"""Finds where a text asks something."""
 
 _HOLLOW = frozenset("+<=>|~\u2800\u3164\u115f\u1160\uffa0\ufffd")
 """Characters that show nothing or only decorate, though their category says otherwise."""
@@ -113,6 +119,12 @@ def is_same_move(one: str, other: str) -> bool:
 def is_equal(one: str, other: str) -> bool:
     """Whether two texts are the same but for case, white space, punctuation and Markdown."""
     return plain(one) == plain(other) and _is_equal(one, other)
+
+
+@lru_cache(maxsize=1024)
+def key_of(text: str) -> Hashable:
+    """Give what texts have in common that are the same word by word, with the same code."""
+    return plain(text), *map(tuple, (*_moves(text), _code(text)))
 
 
 def is_short(text: str) -> bool:

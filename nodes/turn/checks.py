@@ -11,7 +11,7 @@ from ...graphs.log.done_tokens import done_tokens
 from ...graphs.log.formats.marks import begins
 from ...graphs.log.formats.parsing import parse
 from ...graphs.log.messages import Flaw, line
-from ...graphs.rules.ends.guards import is_alike
+from ...graphs.rules.ends.tally import is_alike
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.text.fences import fences

@@ -183,7 +183,9 @@ def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
                         "same_tool_calls",
                         "unreadable_verdicts",
                     )
-                },
+                }
+                # What stands still is held to a plain count of its own.
+                | {"standstill": 0},
             },
             "judge": judge,
             "max_tool_rounds": draw(st.integers(1, 3)),
@@ -215,7 +217,14 @@ def long_talks(draw: st.DrawFn, *, policies: bool = True) -> Conversation:
         )
     )
     orders = [{"kind": "round_robin"}, {"kind": "moderator"}, {"kind": "function", "name": "drawn"}]
-    off = ("blank_replies", "same_replies", "farewells", "role_flips", "same_tool_calls")
+    off = (
+        "blank_replies",
+        "same_replies",
+        "farewells",
+        "standstill",
+        "role_flips",
+        "same_tool_calls",
+    )
     conversation = Conversation.model_validate(
         {
             "task": "Talk.",

@@ -177,6 +177,7 @@ NO_GUARDS = Guards(
     blank_replies=0,
     same_replies=0,
     farewells=0,
+    standstill=0,
     role_flips=0,
     same_tool_calls=0,
     unreadable_verdicts=0,
@@ -186,6 +187,7 @@ GUARDS = {
     "blank_replies": (1, 2),
     "same_replies": (2, 3),
     "farewells": (1, 4),
+    "standstill": (1, 2),
     "role_flips": (1, 2),
 }
 
@@ -198,24 +200,37 @@ def test_guards_end_every_path_after_verdicts_and_before_the_caps(
     """Z3, point 2: they yield to promised last words and are deaf to opening answers."""
     for (guard, limits), (count, cap) in product(GUARDS.items(), ((2, 3), (3, 1))):
         text = "same" if guard == "same_replies" else guard.split("_")[0].removesuffix("s")
-        text = {"role": "flip"}.get(text, text)
+        text = {"role": "flip", "standstill": "still"}.get(text, text)
         for limit, stoppers in product((0, *limits), (NAMES[1:2], NAMES)):
             guards = NO_GUARDS.model_copy(update={guard: limit})
             conversation = spec(mode, cap, count, stoppers, answers=answers, guards=guards)
             walk = walked(conversation, texts=("plain", text))
             # A speaker has as many turns as there are rounds; farewells are counted of all.
-            turns = cap * count if guard in ("farewells", "blank_replies") else cap
+            turns = cap * count if guard in ("farewells", "blank_replies", "standstill") else cap
             assert (Reason(guard) in walk.reasons) is (0 < limit <= turns)
+
+
+@each_mode
+def test_r7_farewells_end_nothing_that_waits_for_a_task_where_a_standstill_would_end_it(
+    mode: EndChatMode,
+) -> None:
+    for standstill, limit in product((0, 2), (1, 3)):
+        guards = NO_GUARDS.model_copy(update={"farewells": limit, "standstill": standstill})
+        conversation = spec(mode, 3, 2, NAMES[1:2], guards=guards)
+        walk = walked(conversation, texts=("plain", "farewell"))
+        waits = mode is not MODES[0] and standstill > 0
+        assert (Reason.FAREWELLS in walk.reasons) is not waits
 
 
 @each_mode
 def test_guards_together_end_every_path_as_the_rules_say(mode: EndChatMode) -> None:
     """Point 2: whatever comes together, all reasons are given in their order."""
-    guards = Guards(blank_replies=2, same_replies=2, farewells=2, role_flips=2)
+    guards = Guards(blank_replies=2, same_replies=2, farewells=2, role_flips=2, standstill=2)
     for answers, stoppers in product((False, True), (NAMES[1:2], NAMES)):
         conversation = spec(mode, 2, 2, stoppers, answers=answers, guards=guards, when=DONE)
         walk = walked(conversation, texts=TEXTS)
-        assert walk.reasons >= {Reason(guard) for guard in GUARDS}
+        held = GUARDS.keys() - ({"farewells"} if mode is not MODES[0] else set())
+        assert walk.reasons >= {Reason(guard) for guard in held}
         # One message can't be two of these, but a flip stays counted.
         assert any(set(reasons) >= {"role_flips", "blank_replies"} for reasons in walk.ends) is (
             mode is MODES[3]
@@ -642,7 +657,10 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
         role_flips=1,
         same_tool_calls=2,
         unreadable_verdicts=2,
+        standstill=1,
     )
+    # Farewells wait for tasks where a standstill would end what never moves.
+    closing = guards.model_copy(update={"standstill": 0})
     # All four limits at once would be what all others are, three times over.
     one_round = [
         spec(
@@ -660,7 +678,7 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
         2,
         stoppers=NAMES[1:2],
         when=DONE | WON | BELL | CALLS | MaxMessages(limit=3),
-        guards=guards,
+        guards=closing,
         max_tool_rounds=1,
     )
     with_code = spec(
@@ -682,7 +700,7 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
             "Bob": person(HumanInputMode.NEVER, 1),
         },
         when=DONE,
-        guards=guards,
+        guards=closing,
         max_tool_rounds=1,
     )
     errs: dict[str, Any] = {"calls": ("bell",), "fails": ERRORS, "direct": True}
@@ -697,7 +715,9 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
     found = walked(two_rounds, texts=("plain", "same", "farewell"), **happens).reasons
     for conversation in one_round:
         found |= walked(conversation, texts=("plain", "blank", "flip"), **happens).reasons
-    found |= walked(with_code, code=True, stop=True, hooks=True, **errs).reasons
+    found |= walked(
+        with_code, texts=("plain", "still"), code=True, stop=True, hooks=True, **errs
+    ).reasons
     found |= people_walked(with_people, texts=("plain", "farewell"), stop=True).reasons
     verdicts = {Reason.COMPLETED, Reason.UNREADABLE_VERDICTS}
     assert found == set(Reason) - (verdicts if mode is MODES[0] else set())

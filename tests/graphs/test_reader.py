@@ -16,14 +16,20 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMe
 from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs.log.channels import GrowingLog, log_of
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, Failure, Flaw, Source, line
+from duologue.graphs.log.messages import About, Failure, Flaw, Source, line, said
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.viewpoint import copied, viewpoint
 from duologue.graphs.rules.context.shortening import Around
 from duologue.graphs.rules.reader import Reader
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.farewells import is_farewell
-from duologue.graphs.text.wording import is_blank, is_equal, is_same, is_same_move
+from duologue.graphs.text.wording import (
+    is_blank,
+    is_equal,
+    is_same,
+    is_same_move,
+    is_short,
+)
 from duologue.nodes.step.running import RunningSessions
 
 Read = list[tuple[BaseMessage, About]]
@@ -36,7 +42,7 @@ def in_a_row(found: Iterable[bool]) -> int:
     return sum(takewhile(bool, found))
 
 
-def counts(log: Sequence[BaseMessage]) -> dict[str, int]:
+def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, int]:
     """What guards count in a log, but for zeros; R10: since it ended, where it has gone on."""
     read = [(message, line(message)) for message in log]
     ends = [place for place, (_, about) in enumerate(read) if about.kind is Kind.ENDED]
@@ -61,11 +67,53 @@ def counts(log: Sequence[BaseMessage]) -> dict[str, int]:
         "blank_replies": in_a_row(model and is_blank(one.text) for one, model in by_models),
         "same_replies": same_replies(heard),
         "farewells": in_a_row(
-            model and is_farewell(one.text, ("Ann", "Bob", "Cid")) for one, model in by_models
+            about.source is not Source.HUMAN and is_farewell(one.text, ("Ann", "Bob", "Cid"))
+            for one, about in reversed(closing(heard))
         ),
+        "standstill": standstill(conversation, heard),
         "same_tool_calls": in_a_row(call == calls[0] for call in calls),
     }
     return {reason: count for reason, count in found.items() if count}
+
+
+def closing(heard: Read) -> Read:
+    """R7: the messages that may close a conversation: none while a question is open."""
+    found, asker = [], None
+    for message, about in heard:
+        asks = "?" in message.text
+        asker = about.speaker if asks or asker == about.speaker else asker
+        if asker in (None, about.speaker):
+            found.append((message, about))
+        if not asks and asker == about.speaker:
+            asker = None
+    return found
+
+
+def standstill(conversation: Conversation, heard: Read) -> int:
+    """R7: rounds of sentences in which nobody says anything new since a person has spoken."""
+    people = [place for place, (_, about) in enumerate(heard) if about.source is Source.HUMAN]
+    since = heard[people[-1] + 1 :] if people else heard
+    found = 0
+    for length in (1, 2, 3):
+        weight = 0
+        for place in range(len(since) - 1, -1, -1):
+            message, about = since[place]
+            own = [one.text for one, its in since[:place] if its.speaker == about.speaker]
+            before = own[-length] if len(own) >= length else None
+            if before is None or not is_equal(message.text, before):
+                break
+            asked = any("?" in one.text for one, _ in since[max(place - 1, 0) : place + 1])
+            weight += (1 if asked else 2) if is_short(message.text) else 6
+        found = max(found, weight // (6 * len(conversation.speakers)))
+    if since and not is_short(since[-1][0].text) and since[-1][1].source not in FREE:
+        latest, who = since[-1]
+        times = sum(
+            is_equal(one.text, latest.text)
+            for one, about in since
+            if about.speaker == who.speaker and about.source not in FREE
+        )
+        found = max(found, times // 6)
+    return found
 
 
 def same_replies(heard: Read) -> int:
@@ -104,13 +152,40 @@ def test_a_log_that_grows_is_read_as_the_whole_log_is(seed: int) -> None:
             check(conversation, reader, one, random.choice(AROUND))
 
 
+FEW = ("OK.", "Thank you!", "Is it done?", "We go on with the beans.", "We go on with 2 beans.")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_r7_what_never_moves_is_counted_as_by_a_look_at_the_whole_log(data: st.DataObject) -> None:
+    """Logs of few texts, in which most come again."""
+    names = ("Ann", "Bob", "Cid")[: data.draw(st.integers(2, 3))]
+    speakers = [{"name": name} for name in names]
+    conversation = Conversation.model_validate({"task": "Talk.", "speakers": speakers})
+    period, reader = data.draw(st.integers(1, 3)), Reader(conversation)
+    script = {
+        name: data.draw(st.lists(st.sampled_from(FEW), min_size=period, max_size=period))
+        for name in names
+    }
+    log: list[AnyMessage] = []
+    for place in range(data.draw(st.integers(10, 60))):
+        name = names[place % len(names)]
+        text, source = script[name][place // len(names) % period], Source.MODEL
+        if data.draw(st.integers(0, 19)) == 7:
+            text = data.draw(st.sampled_from(FEW))
+            source = data.draw(st.sampled_from((Source.MODEL, Source.TEXT, Source.HUMAN)))
+        about = About(kind=Kind.SPEECH, speaker=name, source=source)
+        log = append(log, [said(place, text, about)])
+        assert reader.facts(log).counts == counts(conversation, log)
+
+
 def check(
     conversation: Conversation, reader: Reader, log: Sequence[BaseMessage], around: Around
 ) -> None:
     new = Reader(conversation)
     facts = reader.facts(log)
     assert facts == new.facts(log)
-    assert facts.counts == counts(log)
+    assert facts.counts == counts(conversation, log)
     for name in conversation.names:
         history, its = reader.history(name), new.history(name)
         kept = history.shortened(log, around)

@@ -424,6 +424,14 @@ def test_names_are_filler_whatever_they_are_made_of() -> None:
     assert not is_farewell("Bob", ("Bob",))
 
 
+@pytest.mark.parametrize("name", ["A", "I", "You", "Great", "Day", "Have a", "The", "It"])
+def test_r7_a_name_that_is_a_word_of_a_phrase_hides_no_farewell(name: str) -> None:
+    for text in ("Have a great day!", "You're welcome!", "I appreciate it.", "It was a pleasure!"):
+        assert is_farewell(text, (name, "Bob"))
+        assert is_farewell(f"{text} Bye, {name}!", (name, "Bob"))
+    assert not is_farewell("Have a look at the parser.", (name, "Bob"))
+
+
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_the_same_in_other_clothes_is_the_same(one: str, other: str) -> None:
     assert is_same(one, other)

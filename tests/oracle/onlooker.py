@@ -128,6 +128,11 @@ class Rules:
             ),
         )
 
+    @property
+    def waits_for_tasks(self) -> bool:
+        """R7: whether a task is open that farewells can't close; a standstill then ends them."""
+        return self.mode != "max_iterations_only" and bool(self.guards["standstill"])
+
     def around(self, first: str) -> tuple[str, ...]:
         """One whole table turn that begins with this speaker."""
         at = self.names.index(first)
@@ -168,7 +173,8 @@ class Rules:
             "role_flips": max((count for _, count in tally.flips), default=0),
             "blank_replies": tally.blanks,
             "same_replies": tally.same,
-            "farewells": tally.farewells,
+            "farewells": 0 if self.waits_for_tasks else tally.farewells,
+            "standstill": tally.still,
             "same_tool_calls": tally.equal_calls,
         }
         for guard, count in counts.items():

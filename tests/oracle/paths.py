@@ -110,6 +110,7 @@ def facts_of(tally: Tally) -> Facts:
             Reason.BLANK_REPLIES: tally.blanks,
             Reason.SAME_REPLIES: tally.same,
             Reason.FAREWELLS: tally.farewells,
+            Reason.STANDSTILL: tally.still,
             Reason.ROLE_FLIPS: max(dict(tally.flips).values(), default=0),
             Reason.SAME_TOOL_CALLS: tally.equal_calls,
             Reason.UNREADABLE_VERDICTS: tally.unreadable,

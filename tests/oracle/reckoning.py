@@ -39,6 +39,7 @@ LADDER = (
         "blank_replies",
         "same_replies",
         "farewells",
+        "standstill",
         "same_tool_calls",
     ),
     ("max_consecutive_auto_reply", "max_messages", "max_iterations"),
@@ -49,9 +50,9 @@ HARD, SAID, VERDICT, GUARD, CAP = range(len(LADDER))
 
 ALL = tuple(reason for rung in LADDER for reason in rung)
 
-TEXTS = ("plain", "blank", "same", "farewell", "flip")
+TEXTS = ("plain", "blank", "same", "farewell", "flip", "still")
 """What a message may be: like no other, blank, the one line that its speaker repeats, a farewell,
-or another's part."""
+another's part, or the end of a round in which nobody said anything new."""
 
 
 class Held(NamedTuple):
@@ -78,6 +79,7 @@ class Tally(NamedTuple):
     """The predicates that hold now."""
     blanks: int = 0
     farewells: int = 0
+    still: int = 0
     same: int = 0
     repeated: tuple[tuple[str, int], ...] = ()
     flips: tuple[tuple[str, int], ...] = ()
@@ -107,6 +109,7 @@ class Tally(NamedTuple):
         return self._replace(
             blanks=self.blanks + 1 if text == "blank" else 0,
             farewells=self.farewells + 1 if text == "farewell" else 0,
+            still=self.still + 1 if text == "still" else 0,
             same=dict(repeated)[name] if text == "same" else 1,
             repeated=repeated,
             flips=_plus(self.flips, name) if text == "flip" else self.flips,

@@ -132,7 +132,8 @@ class Guard(EndRule):
         return step.facts.count(self.reason)
 
     def holds(self, conversation: Conversation, position: Position) -> bool:
-        return 0 < self.limit(conversation) <= position.facts.count(self.reason)
+        count = position.facts.count(self.reason)
+        return count > 0 and 0 < self.limit(conversation) <= count
 
     def by(self, at: AtEnd) -> str | None:
         return at.position.speaker

@@ -1,23 +1,20 @@
 """Guards: they end a conversation that goes wrong, and yield to verdicts."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from ...log.done_tokens import DATA
 from ...log.kinds import Kind
 from ...log.messages import About, Flaw, Source
 from ...spec.conversation import Conversation
+from ...spec.end_chat import EndChatMode
 from ...spec.ends import Reason
 from ...text.farewells import is_farewell
-from ...text.wording import Texts, is_blank, is_equal, is_same_move
+from ...text.wording import is_blank
 from .end import AtEnd, CountedMessage, Guard, Tallies
-from .tally import EqualCalls, Flips, InARow, Tally
-
-_FREE = (Source.HUMAN, Source.TEXT, *DATA)
-"""Sources of replies that may repeat: people say what they like, the others have no choice."""
+from .tally import ClosingRow, EqualCalls, Flips, InARow, Repeats, Stillness
 
 
 class UnreadableVerdicts(Guard):
@@ -85,52 +82,26 @@ class SameReplies(Guard):
     counted = "the same reply"
     least = 2
 
-    def tally(self, conversation: Conversation) -> "Repeats":
+    def tally(self, conversation: Conversation) -> Repeats:
         return Repeats()
 
 
-class Repeats(Tally):
-    """How often the newest message was said by its speaker, where it answers the same."""
+class Standstill(Guard):
+    """Nobody said anything new any more, or one speaker said one sentence again and again."""
 
-    def __init__(self) -> None:
-        self._newest: tuple[BaseMessage, About] | None = None
-        self._before: tuple[BaseMessage, About] | None = None
-        # By speaker: what it said, and what each of that answered. The very first answers nothing.
-        self._texts = defaultdict[str | None, Texts](Texts)
-        self._answered = defaultdict[str | None, list[tuple[BaseMessage, About] | None]](list)
+    reason = Reason.STANDSTILL
+    because = "nobody said anything new for {count} rounds"
+    counted = "nothing new"
 
-    @property
-    def count(self) -> int:
-        """How often, the newest message included."""
-        if self._newest is None or self._newest[1].source in _FREE:
-            return 0
-        message, about = self._newest
-        answered = self._answered[about.speaker]
-        same = [answered[number] for number in self._texts[about.speaker].same_as(message.text)]
-        before = self._before
-        return 1 + sum(
-            one is None or (before is not None and is_alike(one, before)) for one in same
-        )
+    def tally(self, conversation: Conversation) -> Stillness:
+        return Stillness(len(conversation.speakers))
 
-    def add(self, message: BaseMessage, about: About) -> None:
-        if not about.counts:
-            return
-        if self._newest is not None and self._newest[1].source not in _FREE:
-            # What comes after it may be the same.
-            self._texts[self._newest[1].speaker].add(self._newest[0].text)
-            self._answered[self._newest[1].speaker].append(self._before)
-        self._before, self._newest = self._newest, (message, about)
-
-
-def is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:
-    """Whether the same answer to two messages is a repetition.
-
-    It is none where they are two moves of a game, or where a person asks the same again.
-    """
-    (first, _), (second, about) = before, now
-    if about.source is Source.HUMAN and is_equal(first.text, second.text):
-        return False
-    return is_same_move(first.text, second.text)
+    def words(self, at: AtEnd) -> str:
+        found = at.tallies[self.reason]
+        assert isinstance(found, Stillness)  # noqa: S101  # it is made above
+        if found.ends_by_one(self.limit(at.conversation)):
+            return f"{self.by(at)} said the same sentence {found.times} times"
+        return self.because.format(count=found.rounds)
 
 
 class Farewells(Guard):
@@ -145,7 +116,20 @@ class Farewells(Guard):
             marks = conversation.speaker(about.speaker or "").marks
             return is_farewell(message.text, conversation.names, marks.texts if marks else ())
 
-        return InARow(_of_replies(is_one))
+        test = _of_replies(is_one)
+        return ClosingRow(test) if _ends_what_stands_still(conversation) else InARow(test)
+
+    def limit(self, conversation: Conversation) -> int:
+        # Whether a task is complete is for a verdict to say.
+        waits = conversation.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+        if waits and _ends_what_stands_still(conversation):
+            return 0
+        return conversation.end_chat.guards.farewells
+
+
+def _ends_what_stands_still(conversation: Conversation) -> bool:
+    """Whether something else than farewells ends thanks that never end, so that these can wait."""
+    return conversation.end_chat.guards.standstill > 0
 
 
 def _of_replies(
@@ -183,5 +167,6 @@ GUARDS: Final = (
     BlankReplies(),
     SameReplies(),
     Farewells(),
+    Standstill(),
     SameToolCalls(),
 )
