@@ -1,18 +1,16 @@
 """Whole transcripts through the engine: guards end what goes wrong, and leave all else alone."""
 
+import unicodedata
 from collections.abc import Sequence
 from uuid import uuid4
 
 import pytest
 from langchain_core.messages import BaseMessage
 
+from corpus.reading import ENDLESS, ORDINARY, Transcript
 from duologue.graphs import Conversation, Marks, MaxMessages, Result, converse
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.nodes.testing import Prompt, ScriptedChatModel
-
-from .transcripts import ORDINARY, PATHOLOGICAL
-
-Transcript = Sequence[tuple[str, str]]
 
 
 def form_of(name: str, transcript: Transcript) -> Marks | None:
@@ -59,18 +57,23 @@ def test_no_guard_ends_an_ordinary_conversation(kind: str) -> None:
     assert [reason.value for reason in result.outcome.reasons] == ["max_messages"]
 
 
-def test_there_are_twenty_ordinary_conversations_and_more() -> None:
-    assert len(ORDINARY) >= 20
-    assert set(PATHOLOGICAL) == {"blank_replies", "same_replies", "farewells"}
+def test_there_are_ordinary_conversations_of_many_kinds_and_tongues() -> None:
+    """R7: the two dozen that no guard ended before, and twenty more."""
+    assert len(ORDINARY) >= 46
+    assert all(6 <= len(said) <= 40 for said in ORDINARY.values())
+    letters = {
+        unicodedata.name(sign).split()[0]
+        for said in ORDINARY.values()
+        for _, text in said
+        for sign in text
+        if sign.isalpha()
+    }
+    assert {"LATIN", "HIRAGANA", "CJK", "CYRILLIC", "ARABIC", "DEVANAGARI", "HANGUL"} <= letters
 
 
 @pytest.mark.parametrize(
     ("guard", "transcript"),
-    [
-        pytest.param(guard, transcript, id=f"{guard}-{number}")
-        for guard, transcripts in PATHOLOGICAL.items()
-        for number, transcript in enumerate(transcripts)
-    ],
+    [pytest.param(one.guard, one.said, id=f"{one.guard}-{one.name}") for one in ENDLESS],
 )
 def test_a_guard_ends_its_pathological_transcript_at_the_last_message(
     guard: str, transcript: Transcript

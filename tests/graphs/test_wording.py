@@ -1,15 +1,12 @@
-"""Wording: what is blank, said, a farewell, the same; and whole conversations through all of it."""
+"""Wording: what is blank, said, a farewell, the same."""
 
 # Texts are typed as people and models type them.
 # ruff: noqa: RUF001
 
-import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
 import pytest
 from hypothesis import given, strategies as st
 
+from corpus.reading import rows
 from duologue.graphs.text.done_words import says
 from duologue.graphs.text.farewells import is_farewell
 from duologue.graphs.text.wording import (
@@ -20,8 +17,6 @@ from duologue.graphs.text.wording import (
     is_short,
     plain,
 )
-
-from .transcripts import ORDINARY, PATHOLOGICAL, Transcript
 
 MARKS = ("Instruction:", "Input:", "Solution:", "Next request.")
 
@@ -69,192 +64,8 @@ NOT_BLANK = [
     "e",
 ]
 
-FAREWELLS = [
-    "Thank you so much for your help! Have a great day!",
-    "You're welcome, Bob. Take care!",
-    "Goodbye!",
-    "It was a pleasure working with you. Looking forward to our next conversation.",
-    "👋",
-    "Bye 😊",
-    "THANK YOU!!!",
-    "Thanks a lot, that's very kind of you.",
-    (
-        "You’re very welcome! I’m glad I could help. If you have any more questions in the "
-        "future, feel free to reach out. Have a wonderful day! 😊"
-    ),
-    (
-        "Thank you for your kind words! I'm really happy to hear that I could be of "
-        "assistance. Don't hesitate to contact me anytime. Take care and have a fantastic week "
-        "ahead!"
-    ),
-    "**Goodbye!** 👋✨",
-    "Best regards,\nAnna Weber",
-    "Thank you!\n\nKind regards,\n[Your Name]",
-    "Thanks for your help with the trading bot!",
-    "Good luck with your garden!",
-    "Thank you, Dr. Chen. Goodbye!",
-    "I appreciate it. Have a good one!",
-    "Same to you!",
-    "You too! See you next week.",
-    "My pleasure!",
-    "Cheers!",
-    "Vielen lieben Dank und bis bald!",
-    "Danke dir, mach's gut!",
-    "Ich wünsche Ihnen ebenfalls einen schönen Abend!",
-    "Liebe Grüße\nJonas",
-    "Merci pour tout, bonne soirée !",
-    "Je vous remercie beaucoup. À bientôt !",
-    "¡Gracias a ti! ¡Nos vemos pronto!",
-    "Grazie a te, buona serata!",
-    "Obrigado, igualmente! Até amanhã!",
-    "thx, bye",
-    "The pleasure was mine!",
-    "No problem at all! Happy to help.",
-    "Thank you both. It was great talking to you.",
-    "Wishing you all the best in your future endeavors!",
-    "Happy coding!",
-    "Take care, and don't hesitate to reach out if you need anything else.",
-    "Farewell, my friend.",
-    "Until next time!",
-    (
-        "Thank you for this wonderful conversation! It has been a true pleasure collaborating "
-        "with you, and I look forward to working together again."
-    ),
-    "I'm so glad we could work together on this. Thank you for your trust!",
-    "Absolutely! Enjoy the rest of your day!",
-    "Thank you for your time and consideration.",
-    "Goodbye for now!",
-    "It's been a pleasure assisting you today. Have a great day ahead!",
-    (
-        "You're welcome! If you have any further questions or need more assistance, I'm here "
-        "to help. Good luck with your project!"
-    ),
-    (
-        "Thank you once again for your collaboration. Wishing you continued success with the "
-        "trading bot!"
-    ),
-    "I'm looking forward to it! See you soon.",
-    "Great, thank you! I'll reach out if I have any questions. Have a nice day!",
-    "Thanks again, and take care of yourself!",
-    "Thank you for your understanding and support throughout this process.",
-    "Bye-bye!",
-    "Okay, thank you. Bye!",
-    "It was my pleasure to help you. All the best!",
-    "Thank you for playing!",
-    "Muito obrigado pela ajuda, tenha um ótimo fim de semana!",
-    "Auf Wiedersehen und nochmals vielen Dank für alles!",
-    "Merci à vous, à la prochaine !",
-    "Thank you for the tip!",
-    "You're most welcome! It was truly a pleasure collaborating with you on this project.",
-    "Thank you, Bob! Your kind words mean a lot to me. Have a great evening!",
-    "Es hat mich gefreut. Auf Wiedersehen!",
-    "Will do, thanks! Bye!",
-    "Thank you, that would be all.",
-    "See ya! ✌️",
-    "Thanks :)",
-    "> Thank you!",
-    "# Goodbye!",
-    "Bob: Goodbye!",
-    "thank you thank you thank you",
-    "Oh, thank you, dear Bob!",
-]
-
-NOT_FAREWELLS = [
-    "Thanks, now add tests for the parser",
-    "Thank you. My guess is 42.",
-    "Thank you. How are you?",
-    "Thank you. Here is the report.",
-    "Thanks, I have a question.",
-    "Thank you. I need help.",
-    "Goodbye is the word I meant.",
-    "Thanks for the fix. Please run the tests.",
-    "Hello!",
-    "Good morning, everyone.",
-    "",
-    "...",
-    "None",
-    "Yes.",
-    "Great work!",
-    "Perfect.",
-    "🦁",
-    "Thanks 🎬🦁👑",
-    "```\nbye()\n```",
-    "`bye`",
-    "Have a look at the parser.",
-    "Thanks, see you at noon in the lab to fix the parser",
-    "Thank you, continue.",
-    "Please continue.",
-    "You're welcome to add a test.",
-    "Take care of the parser.",
-    "Take care that nothing breaks.",
-    "Bye the way, the parser fails",
-    "Let me know if the tests pass.",
-    "Enjoy writing the tests!",
-    "Have a great idea",
-    "I look forward to your report on Monday morning.",
-    "No, thank you, I want the lamp.",
-    "Danke, und jetzt bitte den Parser testen.",
-    "Merci, la suite est dans le fichier.",
-    "Gracias, el parser falla.",
-    "Grazie, il file manca.",
-    "Obrigado, falta o arquivo.",
-    "Thank you. Lower.",
-    "Thanks! Next.",
-    "Thank you, Python is fine",
-    "Instruction: Write a poem of thanks.\nInput: None",
-    "Welcome!",
-    "See you in court.",
-    "Feel free to add tests.",
-    "I'm happy to write the parser.",
-    "Best regards are not enough.",
-    "Thank you note",
-    "Sorry!",
-    "That's all.",
-    "Thank you for the report, it is wrong.",
-    "Thanks. Tuesday.",
-    "I'm glad you asked.",
-    "My pleasure is gardening.",
-    "Let's keep in touch with reality.",
-    "Good night is when the owls call.",
-    "Stay safe by wearing a helmet.",
-    "Dreams.",
-    "Well.",
-    "Reise",
-    "Thank you for nothing, you broke it.",
-    "My guess is goodbye.",
-    "The word is thanks.",
-    '"Thank you" is two words.',
-    "Thanks to the wall, the beans grow.",
-    "Thank you for the idea and write it down",
-    "Good luck is when beans grow without water.",
-    "Have fun with the parser and fix it.",
-    "Take care with the knife.",
-    "Bye bye birdie is a musical.",
-    "I wish you had asked.",
-    "I hope you enjoy spinach.",
-    "Do not thank me.",
-    "No problem with the tests.",
-    "Thanks for adding tests; please fix the parser.",
-    "Thanks everyone, let us start.",
-    "Thanks for the idea and boil the beans",
-    "Thank you. 1",
-    "Goodbye ²",
-    "Bye; the tests fail",
-    "Danke für die Blumen, sie stehen im Flur.",
-    "Thanks, Anna",
-    "You too can learn Python.",
-    "I appreciate the offer. Sixty euros.",
-    "Anytime you water them, they grow.",
-    "Buenas noches, quisiera una mesa.",
-    "Bonne idée !",
-    "Gute Idee, danke, aber ohne Zwiebeln.",
-    "Farewell to arms is a novel.",
-    "Cheers to the bride!",
-    "So long as it rains, wait.",
-    "Thanks to you, the parser works.",
-    "I will.",
-    "\ud800",
-]
+FAREWELLS = rows("farewells", "farewells")
+NOT_FAREWELLS = [*rows("farewells", "others"), "\ud800"]
 
 SAID = [
     "STOP",
@@ -519,74 +330,6 @@ def test_huge_texts_are_no_trouble(piece: str) -> None:
     text = f"here is a long one {huge}"
     assert is_same(text, text)
     is_same(text, f"So {text}")
-
-
-@dataclass
-class Counts:
-    """How far each guard is at a message."""
-
-    blank_replies: int
-    same_replies: int
-    farewells: int
-
-    def reached(self) -> list[str]:
-        """The guards that end the conversation here."""
-        limits = {"blank_replies": 2, "same_replies": 3, "farewells": 4}
-        return [guard for guard, limit in limits.items() if getattr(self, guard) >= limit]
-
-
-def counted(transcript: Sequence[tuple[str, str]]) -> Iterator[Counts]:
-    """Fold over a conversation."""
-    names = sorted({speaker for speaker, _ in transcript})
-    blanks = farewells = 0
-    said: dict[str, list[tuple[str, str | None]]] = {}
-    answered: str | None = None
-    for speaker, text in transcript:
-        before = said.setdefault(speaker, [])
-        blanks = blanks + 1 if is_blank(text) else 0
-        farewells = farewells + 1 if is_farewell(text, names, MARKS) else 0
-        # The same answer to another move is none.
-        same = 1 + sum(
-            is_same(text, one) and (to is None or is_same_move(answered or "", to))
-            for one, to in before
-        )
-        before.append((text, answered))
-        answered = text
-        yield Counts(blanks, same, farewells)
-
-
-@pytest.mark.parametrize("kind", ORDINARY)
-def test_no_guard_ends_an_ordinary_conversation(kind: str) -> None:
-    assert 6 <= len(ORDINARY[kind]) <= 24
-    assert all(not counts.reached() for counts in counted(ORDINARY[kind]))
-
-
-@pytest.mark.parametrize(
-    ("guard", "transcript"),
-    [
-        pytest.param(guard, transcript, id=f"{guard}-{number}")
-        for guard, transcripts in PATHOLOGICAL.items()
-        for number, transcript in enumerate(transcripts)
-    ],
-)
-def test_a_guard_ends_its_conversation_at_the_last_message(
-    guard: str, transcript: Transcript
-) -> None:
-    *before, last = counted(transcript)
-    assert all(not counts.reached() for counts in before)
-    assert last.reached() == [guard]
-
-
-def test_ordinary_conversations_are_of_many_kinds_and_tongues() -> None:
-    assert len(ORDINARY) >= 20
-    letters = {
-        unicodedata.name(sign).split()[0]
-        for talk in ORDINARY.values()
-        for _, text in talk
-        for sign in text
-        if sign.isalpha()
-    }
-    assert {"LATIN", "HIRAGANA", "CJK"} <= letters
 
 
 @pytest.mark.parametrize(

@@ -6,145 +6,22 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from corpus.reading import rows
 from duologue.graphs.spec.judges import Finding
 from duologue.nodes.judge.verdicts import read_lines, yes_or_no
 
-YES = (
-    "Yes, it is complete.",
-    "Yes. All objectives are met.",
-    "Yes - we agreed on Friday at nine.",
-    "Yes — the price is 40.",
-    "Yes: both have signed.",
-    "Yes; nothing is left.",
-    "Yes, no objectives are left.",
-    "Yes, nothing more to do!",
-    "Yes it is complete",
-    "Yes I have everything I need.",
-    "**Yes**, the task is complete.",
-    "**Yes.** The number was guessed.",
-    "*Yes*",
-    "`yes`",
-    '"Yes," she would say.',
-    "“Yes.”",
-    "«Yes», the offer was accepted.",
-    "„Yes“",
-    "「Yes」",
-    "『Yes』。全部完成了。",
-    "Yes，任务已完成。",
-    "Yes。",
-    "Yes！我们谈好了。",
-    "Ｙｅｓ．",
-    "Yes、終わりました。",
-    "¡Yes! Todo está listo.",
-    "Yes… at last.",
-    "YES!!!",
-    "✅ Yes, done.",
-    "- Yes",
-    "> Yes.",
-    "# Yes",
-    "Answer: yes",
-    "**Answer:** Yes.",
-    "Final answer: Yes",
-    "The answer is yes.",
-    "Verdict： Yes",
-    "Here is my answer:\n\nYes.",
-    "Is the task complete?\nYes, it is.",
-    "## Verdict\nYes",
-    "```\nyes\n```",
-    "Yes\n\nAll three objectives were met:\n- the day\n- the price\n- no conditions",
-    "Yes\r\nThank you.",
-)
 
-NO = (
-    "No, one is left.",
-    "No. The price is still open.",
-    "No - Bob has not answered.",
-    "No — not yet.",
-    "No: one is left",
-    "No; almost.",
-    "No, but nearly.",
-    "No, not yet. Yes is what I will say later.",
-    "No it is not complete.",
-    "No the price is open",
-    "No we still need a day",
-    "**No**, one remains.",
-    "**No.** The day is open.",
-    "“No.”",
-    "«No», falta una cosa.",
-    "「No」まだです。",
-    "No，还没有。",
-    "No。",
-    "No！",
-    "Ｎｏ",
-    "¡No! Falta el precio.",
-    "No… one is left.",
-    "❌ No",
-    "- No",
-    "Answer: No.",
-    "My answer is no.",
-    "Here is my answer:\nNo, one is left.",
-    "Is the task complete? \nNo.",
-    "No\n\nStill to do:\n- the price",
-    "No\n- yes-or-no question for Bob",
-)
-
-UNREADABLE = (
-    "",
-    " \n ",
-    "...",
-    "👍",
-    "I do not know",
-    "I don't know. Yes?",
-    "not yet",
-    "Not yet, no.",
-    "Maybe",
-    "Maybe yes.",
-    "Perhaps. Yes and no.",
-    "None",
-    "None of them is met.",
-    "Nothing is left.",
-    "nothing left, yes",
-    "No idea.",
-    "No one is left.",
-    "No-one is left.",
-    "No objectives are left.",
-    "No more to do",
-    "No problem!",
-    "Nope-ish",
-    "Yesterday we agreed.",
-    "Yes/No",
-    "yes or no",
-    "Yes and no.",
-    "No and yes",
-    "Yes?",
-    "Yes, but the price is open.",
-    "Yes, except for the day.",
-    "Yes, almost.",
-    "Yes, not everything though.",
-    "Yes if Bob agrees.",
-    "Yes.\nNo, wait, one is left.",
-    "Not yet.\nYes, I will go on.",
-    "I can't tell.\nYes",
-    "The task is complete, yes.",
-    "I would say no.",
-    "It knows no end.",
-    "Oui, now.",
-    "complete",
-    '{"complete": true}',
-)
-
-
-@pytest.mark.parametrize("text", YES)
+@pytest.mark.parametrize("text", rows("verdicts", "complete"))
 def test_r4_a_yes_counts_whatever_follows(text: str) -> None:
     assert yes_or_no(text) is True
 
 
-@pytest.mark.parametrize("text", NO)
+@pytest.mark.parametrize("text", rows("verdicts", "not_complete"))
 def test_r4_a_no_counts_whatever_follows(text: str) -> None:
     assert yes_or_no(text) is False
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
+@pytest.mark.parametrize("text", rows("verdicts", "unreadable"))
 def test_r4_what_does_not_begin_with_a_verdict_is_unreadable(text: str) -> None:
     assert yes_or_no(text) is None
 

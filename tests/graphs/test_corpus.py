@@ -1,0 +1,148 @@
+"""The corpus: what each reply gives, with false and missed endings counted.
+
+A false ending loses a conversation's result; a missed one costs calls. There is none of either.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from langchain_core.messages import AnyMessage
+
+from corpus.reading import Talk, rows, talks
+from duologue.graphs import Conversation
+from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
+from duologue.graphs.log.formats.parsing import parse
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import About, said
+from duologue.graphs.rules.ends.guards import GUARDS
+from duologue.graphs.rules.facts import observed
+from duologue.graphs.rules.position import Position
+from duologue.graphs.speakers.formats import Marks
+from duologue.graphs.text.done_words import ends_with, says
+from duologue.graphs.text.wording import is_farewell
+from duologue.nodes.judge.verdicts import yes_or_no
+
+ENDS = {
+    "done_tokens": lambda text: says("###STOP###", text, "last"),
+    "words": lambda text: ends_with("TERMINATE", text),
+    "farewells": lambda text: is_farewell(text, ("Bob",), (*INSTRUCTION.texts, *SOLUTION.texts)),
+    "verdicts": lambda text: yes_or_no(text) is True,
+    "instructions": lambda text: parse(INSTRUCTION, text).problem is None,
+    "solutions": lambda text: parse(SOLUTION, text).problem is None,
+}
+"""What may be found in a reply, by name: an end, or the form that it was asked for in."""
+
+TABLES = (
+    ("done_tokens", "ends", "done_tokens", True),
+    ("done_tokens", "goes_on", "done_tokens", False),
+    ("thoughts", "says_stop", "done_tokens", True),
+    ("thoughts", "goes_on", "done_tokens", False),
+    ("thoughts", "says_terminate", "words", True),
+    ("thoughts", "goes_on_without_terminate", "words", False),
+    ("cut_off", "goes_on", "done_tokens", False),
+    ("cut_off", "unreadable", "verdicts", False),
+    ("cut_off", "no_farewells", "farewells", False),
+    ("cut_off", "instructions", "instructions", False),
+    ("cut_off", "solutions", "solutions", False),
+    ("verdicts", "complete", "verdicts", True),
+    ("verdicts", "not_complete", "verdicts", False),
+    ("verdicts", "unreadable", "verdicts", False),
+    ("farewells", "farewells", "farewells", True),
+    ("farewells", "others", "farewells", False),
+    ("forms", "instructions", "instructions", True),
+    ("forms", "no_instructions", "instructions", False),
+    ("forms", "solutions", "solutions", True),
+    ("forms", "no_solutions", "solutions", False),
+)
+"""The tables of the corpus: a file, its rows, what is looked for, and whether it is to be found."""
+
+
+class Counted(NamedTuple):
+    """What came of the rows of one kind."""
+
+    rows: int
+    false: list[str]
+    """What was found where nothing is."""
+    missed: list[str]
+    """What was not found."""
+
+
+def of_replies(file: str, what: str, looked_for: str, there: bool) -> Counted:
+    texts = [row if isinstance(row, str) else row[0] for row in rows(file, what)]
+    wrong = [text for text in texts if ENDS[looked_for](text) is not there]
+    return Counted(len(texts), [] if there else wrong, wrong if there else [])
+
+
+def ended(talk: Talk) -> tuple[int, list[str]] | None:
+    """After how many messages the first guards end a conversation, and which."""
+    names = tuple(dict.fromkeys(name for name, _ in talk.said))
+    forms = {"Instruction:": INSTRUCTION, "Solution:": SOLUTION}
+    speakers = [{"name": name, "format": _form(name, talk, forms)} for name in names]
+    conversation = Conversation.model_validate({"task": "Talk.", "speakers": speakers})
+    log: list[AnyMessage] = []
+    for number, (name, text) in enumerate(talk.said):
+        log.append(said(number, text, About(kind=Kind.SPEECH, speaker=name)))
+        position = Position(facts=observed(conversation, log))
+        held = [guard.reason.value for guard in GUARDS if guard.holds(conversation, position)]
+        if held:
+            return number + 1, held
+    return None
+
+
+def _form(name: str, talk: Talk, forms: dict[str, Marks]) -> Marks | None:
+    first = next(text for speaker, text in talk.said if speaker == name)
+    return next((form for mark, form in forms.items() if first.startswith(mark)), None)
+
+
+def of_talks(file: str) -> Counted:
+    found = [(talk, ended(talk)) for talk in talks(file)]
+    false = [
+        talk.name
+        for talk, end in found
+        if end is not None and (end[0] < len(talk.said) or end[1] != [talk.guard])
+    ]
+    missed = [talk.name for talk, end in found if end is None and talk.guard is not None]
+    return Counted(len(found), false, missed)
+
+
+def counted() -> Iterator[tuple[str, Counted]]:
+    for table in TABLES:
+        yield f"{table[0]}: {table[1]}", of_replies(*table)
+    for file in ("ordinary", "endless"):
+        yield f"{file} conversations", of_talks(file)
+
+
+def test_r1_to_r8_nothing_of_the_corpus_ends_falsely_or_is_missed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = dict(counted())
+    with capsys.disabled():
+        print()  # noqa: T201
+        for name, (count, false, missed) in found.items():
+            print(f"{count:4} {name}: {len(false)} false, {len(missed)} missed")  # noqa: T201
+    assert sum(one.rows for one in found.values()) >= 300
+    wrong = {name: (one.false, one.missed) for name, one in found.items()}
+    assert wrong == dict.fromkeys(found, ([], []))
+
+
+@pytest.mark.parametrize(
+    ("marks", "row"),
+    [
+        *((INSTRUCTION, row) for row in rows("forms", "instructions")),
+        *((SOLUTION, row) for row in rows("forms", "solutions")),
+    ],
+)
+def test_r8_a_form_gives_what_it_says(marks: Marks, row: list[str]) -> None:
+    text, *values = row
+    assert parse(marks, text).value == dict(zip(marks.lines, values, strict=True))
+
+
+@pytest.mark.parametrize("looked_for", ENDS)
+def test_each_kind_has_rows_that_are_and_rows_that_are_not(looked_for: str) -> None:
+    """Else a rule that always says the same would have no false and no missed ending."""
+    given = Counter[bool]()
+    for file, what, kind, there in TABLES:
+        given[there] += len(rows(file, what)) if kind == looked_for else 0
+    assert min(given.values()) >= 3
