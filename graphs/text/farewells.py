@@ -22,7 +22,7 @@ FACE = re.compile(r"[:;]['-]?[()]|<3")
 """A smile typed in signs."""
 
 _NOT_COURTESY = re.compile(r"[\d?؟`{}=<>|\\@$€£%^]|\(\)|://")
-_CLAUSE_END = re.compile(r"[.!;:\n()\[\]\"“”«»„¡¿—–…/]+|\s-+\s")  # noqa: RUF001
+_CLAUSE_END = re.compile(r"[.!;:。।۔\n()\[\]\"“”«»„¡¿—–…/]+|\s-+\s")  # noqa: RUF001
 _PLACEHOLDER = re.compile(
     r"\[[^\[\]\n]{0,20}\b(?:name|signature)\b[^\[\]\n]{0,20}\]", re.IGNORECASE
 )
@@ -30,8 +30,12 @@ _HONORIFIC = re.compile(
     r"\b(?i:dr|mr|mrs|ms|mx|prof|professor|doctor|herr|frau|monsieur|madame|sr|sra|signor|signora)"
     r"\b\.? [A-ZÀ-Þ]\w+"
 )
+_COMMA = re.compile("[,،、]")
+# In a script without spaces a sign is a word.
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])[^\W_])+")
 _WORDS_ALONE = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*")
-_NO_APOSTROPHES = str.maketrans("", "", APOSTROPHES)
+# A Turkish letter, too, that is another one in capitals.
+_NO_APOSTROPHES = str.maketrans("ı", "i", APOSTROPHES)  # noqa: RUF001
 
 
 def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ()) -> bool:
@@ -95,36 +99,41 @@ def _bare(text: str) -> list[str]:
     """The words of a text, without accents and apostrophes."""
     apart = unicodedata.normalize("NFKD", text.translate(_NO_APOSTROPHES))
     letters = "".join(sign for sign in apart if not unicodedata.combining(sign))
-    return re.findall(r"[^\W_]+", letters.casefold())
+    return _WORD.findall(letters.casefold())
 
 
 def _is_courtesy(sentence: str, names: frozenset[str]) -> bool | None:
-    """Whether a sentence is a courtesy; None when it holds anything else."""
-    words = [word for clause in sentence.split(",") for word in (*_bare(clause), ",")]
-    found, place, left = False, 0, 0
-    row = _FILLER
+    """Whether a sentence is a courtesy; None when it holds anything else.
+
+    Then every word belongs to a phrase, may stand around one, or names a topic of it.
+    """
+    words = [word for clause in _COMMA.split(sentence) for word in (*_bare(clause), ",")]
+    tail, topic, others, place, left = set[str](), set[str](), set[str](), 0, 0
     while place < len(words):
-        opened = _opened(words, place)
         word = words[place]
+        if not tail and word not in _table().words and word not in names:
+            return None
+        opened = _opened(words, place)
         if opened is not None:
             size, kind = opened
             place += size
             if kind is not _FILLER:
-                found, row = True, kind
-                left = _TOPIC_WORDS if words[place - 1] in row.topic else 0
+                tail |= kind.tail
+                topic |= kind.topic
+                left = _TOPIC_WORDS if words[place - 1] in kind.topic else 0
             elif word in _table().stops:
                 left = 0
             continue
         if word == ",":
             left = 0
-        elif word in row.topic:
+        elif word in topic:
             left = _TOPIC_WORDS
-        elif word not in row.tail and word not in names:
-            if not left or word in _table().stops:
-                return None
-            left -= 1
+        elif left and word not in _table().stops:
+            left -= word not in tail
+        else:
+            others.add(word)
         place += 1
-    return found
+    return bool(tail) if others <= tail | names else None
 
 
 class _Row(NamedTuple):
@@ -138,6 +147,8 @@ _FILLER = _Row(frozenset(), frozenset())
 class _Table(NamedTuple):
     rows: dict[tuple[str, ...], _Row]
     """Every phrase that a courtesy is made of."""
+    words: frozenset[str]
+    """All words of phrases and tails, and the comma."""
     longest: int
     """The length of the longest, in words."""
     stops: frozenset[str]
@@ -159,16 +170,18 @@ def _opened(words: list[str], place: int) -> tuple[int, _Row] | None:
 @cache
 def _table() -> _Table:
     words = phrases()
-    rows = dict.fromkeys(_spellings(words.fillers), _FILLER)
+    rows, tails = dict.fromkeys(_spellings(words.fillers), _FILLER), list[frozenset[str]]()
     for courtesy in words.courtesies:
         topic = frozenset(_bare(courtesy.topic))
         row = _Row(frozenset(_bare(courtesy.tail)), topic)
+        tails.append(row.tail | topic)
         for phrase in _spellings(courtesy.openers):
             known = rows.setdefault(phrase, row)
             if known is not row:  # Some phrases are the same in two languages.
                 rows[phrase] = _Row(row.tail | known.tail, row.topic | known.topic)
     return _Table(
         rows,
+        frozenset((",", *(word for phrase in rows for word in phrase))).union(*tails),
         max(map(len, rows)),
         frozenset(_bare(words.stops)),
         tuple(" ".join(_bare(sign_off)) for sign_off in words.sign_offs),

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 
 class Courtesy(NamedTuple):
-    """A kind of courtesy: how it begins and what may follow."""
+    """A kind of courtesy: what makes one, and what may stand around it."""
 
     openers: tuple[str, ...]
     """Phrases that make a sentence a courtesy."""
     tail: str
-    """Words that may follow an opener, in any order, up to the end of the sentence."""
+    """Words that may stand around an opener, in any order."""
     topic: str
     """Words of the tail after which a few words of any kind name what the courtesy is about."""
 
@@ -21,7 +21,7 @@ class Phrases(NamedTuple):
     """What the file holds."""
 
     courtesies: tuple[Courtesy, ...]
-    """What makes a sentence a courtesy, in six languages."""
+    """What makes a sentence a courtesy, in sixteen languages."""
     fillers: tuple[str, ...]
     """What may stand around a courtesy, and is none by itself."""
     stops: str
@@ -44,7 +44,7 @@ def phrases() -> Phrases:
         courtesies=tuple(
             Courtesy(
                 tuple(one["openers"]),
-                one["tail"].format_map(found["shared"]),
+                one["tail"],
                 one.get("topic", ""),
             )
             for one in found["courtesies"]

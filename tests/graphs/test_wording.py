@@ -306,6 +306,8 @@ def test_content_is_never_hidden_by_what_stands_before_it(text: str, content: st
         "a",
         "a ",
         "thank you ",
+        "thank you zzz ",
+        "thank you for you ",
         "bye. ",
         "`",
         '"',
