@@ -97,7 +97,10 @@ async def measured(policy: dict[str, Any]) -> tuple[dict[int, Prompt], list[int]
                 speaker,
                 {"name": "Farmer", "replies": [{"kind": "function", "name": "farmer"}]},
             ],
-            "end_chat": {"max_iterations": TURNS, "guards": {"same_replies": 0, "farewells": 0}},
+            "end_chat": {
+                "max_iterations": TURNS,
+                "guards": {"same_replies": 0, "farewells": 0, "standstill": 0},
+            },
             "model": "embedded",
         }
     )

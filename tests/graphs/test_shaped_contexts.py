@@ -258,7 +258,14 @@ def talks(draw: st.DrawFn) -> Conversation:
             }
         )
     mode = draw(st.sampled_from(["max_iterations_only", "all_task_must_complete"]))
-    off = ("blank_replies", "same_replies", "farewells", "role_flips", "same_tool_calls")
+    off = (
+        "blank_replies",
+        "same_replies",
+        "farewells",
+        "standstill",
+        "role_flips",
+        "same_tool_calls",
+    )
     conversation = load_conversation(
         {
             "task": "Talk.",

@@ -50,7 +50,12 @@ def judged() -> Conversation:
             "end_chat": {
                 "mode": "end_chat_after_first_completion",
                 "when": {"kind": "max_messages", "limit": len(AGENDA)},
-                "guards": {"blank_replies": 0, "same_replies": 0, "farewells": 0},
+                "guards": {
+                    "blank_replies": 0,
+                    "same_replies": 0,
+                    "farewells": 0,
+                    "standstill": 0,
+                },
             },
         }
     )

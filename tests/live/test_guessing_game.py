@@ -98,4 +98,10 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
 
 
 # What a silly model may run into as well.
-GUARDS = (Reason.BLANK_REPLIES, Reason.SAME_REPLIES, Reason.FAREWELLS, Reason.ROLE_FLIPS)
+GUARDS = (
+    Reason.BLANK_REPLIES,
+    Reason.SAME_REPLIES,
+    Reason.FAREWELLS,
+    Reason.STANDSTILL,
+    Reason.ROLE_FLIPS,
+)

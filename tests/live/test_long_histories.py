@@ -42,7 +42,7 @@ def talk(policy: dict[str, Any]) -> Conversation:
         {"name": "Gardener", "replies": [early, {"kind": "text", "text": "And then?"}]},
     ]
     # A model this small repeats itself, and nothing depends on what it says.
-    quiet = {"same_replies": 0, "farewells": 0, "blank_replies": 0}
+    quiet = {"same_replies": 0, "farewells": 0, "standstill": 0, "blank_replies": 0}
     end_chat = {"max_iterations": MESSAGES // 2, "guards": quiet}
     return Conversation.model_validate(
         {"task": "Plan a kitchen garden", "speakers": speakers, "end_chat": end_chat}

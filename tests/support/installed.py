@@ -127,5 +127,5 @@ def shaped(author: dict[str, Any] | None = None, weather: str = "weather") -> di
             {"name": "Weather", "replies": [{"kind": "function", "name": weather}]},
         ],
         # Who counts its turns by its prompt says the same again once that is shortened.
-        "end_chat": {"max_iterations": 6, "guards": {"same_replies": 0}},
+        "end_chat": {"max_iterations": 6, "guards": {"same_replies": 0, "standstill": 0}},
     }
