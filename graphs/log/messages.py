@@ -98,6 +98,8 @@ class About(Data):
     """The same in the words that the speaker was told."""
     thought: Thought | None = None
     """What its model thought with it."""
+    cut_off: bool = False
+    """Whether the model's answer ended at its longest length, and not by itself."""
     verdict: Verdict | None = None
     """The verdict it holds."""
     source: Source = Source.MODEL

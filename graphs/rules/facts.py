@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.fold import Fold
 from ..log.done_tokens import DATA, done_tokens
-from ..log.formats.code_blocks import code_blocks
+from ..log.formats.code_blocks import code_blocks, open_blocks
 from ..log.kinds import Kind
 from ..log.messages import About, Source, line
 from ..spec.conversation import Conversation
@@ -86,7 +86,8 @@ class Counted:
         if self._heard is None or not runs:
             return {}
         message, about = self._heard
-        writes = about.source not in DATA and bool(code_blocks(message.text))
+        holds_code = bool(code_blocks(message.text) or open_blocks(message.text))
+        writes = about.source not in DATA and holds_code
         return {"code_by" if writes else "no_code_by": about.speaker}
 
     def _people(self) -> dict[str, Any]:

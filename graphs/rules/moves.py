@@ -62,6 +62,10 @@ def _with_people(conversation: Conversation) -> int:
     return int(any(speaker.human for speaker in conversation.speakers))
 
 
+def _with_more_asked(conversation: Conversation) -> int:
+    return int(conversation.asks_for_more)
+
+
 def _with_summaries(conversation: Conversation) -> int:
     return int(any(map(conversation.sums_up, conversation.speakers)))
 
@@ -78,9 +82,13 @@ def _each_call(conversation: Conversation) -> int:
     return most_tool_rounds(conversation) * (1 + shown + decided)
 
 
+_DRAFT = Reads((Kind.DRAFT,), (Kind.DRAFT,))
 _CALLS = tuple(kind for kind in Kind if kind.row.has_calls)
 
-_REPLY = (Phase.REJECTED, Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
+_ACCEPTED = (Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
+"""What a reply may be that is asked for no more."""
+
+_REPLY = (Phase.CUT_OFF, Phase.REJECTED, *_ACCEPTED)
 """What a speaker's reply may be."""
 
 _TURN = (Phase.PASSED, Phase.SUMMARISED, *_REPLY, Phase.LEFT)
@@ -94,9 +102,10 @@ MOVES: Final[Mapping[Phase, Move]] = {
     # Within a turn.
     Phase.PASSED: Move(Actor.SPEAKER, Strength.HARD, (Phase.SUMMARISED, *_REPLY), _with_people),
     Phase.SUMMARISED: Move(Actor.SPEAKER, Strength.HARD, _REPLY, _with_summaries),
-    Phase.REJECTED: Move(
-        Actor.SPEAKER, Strength.HARD, _REPLY[1:], _once, Reads((Kind.DRAFT,), (Kind.DRAFT,))
+    Phase.CUT_OFF: Move(
+        Actor.SPEAKER, Strength.HARD, (Phase.REJECTED, *_ACCEPTED), _with_more_asked, _DRAFT
     ),
+    Phase.REJECTED: Move(Actor.SPEAKER, Strength.HARD, (Phase.CUT_OFF, *_ACCEPTED), _once, _DRAFT),
     # What is answered already is said before anything ends.
     Phase.ANSWERED: Move(
         Actor.SPEAKER,

@@ -21,6 +21,7 @@ class Phase(StrEnum):
     PASSED = "passed"  # a person left the turn to what else gives the speaker's replies
     SUMMARISED = "summarised"  # the older part of the speaker's history was summarised
     REJECTED = "rejected"  # the speaker's reply broke a rule; it is asked for again
+    CUT_OFF = "cut_off"  # its end is missing; the rest of it, or a shorter one, is asked for
     ANSWERED = "answered"  # the speaker's reply is there; its hooks have not seen it yet
     CALLED = "called"  # the speaker called tools, or runs code; nothing has run yet
     RAN = "ran"  # the tools have run; the speaker's hooks have not seen the results yet
@@ -112,6 +113,8 @@ class Position(Data):
     """Rounds of tool calls in this turn in which one succeeded."""
     asked_again: bool = False
     """Whether a reply of this turn was rejected already; that happens once a turn."""
+    cut_off: bool = False
+    """Whether a reply of this turn was cut off, and more was asked for."""
     left: Leaving | None = None
     """How a person ended it."""
     facts: Facts = Facts()

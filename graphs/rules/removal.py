@@ -16,9 +16,11 @@ def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
         return position
     is_judged = position.phase in (Phase.ASKED, Phase.UNREAD)
     again = Phase.SPOKEN if is_judged else Phase.PASSED
-    # A removed draft does not count as a reply that was rejected.
+    # A removed draft does not count as a reply that was rejected, or cut off.
     asked_again = position.asked_again and position.phase is not Phase.REJECTED
-    return position.model_copy(update={"phase": again, "asked_again": asked_again})
+    cut_off = position.cut_off and position.phase is not Phase.CUT_OFF
+    update = {"phase": again, "asked_again": asked_again, "cut_off": cut_off}
+    return position.model_copy(update=update)
 
 
 def first_read(phase: Phase, log: Sequence[BaseMessage]) -> int:

@@ -29,6 +29,7 @@ def after_turn(
             "chosen": None,
             "tool_rounds": 0,
             "asked_again": False,
+            "cut_off": False,
         }
     )
     waited = after.may_end(conversation) and not position.may_end(conversation)
@@ -49,6 +50,7 @@ def paused(
             "speaker": turn.speaker,
             "tool_rounds": position.tool_rounds + succeeded,
             "asked_again": position.asked_again or phase is Phase.REJECTED,
+            "cut_off": position.cut_off or phase is Phase.CUT_OFF,
         }
     )
 

@@ -4,6 +4,7 @@ It is found in the log; nothing is stored for it. The outcome says it in one sen
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
@@ -25,6 +26,15 @@ def why(
     """Tell what led to a conversation's end, or leads to it so far."""
     causes = list(_on_the_way(conversation, messages))
     return causes if outcome is None else [*causes, *_reasons(outcome)]
+
+
+CUT_OFF: Final = "Cut off at its longest length"
+"""What is said of a message that was cut off."""
+
+
+def asked_again(*, cut_off: bool) -> str:
+    """Say what became of a draft."""
+    return "Cut off and asked again" if cut_off else "Rejected and asked again"
 
 
 def verdict_in_words(verdict: Verdict, *, separate: bool) -> str:
@@ -80,8 +90,12 @@ def _told(message: BaseMessage, about: About) -> Iterator[Cause]:
         found["speaker"] = about.verdict.speaker
         yield Cause(kind=CauseKind.VERDICT, text=text, verdict=about.verdict, **found)
     elif about.kind is Kind.DRAFT:
-        text = f"{about.speaker or 'The task'}: rejected and asked again: {about.problem}"
+        how = asked_again(cut_off=about.cut_off).lower()
+        text = f"{about.speaker or 'The task'}: {how}: {about.problem}"
         yield Cause(kind=CauseKind.REJECTED, text=text, **found)
+    elif about.cut_off and about.kind.row.is_spoken:
+        text = f"{about.speaker}: {CUT_OFF.lower()}"
+        yield Cause(kind=CauseKind.CUT_OFF, text=text, **found)
     elif about.kind is Kind.REFLECTION and about.problem is not None:
         text = f"{about.speaker or 'The judge'}: unreadable and asked again: {about.problem}"
         yield Cause(kind=CauseKind.REJECTED, text=text, **found)

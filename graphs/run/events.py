@@ -83,6 +83,8 @@ class MessageSaid(Data):
     """What others hear of it, and its tokens are. None: all of it; else it says a done token."""
     problem: str | None = None
     """What is wrong with it, where it was accepted all the same."""
+    cut_off: bool = False
+    """Whether it ended at the longest length of an answer, and not by itself."""
     alone: bool = False
     """Whether nobody else heard it: a private or an opening answer."""
     parsed: JsonValue = None
@@ -94,7 +96,7 @@ class MessageSaid(Data):
 
 
 class ReplyRejected(Data):
-    """A reply that broke a rule and is asked for once more. Its tokens do not count."""
+    """A reply that broke a rule or was cut off, and is asked for again. Its tokens do not count."""
 
     event: Literal["rejected"] = "rejected"
     id: str
@@ -102,6 +104,8 @@ class ReplyRejected(Data):
     """Who replied. None: the task's rewriting."""
     text: str
     problem: str
+    cut_off: bool = False
+    """Whether it ended at the longest length of an answer, and not by itself."""
 
 
 class ToolCalled(Data):

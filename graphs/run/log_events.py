@@ -51,6 +51,7 @@ def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Even
                 speaker=about.speaker,
                 text=message.text,
                 problem=about.problem or "",
+                cut_off=about.cut_off,
             )
         case Kind.CODE | Kind.TOOL_CALLS if isinstance(message, AIMessage):
             if is_said(message, about):
@@ -93,6 +94,7 @@ def _said(conversation: Conversation, message: BaseMessage, about: About) -> Mes
         text=message.text,
         heard=None if heard == message.text else heard,
         problem=about.problem,
+        cut_off=about.cut_off,
         alone=about.audience is not None,
         parsed=about.parsed,
         calling=about.kind is Kind.TOOL_CALLS,
@@ -107,7 +109,8 @@ def _started(message: AIMessage, kind: Kind, speaker: str) -> Iterator[Event]:
             CodeBlock(language=call["name"], code=call["args"]["code"])
             for call in message.tool_calls
         )
-        yield CodeStarted(id=place_of(message), speaker=speaker, blocks=tuple(blocks))
+        if message.tool_calls:
+            yield CodeStarted(id=place_of(message), speaker=speaker, blocks=tuple(blocks))
         return
     for call in message.tool_calls:
         yield ToolCalled(

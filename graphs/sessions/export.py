@@ -18,7 +18,7 @@ from ..log.kinds import Kind
 from ..log.messages import About, Failure, Source, line, place_of
 from ..log.remembered import memory
 from ..rules.outcome import Outcome
-from ..rules.why import verdict_in_words
+from ..rules.why import CUT_OFF, asked_again, verdict_in_words
 from .dumps.lines import dumped
 from .result import Result
 from .session import title_of
@@ -115,9 +115,11 @@ def _note(about: About) -> str | None:
 
 def _speech(message: BaseMessage, about: About) -> Iterator[str]:
     if about.kind in (Kind.DRAFT, Kind.REFLECTION) and about.problem is not None:
-        yield f"*Rejected and asked again: {_plain(about.problem)}*"
+        yield f"*{asked_again(cut_off=about.cut_off)}: {_plain(about.problem)}*"
     elif about.is_speech and about.audience is not None:
         yield "*Heard by nobody else*"
+    if about.cut_off and about.kind.row.is_spoken:
+        yield f"*{CUT_OFF}*"
     if message.text.strip() or not about.kind.row.has_calls:
         yield _quoted(message.text)
     # What code gave stands in the text already.

@@ -80,7 +80,8 @@ class CodeReply(_Reply):
     """Code is run, and what came of it is the reply (AutoGen's code execution).
 
     It runs the fenced code of the newest message that the speaker has heard, block by block, in the
-    conversation's sandbox; the first that fails is the last. It gives no reply where there is none.
+    conversation's sandbox; the first that fails is the last. Code whose fence is not closed may not
+    be whole: it is not run, and the reply says so. It gives no reply where there is no code.
     """
 
     may_give_none: ClassVar[bool] = True

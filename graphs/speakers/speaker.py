@@ -143,6 +143,10 @@ class Speaker(Data):
     of a ``.gguf`` file. None: the conversation's default."""
     generation: Generation = Generation()
     """Generation parameters."""
+    on_length: Literal["accept", "continue", "retry"] = "accept"
+    """What is done where its model's reply ends at its longest length. ``accept``: it is said as it
+    is. ``continue``: the rest is asked for, once, and both are said as one message. ``retry``: a
+    shorter one is asked for, once."""
     context: Context = KeepAll()
     """How much of a long history it is shown."""
 
@@ -242,6 +246,14 @@ class Speaker(Data):
         if to_user and info.data.get("tools") == ():
             raise ValueError("there are no tools to speak beside: name some in tools")
         return to_user
+
+    @field_validator("on_length")
+    @classmethod
+    def _can_go_on(cls, on_length: str, info: ValidationInfo) -> str:
+        held = info.data.get("format")
+        if on_length == "continue" and isinstance(held, Schema) and held.form == "structured":
+            raise ValueError('a reply that is held to a schema has no rest: set "retry"')
+        return on_length
 
     @property
     def marks(self) -> Marks | None:

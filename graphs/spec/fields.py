@@ -177,6 +177,11 @@ class ConversationFields(Data):
         return has_people and isinstance(self.turn_order, RoundRobin)
 
     @property
+    def asks_for_more(self) -> bool:
+        """Whether more is asked for where a reply of somebody's was cut off."""
+        return any(one.has_model and one.on_length != "accept" for one in self.speakers)
+
+    @property
     def secretive(self) -> tuple[str, ...]:
         """The names of those who answer a private prompt first."""
         return tuple(

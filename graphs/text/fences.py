@@ -9,6 +9,9 @@ from markdown_it import MarkdownIt
 # Only blocks matter. A line in angle brackets, such as `<answer>`, must not hide a fence below it.
 _MARKDOWN = MarkdownIt("commonmark").disable(["inline", "text_join", "html_block"])
 
+MARKS = ("```", "~~~")
+"""What closes a fence."""
+
 _LINES = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 """The lines of a text as Markdown counts them, with their ends."""
 

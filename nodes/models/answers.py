@@ -4,8 +4,8 @@ Models that users bring may give anything that LangChain lets through.
 """
 
 import json
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
@@ -20,24 +20,56 @@ from .reasoning import apart
 THOUGHT: Final = "duologue_thought"
 """Where an answer that was read has its thought, in its ``additional_kwargs``."""
 
+_CUT_OFF: Final = "length"
+"""How our own client says why an answer that reached its longest length has ended."""
+
+_ENDINGS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+"""Where LangChain's clients say it: OpenAI and Gemini, Anthropic, Bedrock, Ollama."""
+
+_LENGTHS: Final = (
+    "length",
+    "max_tokens",
+    "max_output_tokens",
+    "model_length",
+    "model_context_window_exceeded",
+)
+"""What they say there, in any case; the last one where the context was full."""
+
 
 def as_answer(found: object, label: str) -> AIMessage:
     """Make sure that an answer is a message of plain text, with its thought kept apart."""
     if not isinstance(found, AIMessage):
         raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
-    metadata = found.response_metadata
-    if str(metadata.get("finish_reason")).startswith("length"):
-        # Joined by LangChain where several pieces of a stream say it.
-        metadata = {**metadata, "finish_reason": "length"}
     text, extra = storable(str(found.text)), found.additional_kwargs
     is_plain = isinstance(found.content, str) and "<" not in text and not any(extra.values())
     # Where it was read before, as in a replay, its thought is known.
     if not is_plain and THOUGHT not in extra:
         text, thought = apart(found, text)
         extra = {**extra, THOUGHT: thought}
-    return found.model_copy(
-        update={"content": text, "additional_kwargs": extra, "response_metadata": metadata}
-    )
+    answer = found.model_copy(update={"content": text, "additional_kwargs": extra})
+    return as_cut_off(answer) if _has_run_out(found.response_metadata) else answer
+
+
+def _has_run_out(metadata: Mapping[str, Any]) -> bool:
+    """Whether an answer was cut off, by what the client says of its end."""
+    incomplete = metadata.get("incomplete_details")
+    told = [metadata.get(name) for name in _ENDINGS]
+    # OpenAI's Responses API has it in there.
+    told.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
+    # In front: LangChain joins them where several pieces of a stream say it; a name may be dotted.
+    words = (str(one).casefold().removeprefix("finishreason.") for one in told)
+    return any(word.startswith(_LENGTHS) for word in words)
+
+
+def as_cut_off(answer: AIMessage) -> AIMessage:
+    """Give an answer as one that ended at its longest length."""
+    metadata = {**answer.response_metadata, "finish_reason": _CUT_OFF}
+    return answer.model_copy(update={"response_metadata": metadata})
+
+
+def is_cut_off(answer: AIMessage) -> bool:
+    """Whether an answer that was normalised ended at its longest length."""
+    return bool(answer.response_metadata.get("finish_reason") == _CUT_OFF)
 
 
 def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:

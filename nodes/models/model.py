@@ -28,7 +28,7 @@ from .answers import as_answer, as_text, counted
 from .binding import binding
 from .client.failures import broke_off, failures, name_of, once_more, refusals
 from .client.forms import form_of, takes_forms
-from .client.origin import answer_in, is_ours, is_status_error, speaks_openai
+from .client.origin import answer_in, comes_from, is_ours, is_status_error, speaks_openai
 from .client.retries import tries_told
 from .embedded import child as embedded
 from .embedded.grammar import grammar
@@ -130,13 +130,16 @@ class Model:
         if tools and not by_schema:
             chat = offering(self.chat, self.label, tools, tool_choice, names)
 
+        # Our client and the scripted one do.
+        keeps_broken = comes_from(self.chat, "duologue.nodes")
+
         def read(found: object) -> AIMessage:
             answer = as_answer(found, self.label)
             if by_schema and tools:
                 # A call that it writes though it was told not to is nothing to say.
                 answer = read_answer(answer, tools)
                 answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
-            return counted(normalised(answer, names), prompt)
+            return counted(normalised(answer, names, keeps_broken=keeps_broken), prompt)
 
         try:
             return await self._asked(

@@ -51,6 +51,10 @@ def no_end(format: Blocks | Code) -> str:  # noqa: A002
     return "Code in your message has no closing fence."
 
 
+JSON_CUT_OFF = "Your message must be JSON, and was cut off before its end: say it shorter."
+"""What is wrong with JSON that ends at the longest length of an answer."""
+
+
 def misfit(problem: str) -> str:
     """Say why a reply does not fit its schema."""
     return f"Your message must be JSON that fits its schema, but does not: {problem.rstrip('.')}."

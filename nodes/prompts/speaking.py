@@ -24,6 +24,12 @@ TASK_AGAIN = "Your task is: {task}"
 MEND = "{problem} Please say it again as it should be, and nothing else."
 """How a speaker is asked for a reply once more."""
 
+WRITE_THE_REST = """Your message was cut off, since it was too long. Write the rest of it and \
+nothing else. Begin with the word at which it stopped."""
+
+SAY_IT_SHORTER = """Your message was cut off, since it was too long. Say it again, shorter, so \
+that it comes to its end."""
+
 
 def system_prompt(
     speaker: Speaker,

@@ -12,10 +12,12 @@ from ...graphs.log.formats.marks import begins
 from ...graphs.log.formats.parsing import parse
 from ...graphs.log.messages import Flaw, line
 from ...graphs.rules.ends.tally import is_alike
+from ...graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
-from ...graphs.text.fences import fences
+from ...graphs.text.fences import MARKS as FENCE_MARKS, fences
 from ...graphs.text.wording import is_equal, is_short
+from ..prompts import formats as form_prompts
 
 
 class Problem(Data):
@@ -33,8 +35,13 @@ def find_problem(
     text: str,
     log: Sequence[BaseMessage],
     schema: type[BaseModel] | None = None,
+    *,
+    cut_off: bool = False,
 ) -> Problem | None:
-    """Look for a reason to ask a speaker for its reply once more."""
+    """Look for a reason to ask a speaker for its reply once more.
+
+    A reply that was cut off lacks its end because of that, and not against its form.
+    """
     if says_done(conversation, speaker, text):
         return None
     if not text.strip():
@@ -46,12 +53,35 @@ def find_problem(
             text=f"You are {speaker.name}, but you spoke {flipped}'s part.",
         )
     if speaker.format is not None:
-        read = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
-        if read.problem is not None:
-            return Problem(flaw=Flaw.FORM, text=read.problem)
+        problem = _misfit(speaker.format, text, speaker.generation.stop, schema, cut_off=cut_off)
+        if problem is not None:
+            return Problem(flaw=Flaw.FORM, text=problem)
     if _repeats(speaker, text, log):
         return Problem(flaw=Flaw.REPEATED, text="You have just said the same.")
     return None
+
+
+def _misfit(
+    form: Format,
+    text: str,
+    stop: Sequence[str],
+    schema: type[BaseModel] | None,
+    *,
+    cut_off: bool,
+) -> str | None:
+    """What is wrong with a reply by its format; of one that was cut off, as far as it came."""
+    if cut_off:
+        match form:
+            case Marks():
+                form = form.model_copy(update={"lines": form.lines[:1], "end": None})
+            case Blocks():
+                stop = (form.end,)
+            case Code():
+                stop = FENCE_MARKS
+    problem = parse(form, text, stop=stop, schema=schema).problem
+    if problem is not None and cut_off and isinstance(form, Schema):
+        return form_prompts.JSON_CUT_OFF
+    return problem
 
 
 def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:

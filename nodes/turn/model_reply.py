@@ -11,6 +11,7 @@ from ...graphs.log.done_tokens import HeardText
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source
 from ...graphs.log.stage import ALOUD
+from ...graphs.rules.position import Phase
 from ...graphs.speakers.formats import Schema
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ..models.listeners import Listener, Tokens
@@ -78,7 +79,8 @@ async def _text(
         parameters,
         purpose=purpose,
         speaker=speaker.name,
-        marks=speaker.marks,
+        # The rest of a message begins with no mark.
+        marks=None if _continues(moment, speaker) else speaker.marks,
         tools=offered(moment.resources.registry, speaker) if is_told else (),
         tool_choice=_choice(moment, speaker) if may_call else "none",
         tool_calling=speaker.tool_calling,
@@ -114,12 +116,18 @@ def _choice(moment: Moment, speaker: Speaker) -> str:
 
 
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:
-    """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
+    """What an answer is: a speech, which is shown while it comes, or what is not said as it is."""
     hooks = moment.resources.registry.hooks_of(speaker)
     # A person who follows it must not see what another keeps to itself.
     opens = moment.turn.stage not in ALOUD
     hides = opens and any(one.human for one in moment.conversation.speakers if one != speaker)
-    return Kind.ANSWER if hides or sees_replies(hooks) else Kind.SPEECH
+    is_part = hides or sees_replies(hooks) or _continues(moment, speaker)
+    return Kind.ANSWER if is_part else Kind.SPEECH
+
+
+def _continues(moment: Moment, speaker: Speaker) -> bool:
+    """Whether the rest of a message is asked for."""
+    return moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
 
 
 async def _structured(

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
-from ...graphs.log.formats.code_blocks import code_blocks
+from ...graphs.log.formats.code_blocks import code_blocks, open_blocks
 from ...graphs.log.heard import heard_since
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source, calling, line, place_of
+from ..prompts.code import NOT_CLOSED
 
 
 def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:
@@ -21,11 +22,23 @@ def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:
     said = [message for message in heard if line(message).kind is not Kind.INSTRUCTION]
     # What code prints, and tools give, is data: no code in it is run.
     writes = bool(said) and line(said[-1]).source not in (Source.CODE, Source.TOOL)
-    blocks = code_blocks(said[-1].text) if writes else []
-    if not blocks:
+    whole, parts = (read(said[-1].text) if writes else [] for read in (code_blocks, open_blocks))
+    if not whole and not parts:
         return None
-    calls = [ToolCall(name=block.language, args={"code": block.code}, id=None) for block in blocks]
-    return AIMessage("", tool_calls=calls)
+    return AIMessage(
+        "",
+        tool_calls=[ToolCall(name=one.language, args={"code": one.code}, id=None) for one in whole],
+        invalid_tool_calls=[
+            InvalidToolCall(
+                type="invalid_tool_call",
+                name=one.language,
+                args=one.code,
+                id=None,
+                error=NOT_CLOSED,
+            )
+            for one in parts
+        ],
+    )
 
 
 class ToolOutput(NamedTuple):
@@ -44,7 +57,9 @@ def given_by(log: Sequence[BaseMessage]) -> ToolOutput:
     message = calling(log)
     # Where hooks have seen what a call gave, theirs is the newer one.
     newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
-    asked = [newest.get(str(call["id"])) for call in message.tool_calls]
+    asked = [
+        newest.get(str(call["id"])) for call in (*message.tool_calls, *message.invalid_tool_calls)
+    ]
     results = [one for one in asked if one is not None]
     if line(message).kind is not Kind.CODE:
         text = "\n\n".join(one.text for one in results if one.text.strip())

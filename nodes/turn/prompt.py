@@ -91,10 +91,12 @@ def view_of(
 
 def mending(moment: Moment) -> list[BaseMessage]:
     """Give what comes after a speaker's view where it is asked once more, else nothing."""
-    if moment.position.phase is not Phase.REJECTED:
+    if moment.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
     draft = moment.log[-1]
-    request = HumanMessage(prompts.filled(prompts.MEND, problem=line(draft).problem))
+    told = line(draft).problem or ""
+    mends = moment.position.phase is Phase.REJECTED
+    request = HumanMessage(prompts.filled(prompts.MEND, problem=told) if mends else told)
     # A blank draft can't be sent, and says nothing that the request does not.
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 

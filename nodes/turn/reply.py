@@ -35,7 +35,7 @@ async def reply_of(moment: Moment, speaker: Speaker, said_by_person: str | None)
         case Phase.GIVEN:
             output = given_by(moment.log)
             return Given(AIMessage(output.text), output.source, [], moment.usage, output.parsed)
-        case Phase.REJECTED | Phase.RETURNED:
+        case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
             # In the middle of a turn it is the model's.
             return await from_model(moment, speaker, [])
         case _:

@@ -17,9 +17,10 @@ from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.transitions import left, paused
 from ...graphs.speakers.speaker import Speaker
-from ..models.answers import thought_of
+from ..models.answers import is_cut_off, thought_of
 from ..step.resources import Moment, Resources
 from .checks import Problem, find_problem
+from .cut_off import more_asked, together
 from .given import Given, turn_of
 from .hooks import after_speaker
 from .people import asked_for_message
@@ -59,7 +60,10 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     """Get the reply, and write it down: as what is said, as calls, or as a draft."""
     conversation, position, turn = moment.conversation, moment.position, moment.turn
     given = await reply_of(moment, speaker, person)
-    if given.message.response_metadata.get("finish_reason") == "length":
+    if position.phase is Phase.CUT_OFF:
+        given = given._replace(message=together(speaker, moment.log[-1], given.message))
+    cut_off = given.source is Source.MODEL and is_cut_off(given.message)
+    if cut_off:
         speaker = _without_stops(speaker)
     about = About(
         kind=Kind.SPEECH,
@@ -69,6 +73,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
         source=given.source,
         parsed=given.parsed,
         thought=thought_of(given.message, goes_back=is_call(given.message)),
+        cut_off=cut_off,
     )
     if given.source is Source.CODE and is_call(given.message):
         about = about.model_copy(update={"audience": NOBODY})
@@ -78,16 +83,25 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
         return await write_answer(moment, speaker, given, about)
 
     if given.source is Source.MODEL:
-        problem = _problem_of(moment, speaker, given.message.text)
+        more = more_asked(speaker, position, given.message)
+        if more is not None:
+            about = about.model_copy(update={"problem": more})
+            return await _write_draft(moment, given, about, Phase.CUT_OFF)
+        problem = _problem_of(moment, speaker, given.message.text, cut_off=cut_off)
         about = about.model_copy(update=_noted(problem))
         if problem is not None and not position.asked_again:
-            about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
-            number = len(moment.log) + len(given.new)
-            draft = said(number, given.message.text, about, id=given.message.id)
-            rejected = paused(position, turn, Phase.REJECTED)
-            return await moment.step(rejected, [*given.new, draft], given.usage)
+            return await _write_draft(moment, given, about, Phase.REJECTED)
     plain = given._replace(message=AIMessage(storable(given.message.text), id=given.message.id))
     return await write_answer(moment, speaker, plain, about)
+
+
+async def _write_draft(moment: Moment, given: Given, about: About, phase: Phase) -> dict[str, Any]:
+    """Write down a reply that is not said, and that the model is asked once more."""
+    about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
+    number = len(moment.log) + len(given.new)
+    draft = said(number, given.message.text, about, id=given.message.id)
+    after = paused(moment.position, moment.turn, phase)
+    return await moment.step(after, [*given.new, draft], given.usage)
 
 
 def _as_in(stage: Stage, speaker: Speaker) -> Speaker:
@@ -101,10 +115,10 @@ def _without_stops(speaker: Speaker) -> Speaker:
     return speaker.model_copy(update={"generation": generation})
 
 
-def _problem_of(moment: Moment, speaker: Speaker, text: str) -> Problem | None:
+def _problem_of(moment: Moment, speaker: Speaker, text: str, *, cut_off: bool) -> Problem | None:
     """What is wrong with something that the speaker's model said, or hooks made of it."""
     schema = moment.resources.registry.schema_of(speaker)
-    problem = find_problem(moment.conversation, speaker, text, moment.log, schema)
+    problem = find_problem(moment.conversation, speaker, text, moment.log, schema, cut_off=cut_off)
     is_private = moment.turn.stage is Stage.PRIVATE
     # What it says to itself is nobody's part.
     return None if is_private and problem and problem.flaw is Flaw.ROLE_FLIP else problem
@@ -131,7 +145,8 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     message = answer.model_copy(update={"content": text})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # What counts is what all hear.
-        about = about.model_copy(update=_noted(_problem_of(moment, speaker, text)))
+        problem = _problem_of(moment, speaker, text, cut_off=about.cut_off)
+        about = about.model_copy(update=_noted(problem))
     if text != answer.text:
         # Other words than the speaker's are no argument of its calls.
         about = about.model_copy(update={"to_user": {}})

@@ -3,7 +3,12 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs.log.formats.code_blocks import RunnableBlock, code_blocks, inferred
+from duologue.graphs.log.formats.code_blocks import (
+    RunnableBlock,
+    code_blocks,
+    inferred,
+    open_blocks,
+)
 
 
 def fenced(code: str, label: str = "", fence: str = "```") -> str:
@@ -68,7 +73,8 @@ def test_all_blocks_come_in_order_wherever_they_stand() -> None:
             "```python\nd = 4",
         ]
     )
-    assert [block.code for block in code_blocks(text)] == ["a = 1", "b = 2", "c = 3", "d = 4"]
+    assert [block.code for block in code_blocks(text)] == ["a = 1", "b = 2", "c = 3"]
+    assert [block.code for block in open_blocks(text)] == ["d = 4"]
 
 
 @pytest.mark.parametrize(

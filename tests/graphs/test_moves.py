@@ -88,6 +88,7 @@ def talk(order: TurnOrder, when: Predicate | None, *, human: bool) -> Conversati
             tools=("bell",),
             context=RunningSummary(limit=9_000),
             replies=(*first, ModelReply()),
+            on_length="continue",
         )
         for name in ("Ann", "Bob")
     )
@@ -107,6 +108,7 @@ def test_conversations_make_every_move_of_the_table() -> None:
     """That they make no other is asserted by each walk."""
     choices = Choices(
         drafts=True,
+        cuts=True,
         calls=("bell",),
         fails=(Came(0, 1, worked=False),),
         direct=True,

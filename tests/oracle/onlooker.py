@@ -226,6 +226,7 @@ class Table(NamedTuple):
     """What has just happened within a turn, or between the judge's two questions."""
     tool_rounds: int = 0
     drafted: bool = False
+    cut: bool = False
     complete: tuple[str, ...] = ()
     in_rounds: int = 0
     over: bool = False
@@ -278,6 +279,11 @@ class Table(NamedTuple):
     def after_draft(self, rules: Rules, spent: Spent = ()) -> "Table":
         """What follows a rejected reply, which nobody heard."""
         table = self._within("draft", spent)._replace(drafted=True)
+        return table._at_once(rules)
+
+    def after_cut(self, rules: Rules, spent: Spent = ()) -> "Table":
+        """R3: what follows a reply that was cut off, where more of it is asked for."""
+        table = self._within("cut", spent)._replace(cut=True)
         return table._at_once(rules)
 
     def after_call(self, rules: Rules, call: str, spent: Spent = ()) -> "Table":
@@ -396,6 +402,7 @@ class Table(NamedTuple):
             within=None,
             tool_rounds=0,
             drafted=False,
+            cut=False,
             in_rounds=self.in_rounds + (part == "rounds"),
             tally=_spending(tally, spent),
         )

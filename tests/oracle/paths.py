@@ -58,6 +58,8 @@ class Choices:
     """What messages may be, of `reckoning.TEXTS`."""
     drafts: bool = False
     """Whether replies may be rejected."""
+    cuts: bool = False
+    """Whether replies may be cut off, and more of them is asked for."""
     calls: tuple[str, ...] = ()
     """Which tools may be called: "equal" calls one by equal arguments, "other" by others."""
     fails: tuple[Came, ...] = ()
@@ -219,6 +221,7 @@ class Walk:
         decision = decide(self.conversation, position)
         assert position.completed == table.complete
         assert (position.tool_rounds, position.asked_again) == (table.tool_rounds, table.drafted)
+        assert position.cut_off == table.cut
         if table.over:
             assert decision.node is Node.END, table
             assert decision.reasons == table.reasons(self.rules), table
@@ -396,6 +399,10 @@ class Walk:
                 self._from(after, table.after_draft(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(drafts, steps=1))
+        if self.choices.cuts and not table.cut and not has_answered:
+            after = paused(position, self._turn(position), Phase.CUT_OFF)
+            cuts = [self._from(after, table.after_cut(self.rules, spent)) for spent in spendings]
+            found.append(_behind(cuts, steps=1))
         if self._may_run_code(table):
             after = paused(position, self._turn(position), Phase.CALLED)
             runs = [self._from(after, table.after_code(self.rules, spent)) for spent in spendings]
@@ -433,6 +440,7 @@ class Walk:
         return (
             (sums_up and not self.choices.summaries)
             + (not self.choices.drafts)
+            + (self.conversation.asks_for_more and not self.choices.cuts)
             + (not self.choices.hooks)
             + (0 if self.choices.calls else rounds)
             + (0 if self.choices.fails else failing)

@@ -12,6 +12,7 @@ from rich.rule import Rule
 from rich.style import StyleType
 from rich.text import Text
 
+from ...rules.why import CUT_OFF, asked_again
 from ...run.events import (
     Ended,
     Event,
@@ -198,6 +199,8 @@ class Transcript:
         self.pause()
         if event.alone:
             self.body("(Nobody else hears this.)", "dim")
+        if event.cut_off:
+            self.body(f"({CUT_OFF}.)", "dim")
         if event.problem is not None:
             self.body(f"(Kept, though asked for again: {one_line(event.problem)})", "dim")
 
@@ -220,7 +223,8 @@ class Transcript:
         # Its tokens are on the screen already, as if they counted.
         if flow is None or flow.erase():
             self.body(event.text, "dim strike" if self._live else "dim")
-        self.body(f"(Rejected and asked again: {one_line(event.problem)})", "dim")
+        how = asked_again(cut_off=event.cut_off)
+        self.body(f"({how}: {one_line(event.problem)})", "dim")
 
     def _aside(self, text: str) -> None:
         if not text:

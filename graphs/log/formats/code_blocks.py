@@ -33,10 +33,19 @@ class RunnableBlock(NamedTuple):
 
 def code_blocks(text: str) -> list[RunnableBlock]:
     """Find the fenced code of a message that is to be run (AutoGen)."""
+    return _found(text, closed=True)
+
+
+def open_blocks(text: str) -> list[RunnableBlock]:
+    """Find the code of a message whose fence is not closed: it may be a part, and is not run."""
+    return _found(text, closed=False)
+
+
+def _found(text: str, *, closed: bool) -> list[RunnableBlock]:
     return [
         RunnableBlock(_language(fence.language, fence.content), fence.content)
         for fence in fences(text)[1]
-        if fence.content.strip()
+        if fence.is_closed is closed and (fence.content.strip() or (fence.language and not closed))
     ]
 
 

@@ -14,6 +14,7 @@ class CauseKind(StrEnum):
 
     VERDICT = "verdict"  # a judge's answer
     REJECTED = "rejected"  # a reply that broke a rule and was asked for again
+    CUT_OFF = "cut_off"  # a message that ended at the longest length of an answer
     COUNTED = "counted"  # a message that a guard counted
     SAID = "said"  # a done token
     CALLED = "called"  # a tool that ends it

@@ -14,13 +14,11 @@ from langchain_core.messages.tool import ToolCall
 from ....nodes.models.answers import THOUGHT
 from ....nodes.testing import Reply
 from ...log.call_text import TO_USER
-from ...log.formats.parsing import parse
 from ...log.kinds import Kind
-from ...log.messages import About, Flaw, Source, calling, line
+from ...log.messages import About, Source, calling, line
 from ...rules.approval import needing_approval
 from ...rules.outcome import Outcome
 from ...speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
-from ...speakers.formats import Blocks, Code
 from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...spec.judges import Moderator, SeparateJudge, Verdict
@@ -54,7 +52,7 @@ def _answer(
             if not isinstance(message, AIMessage):
                 # A draft of the task is nobody's.
                 return _answered(message.text, about) if about.kind is Kind.DRAFT else None
-            return _spoken(conversation, message, about) if about.source is Source.MODEL else None
+            return _spoken(message, about) if about.source is Source.MODEL else None
         case Kind.REFLECTION:
             return _answered(_judged(conversation, message.text, about.verdict), about)
         case Kind.CHOICE if _is_asked(conversation):
@@ -72,11 +70,10 @@ def _answered(text: str, about: About) -> AIMessage:
     return AIMessage(text, additional_kwargs={THOUGHT: about.thought})
 
 
-def _spoken(conversation: Conversation, message: AIMessage, about: About) -> AIMessage:
+def _spoken(message: AIMessage, about: About) -> AIMessage:
     """What a speaker's model answered, as it is after all reading of what a server sends."""
     calls = [*message.tool_calls]
     said = [about.to_user.get(str(call["id"])) for call in calls]
-    cut_off = _is_cut_off(conversation, message.text, about)
     return AIMessage(
         message.text,
         tool_calls=calls,
@@ -85,17 +82,8 @@ def _spoken(conversation: Conversation, message: AIMessage, about: About) -> AIM
             THOUGHT: about.thought,
             **({TO_USER: said} if about.to_user else {}),
         },
-        response_metadata={"finish_reason": "length"} if cut_off else {},
+        response_metadata={"finish_reason": "length"} if about.cut_off else {},
     )
-
-
-def _is_cut_off(conversation: Conversation, text: str, about: About) -> bool:
-    """Whether an answer was cut off: it would have its form if it had stopped by itself."""
-    speaker = conversation.speaker(about.speaker or "")
-    form, stop = speaker.format, speaker.generation.stop
-    if about.flaw is not Flaw.FORM or not stop or not isinstance(form, Blocks | Code):
-        return False
-    return parse(form, text, stop=stop).problem is None
 
 
 def _judged(conversation: Conversation, text: str, verdict: Verdict | None) -> str:

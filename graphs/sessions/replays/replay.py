@@ -184,6 +184,8 @@ class _Recorded(ScriptedChatModel):
     """Says what models have said, by a name of its own. What they have used is not known."""
 
     model_name: str
+    max_tokens: int = 1
+    """Below this an answer has ended for want of room: where one had, a cut stands in the log."""
 
     _spoken: list[Reply | AIMessage] = PrivateAttr()
 

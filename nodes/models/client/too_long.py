@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 
 from ....graphs.common.errors import ContextTooLongError
 from ....graphs.spec.usage import ESTIMATED
+from ..answers import is_cut_off
 from .origin import is_api_error
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _sentence(label: str, prompt: int | None, limit: int | None) -> str:
 
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
     """Whether an answer was cut off because the context was full, and not by its own limit."""
-    if answer.response_metadata.get("finish_reason") != "length":
+    if not is_cut_off(answer):
         return False
     if max_tokens is None:
         return True

@@ -94,10 +94,7 @@ def read_calls(
     read = [read_call(call["name"], call["arguments"], call["id"]) for call in whole]
     if cut_off and read and (not whole[-1]["arguments"] or read[-1]["type"] == "invalid_tool_call"):
         # Without any arguments it may lack them all.
-        last, name = whole[-1], read[-1]["name"] or "a tool"
-        read[-1] = _broken(
-            read[-1]["name"] or "", last["arguments"], read[-1]["id"], CUT_OFF.format(name=name)
-        )
+        read[-1] = _half(read[-1], whole[-1]["arguments"])
     return split(read)
 
 
@@ -109,8 +106,12 @@ def split(
     return good, [call for call in calls if call["type"] == "invalid_tool_call"]
 
 
-def normalised(answer: AIMessage, names: Names) -> AIMessage:
-    """Bring the calls of an answer into the form that the log holds."""
+def normalised(answer: AIMessage, names: Names, *, keeps_broken: bool = True) -> AIMessage:
+    """Bring the calls of an answer into the form that the log holds.
+
+    Where the client does not keep broken calls as they came, the last call of an answer that was
+    cut off may have been mended, and is not run.
+    """
     cut_off = answer.response_metadata.get("finish_reason") == "length"
     raw = answer.additional_kwargs.get(RAW)
     if raw is not None:
@@ -124,6 +125,8 @@ def normalised(answer: AIMessage, names: Names) -> AIMessage:
             ]
         )
         broken += [_still_broken(call, names) for call in answer.invalid_tool_calls]
+        if cut_off and good and not broken and not keeps_broken:
+            broken = [_half(good[-1], good.pop()["args"])]
     kept = {key: value for key, value in answer.additional_kwargs.items() if key != RAW}
     return answer.model_copy(
         update={"tool_calls": good, "invalid_tool_calls": broken, "additional_kwargs": kept}
@@ -156,6 +159,11 @@ def _still_broken(call: InvalidToolCall, names: Names) -> InvalidToolCall:
         return read
     error = storable(call["error"] or UNREADABLE_CALL.format(name=read["name"]))
     return _broken(str(read["name"]), call["args"], read["id"], error)
+
+
+def _half(call: ToolCall | InvalidToolCall, arguments: object) -> InvalidToolCall:
+    error = CUT_OFF.format(name=call["name"] or "a tool")
+    return _broken(call["name"] or "", arguments, call["id"], error)
 
 
 def _broken(name: str, arguments: object, call_id: str | None, error: str) -> InvalidToolCall:

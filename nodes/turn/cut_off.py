@@ -1,0 +1,29 @@
+"""A reply that ended at its longest length: what is asked for then, and what is said. Pure."""
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from ...graphs.rules.position import Position
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.text.joined import joined
+from ..models.answers import as_cut_off, is_cut_off
+from ..prompts import speaking as prompts
+from .record import is_call
+
+_REQUESTS = {"continue": prompts.WRITE_THE_REST, "retry": prompts.SAY_IT_SHORTER}
+
+
+def more_asked(speaker: Speaker, position: Position, answer: AIMessage) -> str | None:
+    """Give what is asked for where a reply was cut off, once a turn; None where it is accepted."""
+    if position.cut_off or not is_cut_off(answer) or not answer.text.strip():
+        return None
+    return _REQUESTS.get(speaker.on_length)
+
+
+def together(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
+    """Give the reply out of the one that was cut off and what came after it."""
+    if not answer.text.strip() and not is_call(answer):
+        # Nothing came: what was said before stays as it is.
+        return as_cut_off(answer.model_copy(update={"content": before.text}))
+    if speaker.on_length == "continue":
+        return answer.model_copy(update={"content": joined(before.text, answer.text)})
+    return answer

@@ -1,0 +1,324 @@
+"""Row R3: a reply that ends at its longest length is marked, and goes on where that is set."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from rich.console import Console
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    SpecError,
+    coder,
+    export_session,
+    load_conversation,
+    replay,
+    resume,
+    stream,
+    user_proxy,
+)
+from duologue.graphs.cli.terminal.events import Transcript
+from duologue.graphs.cli.terminal.follow_up import FollowUp
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
+from duologue.graphs.run.events import CodeStarted, MessageSaid, ReplyRejected
+from duologue.graphs.run.log_events import replayed
+from duologue.graphs.text.joined import joined
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+
+from .people_help import Played, play
+
+MARKS = {"lines": ["Instruction:", "Input:"], "end": "Next."}
+
+
+def cut(text: str, *called: ScriptedToolCall) -> Reply:
+    return Reply(text=text, tool_calls=called, finish_reason="length")
+
+
+def talk(rounds: int = 1, **ann: Any) -> Conversation:
+    people = [{"name": "Ann"} | ann, {"name": "Bob"}]
+    end_chat = {"max_iterations": rounds}
+    return load_conversation({"task": "Plan.", "speakers": people, "end_chat": end_chat})
+
+
+def asked(played: Played) -> list[str]:
+    """The last line of each prompt."""
+    return [prompt[-1]["content"] for prompt in played.prompts]
+
+
+def cut_off(result: Result) -> list[bool]:
+    return [line(one).cut_off for one in result.messages if line(one).is_speech]
+
+
+def drafts(result: Result) -> list[str]:
+    return [one.text for one in result.messages if line(one).kind is Kind.DRAFT]
+
+
+def test_it_is_marked_in_the_log_the_events_and_why_and_no_view_changes() -> None:
+    """R3."""
+    played = play(talk(), [cut("Once upon a ti"), "Fine."])
+    result = played.result
+    assert cut_off(result) == [True, False]
+    events = [one for one in replayed(result) if isinstance(one, MessageSaid)]
+    assert [one.cut_off for one in events] == [True, False]
+    assert next(str(cause) for cause in result.why()).endswith("Ann: cut off at its longest length")
+    plain = play(talk(), ["Once upon a ti", "Fine."])
+    for name in ("Ann", "Bob"):
+        shown = [[one.text for one in each.result.viewpoint(name)] for each in (played, plain)]
+        assert shown[0] == shown[1]
+    assert played.prompts == plain.prompts
+
+
+def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
+    """R3."""
+    store = f"sqlite:///{tmp_path}/sessions.db"
+    played = play(
+        talk(on_length="retry"),
+        [cut("Once upon a ti"), cut("Once up"), "Fine."],
+        store=store,
+    )
+    console = Console(width=200, record=True, force_terminal=False)
+    transcript = Transcript(FollowUp(store), console, console)
+    for event in replayed(played.result):
+        transcript.show(event)
+    shown = console.export_text()
+    assert "(Cut off and asked again: Your message was cut off, since it was too long." in shown
+    assert shown.count("(Cut off at its longest length.)") == 1
+    page = export_session("s", format="markdown", store=store)
+    assert "*Cut off and asked again: Your message was cut off" in page
+    assert page.count("*Cut off at its longest length*") == 1
+
+
+def test_by_default_it_is_said_as_it_is() -> None:
+    """R3."""
+    played = play(talk(), [cut("Once upon a ti"), "Fine."])
+    assert played.speeches == [("Ann", "Once upon a ti"), ("Bob", "Fine.")]
+
+
+def test_the_rest_is_asked_for_once_and_both_parts_are_one_message() -> None:
+    """R3."""
+    played = play(talk(on_length="continue"), [cut("It is forty-t"), "wo, I think.", "Fine."])
+    assert played.speeches == [("Ann", "It is forty-two, I think."), ("Bob", "Fine.")]
+    assert drafts(played.result) == ["It is forty-t"]
+    assert cut_off(played.result) == [False, False]
+    assert "Write the rest of it" in asked(played)[1]
+    assert played.prompts[1][-2] == {"role": "assistant", "content": "It is forty-t"}
+    assert played.outcome.total.calls == 3
+
+
+def test_a_rest_that_is_cut_off_too_is_said_as_far_as_it_came() -> None:
+    """R3."""
+    played = play(talk(on_length="continue"), [cut("One two thr"), cut("ee fo"), "Fine."])
+    assert played.speeches[0] == ("Ann", "One two three fo")
+    assert cut_off(played.result) == [True, False]
+
+
+def test_a_rest_that_is_blank_leaves_the_first_part() -> None:
+    """R3."""
+    for how in ("continue", "retry"):
+        played = play(talk(on_length=how), [cut("One two thr"), " ", "Fine."])
+        assert played.speeches[0] == ("Ann", "One two thr")
+        assert cut_off(played.result) == [True, False]
+
+
+def test_a_shorter_one_is_asked_for_once_and_said() -> None:
+    """R3."""
+    played = play(talk(on_length="retry"), [cut("Once upon a time the"), "Once.", "Fine."])
+    assert played.speeches == [("Ann", "Once."), ("Bob", "Fine.")]
+    assert "Say it again, shorter" in asked(played)[1]
+    rejected = [one for one in replayed(played.result) if isinstance(one, ReplyRejected)]
+    assert [(one.text, one.cut_off) for one in rejected] == [("Once upon a time the", True)]
+
+
+def test_a_kill_behind_the_first_part_asks_for_the_rest_alone(tmp_path: Path) -> None:
+    """R3: the first part is a step of its own, and no finished call is made again."""
+    store = f"sqlite:///{tmp_path}/sessions.db"
+    with pytest.raises(RuntimeError, match="killed"):
+        play(
+            talk(on_length="continue"),
+            [cut("One two thr"), RuntimeError("killed")],
+            store=store,
+        )
+    model = ScriptedChatModel(script=["ee.", "Fine."])
+    result = resume("s", model=model, store=store)
+    assert result.speeches == [("Ann", "One two three."), ("Bob", "Fine.")]
+    assert result.outcome is not None
+    assert result.outcome.total.calls == 3
+
+
+@pytest.mark.parametrize("how", ["accept", "continue", "retry"])
+def test_a_replay_says_the_same(how: str, tmp_path: Path) -> None:
+    """R3."""
+    store = f"sqlite:///{tmp_path}/sessions.db"
+    script: list[Line] = [cut("One two thr"), *([] if how == "accept" else ["ee."]), "Fine."]
+    played = play(talk(on_length=how), script, store=store)
+    again = replay("s", store=store)
+    assert again.speeches == played.speeches
+    assert cut_off(again) == cut_off(played.result)
+
+
+def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
+    """R3: what was joined is looked at as one message; either is asked for once."""
+    conversation = talk(format={"lines": ["Plan:"]}, on_length="continue")
+    script: list[Line] = [cut("No pl"), "an.", cut("Plan: r"), "Fine."]
+    played = play(conversation, script)
+    assert played.speeches == [("Ann", "Plan: r"), ("Bob", "Fine.")]
+    assert drafts(played.result) == ["No pl", "No plan."]
+    script = ["No plan.", cut("Plan: r"), "un.", "Fine."]
+    played = play(conversation, script)
+    assert played.speeches[0] == ("Ann", "Plan: run.")
+    assert drafts(played.result) == ["No plan.", "Plan: r"]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        pytest.param(MARKS, "Instruction: Go.\nInput: No", id="its end"),
+        pytest.param(MARKS, "Instruction: Go and", id="a mark behind the first"),
+        pytest.param({"begin": "<<", "end": ">>"}, "So <<plan it", id="a block's end"),
+        pytest.param({"begin": "<<", "end": ">>", "required": True}, "<<plan", id="required"),
+        pytest.param({"languages": ["python"]}, "```python\nprint(", id="a fence"),
+        pytest.param({"kind": "code", "required": True}, "~~~\nprint(", id="another fence"),
+    ],
+)
+def test_its_missing_end_is_no_reason_to_ask_again(form: dict[str, Any], text: str) -> None:
+    """R3."""
+    played = play(talk(format=form), [cut(text), "Fine."])
+    assert played.speeches[0] == ("Ann", text)
+    assert drafts(played.result) == []
+    said = next(one for one in played.result.messages if line(one).is_speech)
+    assert line(said).problem is None
+    # The same, ended by the model itself, is asked for again.
+    again = play(talk(format=form), [text, text, "Fine."])
+    assert drafts(again.result) == [text]
+
+
+def test_a_missing_beginning_still_is() -> None:
+    """R3, Z3."""
+    played = play(talk(format=MARKS), [cut("Go and"), "Instruction: Go.\nInput: No. Next.", "Ok."])
+    assert drafts(played.result) == ["Go and"]
+
+
+@pytest.mark.parametrize("form", ["structured", "text"])
+def test_json_that_was_cut_off_is_told_in_one_sentence(form: str) -> None:
+    """R3."""
+    from pydantic import BaseModel
+
+    class Plan(BaseModel):
+        steps: list[str]
+
+    conversation = talk(format={"kind": "schema", "name": "Plan", "form": form})
+    script: list[Line] = [cut('{"steps": ["dig", "pl'), '{"steps": ["dig"]}', "Fine."]
+    played = play(conversation, script, schemas={"Plan": Plan})
+    problem = "Your message must be JSON, and was cut off before its end: say it shorter."
+    (draft,) = (one for one in played.result.messages if line(one).kind is Kind.DRAFT)
+    assert line(draft).problem == problem
+    assert played.result.parsed("Ann") == [{"steps": ["dig"]}]
+
+
+def test_what_is_held_to_a_schema_has_no_rest() -> None:
+    """R3."""
+    form = {"kind": "schema", "name": "Plan", "form": "structured"}
+    with pytest.raises(SpecError, match=r'on_length: .* has no rest: set "retry"'):
+        talk(format=form, on_length="continue")
+
+
+@pytest.mark.parametrize("ending", ["length", "stop"])
+def test_code_whose_fence_is_not_closed_never_runs(ending: str) -> None:
+    """R3: whether the model was cut off or has left the fence open."""
+    half = Reply(text="```python\nprint('first half')", finish_reason=ending)
+    for conversation in (
+        coder("Count.", sandbox={"level": "monty"}),
+        user_proxy("Count.", human_input_mode="NEVER", sandbox={"level": "monty"}),
+    ):
+        played = play(conversation, [half, "It is done. TERMINATE"])
+        told = played.speeches[-2][1]
+        assert "first half" not in told
+        assert told.startswith("Exit code: 1 (it failed)")
+        assert "its fence is not closed" in told
+        events = [one for one in replayed(played.result) if isinstance(one, CodeStarted)]
+        assert events == []
+
+
+def test_closed_code_in_front_of_a_part_runs() -> None:
+    """R3."""
+    text = "```python\nprint(6 * 7)\n```\nand\n```python\nprint('hal"
+    played = play(coder("Count.", sandbox={"level": "monty"}), [cut(text), "It is 42."])
+    told = played.speeches[1][1]
+    assert "42" in told
+    assert "its fence is not closed" in told
+    assert "hal" not in told.replace("half", "")
+
+
+def test_code_that_goes_on_runs_as_a_whole() -> None:
+    """R3."""
+    conversation = coder("Count.", sandbox={"level": "monty"})
+    agent = conversation.speakers[1].model_copy(update={"on_length": "continue"})
+    conversation = conversation.model_copy(update={"speakers": (conversation.speakers[0], agent)})
+    parts: list[Line] = [cut("```python\nx = 6\nprint(x * "), "```python\nprint(x * 7)\n```"]
+    played = play(conversation, [*parts, "It is 42."])
+    assert played.speeches[0] == ("Coder", "```python\nx = 6\nprint(x * 7)\n```")
+    assert "42" in played.speeches[1][1]
+
+
+def test_tokens_are_those_of_the_whole_message() -> None:
+    """R3: what follows the newest start is the message; a part is none."""
+    model = ScriptedChatModel(script=[cut("It is forty-t"), "wo.", "Fine."])
+    told: dict[str, str] = {}
+    texts: list[str] = []
+    for event in stream(talk(on_length="continue"), model=model, store="memory:cut"):
+        match event.event:
+            case "start":
+                told[event.speaker] = ""
+            case "token":
+                told[event.speaker] += event.text
+            case "rejected":
+                assert told.pop(event.speaker or "") == event.text
+            case "message":
+                texts.append(event.text)
+                # What was put together of two answers is told whole.
+                assert told.get(event.speaker, event.text) == event.text
+    assert texts == ["It is forty-two.", "Fine."]
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "whole"),
+    [
+        pytest.param("It is forty-t", "wo.", "It is forty-two.", id="within a word"),
+        pytest.param("I am hap", "happy to help", "I am happy to help", id="with the word"),
+        pytest.param("I am happy to", "happy to help", "I am happy to help", id="with more words"),
+        pytest.param("One two", "One two three", "One two three", id="from the beginning"),
+        pytest.param("One two", " three", "One two three", id="with a space"),
+        pytest.param("One two ", "three", "One two three", id="behind a space"),
+        pytest.param("I like", " likewise", "I like likewise", id="a new word that begins alike"),
+        pytest.param("It is so.", "And so on.", "It is so. And so on.", id="a new sentence"),
+        pytest.param("It is so", ". And so on.", "It is so. And so on.", id="a full stop"),
+        pytest.param("Ask Bo", "b.", "Ask Bob.", id="a letter"),
+        pytest.param("It costs 3.", "50 euros", "It costs 3.50 euros", id="within a number"),
+        pytest.param("谢谢你们。我们明", "天见。", "谢谢你们。我们明天见。", id="no spaces"),
+        pytest.param("a {\n  b {\n  }\n", "}\n", "a {\n  b {\n  }\n}\n", id="signs again"),
+        pytest.param("```py\nx = 1", "\n```\nDone.", "```py\nx = 1\n```\nDone.", id="a fence"),
+        pytest.param(
+            "```py\nx = 1\ny =", "```py\ny = 2\n```", "```py\nx = 1\ny = 2\n```", id="reopened"
+        ),
+        pytest.param("```js\na.b", "Cd()\n```", "```js\na.bCd()\n```", id="a name in code"),
+    ],
+)
+def test_two_parts_are_joined(first: str, rest: str, whole: str) -> None:
+    """R3."""
+    assert joined(first, rest) == whole
+    # As a replay gives it.
+    assert joined(first, whole) == whole
+
+
+TEXTS = st.text(alphabet="ab A.\n`é你", max_size=20)
+
+
+@given(TEXTS, TEXTS)
+def test_the_first_part_stays_as_it_was_said(first: str, rest: str) -> None:
+    """R3: so a whole that is given once more joins to itself."""
+    whole = joined(first, rest)
+    assert whole.startswith(first)
+    assert joined(first, whole) == whole

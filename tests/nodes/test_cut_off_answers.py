@@ -1,0 +1,87 @@
+"""Row R3: an answer that ended at its longest length is known, whatever client gave it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from duologue.graphs.log.kinds import Kind
+from duologue.nodes.models.answers import is_cut_off
+from duologue.nodes.models.model import Model
+
+
+class Own(BaseChatModel):
+    """A client of the user's own, which has read calls in its own way."""
+
+    answer: AIMessage
+
+    @property
+    def _llm_type(self) -> str:
+        return "own"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.answer)])
+
+
+def answered(answer: AIMessage) -> AIMessage:
+    model = Model("own", Own(answer=answer))
+    return asyncio.run(model.answer([HumanMessage("Hi.")], {}, purpose=Kind.SPEECH))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        pytest.param({"finish_reason": "length"}, id="OpenAI"),
+        pytest.param({"finish_reason": "lengthlength"}, id="joined pieces of a stream"),
+        pytest.param({"finish_reason": "MAX_TOKENS"}, id="Gemini"),
+        pytest.param({"finish_reason": "FinishReason.MAX_TOKENS"}, id="Gemini, by its enum"),
+        pytest.param({"finish_reason": "model_length"}, id="Mistral"),
+        pytest.param({"stop_reason": "max_tokens", "stop_sequence": None}, id="Anthropic"),
+        pytest.param({"stop_reason": "model_context_window_exceeded"}, id="Anthropic's context"),
+        pytest.param({"stopReason": "max_tokens"}, id="Bedrock"),
+        pytest.param({"done": True, "done_reason": "length"}, id="Ollama"),
+        pytest.param(
+            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+            id="OpenAI's Responses API",
+        ),
+    ],
+)
+def test_r3_each_client_says_it_in_its_own_way(metadata: dict[str, Any]) -> None:
+    assert is_cut_off(answered(AIMessage("Once upon", response_metadata=metadata)))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"finish_reason": "stop"},
+        {"finish_reason": None, "stop_reason": "end_turn"},
+        {"stop_reason": "stop_sequence"},
+        {"done_reason": "stop", "incomplete_details": None},
+        {"incomplete_details": {"reason": "content_filter"}},
+    ],
+)
+def test_r3_other_ends_are_none(metadata: dict[str, Any]) -> None:
+    assert not is_cut_off(answered(AIMessage("Once upon.", response_metadata=metadata)))
+
+
+def test_r3_the_last_call_may_have_been_mended_and_is_not_run() -> None:
+    calls = [{"name": "add", "args": {"a": number}, "id": f"c{number}"} for number in (1, 2)]
+    ended = {"stop_reason": "max_tokens"}
+    answer = answered(AIMessage("", tool_calls=calls, response_metadata=ended))
+    assert [call["id"] for call in answer.tool_calls] == ["c1"]
+    [broken] = answer.invalid_tool_calls
+    assert (broken["id"], broken["args"]) == ("c2", '{"a": 2}')
+    assert "cut off" in (broken["error"] or "")
+    whole = answered(AIMessage("", tool_calls=calls, response_metadata={"stop_reason": "tool_use"}))
+    assert [call["id"] for call in whole.tool_calls] == ["c1", "c2"]
