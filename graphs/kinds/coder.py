@@ -1,7 +1,8 @@
 """Coder: an agent writes code, the code is run, and the agent goes on from what came of it.
 
-After Lagent's coder. The conversation ends with the first message that holds no code, or when the
-runs are used up; either way the agent has the last word.
+After Lagent's coder. Code is what stands in a fence that is marked with a language which the
+sandbox runs. The conversation ends with the first message that holds none, or when the runs are
+used up; either way the agent has the last word.
 """
 
 from typing import Annotated, Any
@@ -12,7 +13,9 @@ from ...nodes.prompts.template import filled
 from ..build import build_graph
 from ..common.data import MOST, Name, Temperature, Text
 from ..common.validation import validated
+from ..speakers.replies import CodeReply
 from ..spec.conversation import Conversation, Form
+from ..spec.difference import left_open
 from ..spec.ends import MaxMessages, NoCode
 from ..spec.fields import Opening
 from ..spec.sandbox import Sandbox
@@ -60,8 +63,10 @@ class Coder(Form):
             "brief": {"role_prompt": CODER_BRIEF, "reminder": CODER_REMINDER},
             "generation": {"temperature": self.temperature},
         }
+        # A text or some JSON in the agent's answer is no code.
+        code = left_open(CodeReply(fences="marked"))
         return {
-            "speakers": ({"name": self.executor, "replies": ("code",)}, agent),
+            "speakers": ({"name": self.executor, "replies": (code,)}, agent),
             "opening": Opening(first_speaker=self.coder, first_line=BEGIN_CODING),
             "end_chat": {
                 # The last round is the agent's alone.
@@ -74,10 +79,10 @@ class Coder(Form):
 def coder(task: str, **options: Any) -> Conversation:
     r"""Make a conversation of an agent that writes code and of what runs it.
 
-    After Lagent's coder: the fenced code of each message is run in the sandbox, its variables are
-    kept, and what came of it goes back to the agent, up to ``executions`` times. Lagent's gives the
-    last output where these are used up; here the agent is asked once more, and what it says then
-    is the last word, whose code is not run.
+    After Lagent's coder: the code of each message, in fences marked with a language that the
+    sandbox runs, is run there, its variables are kept, and what came of it goes back to the agent,
+    up to ``executions`` times. Lagent's gives the last output where these are used up; here the
+    agent is asked once more, and what it says then is the last word, whose code is not run.
 
     Args:
         task: What is to be solved.

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.fold import Fold
 from ..log.done_tokens import DATA, done_tokens
-from ..log.formats.code_blocks import code_blocks, open_blocks
+from ..log.formats.code_blocks import holds_code, languages_run
 from ..log.kinds import Kind
 from ..log.messages import About, Source, line
 from ..spec.conversation import Conversation
@@ -82,12 +82,12 @@ class Counted:
 
     def _code(self) -> dict[str, str | None]:
         """Who said the newest message, by whether it holds code; nothing where none is ever run."""
-        runs = any(speaker.runs_code for speaker in self._conversation.speakers)
-        if self._heard is None or not runs:
+        conversation = self._conversation
+        run = {languages_run(conversation, one) for one in conversation.speakers if one.runs_code}
+        if self._heard is None or not run:
             return {}
         message, about = self._heard
-        holds_code = bool(code_blocks(message.text) or open_blocks(message.text))
-        writes = about.source not in DATA and holds_code
+        writes = about.source not in DATA and any(holds_code(message.text, one) for one in run)
         return {"code_by" if writes else "no_code_by": about.speaker}
 
     def _people(self) -> dict[str, Any]:

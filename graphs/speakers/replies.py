@@ -88,6 +88,10 @@ class CodeReply(_Reply):
 
     kind: Literal["code"] = "code"
     """What gives it."""
+    fences: Literal["all", "marked"] = "all"
+    """Which fences hold code to run. ``all``: every one; without a label the language is made out,
+    and what can't be run is an error. ``marked``: those labelled with a language that the sandbox
+    runs; others are text."""
 
 
 class ModelReply(_Reply):

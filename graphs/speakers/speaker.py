@@ -195,7 +195,12 @@ class Speaker(Data):
     @property
     def runs_code(self) -> bool:
         """Whether its reply may be what came of running the code it has heard."""
-        return any(isinstance(reply, CodeReply) for reply in self.replies)
+        return self.code is not None
+
+    @property
+    def code(self) -> CodeReply | None:
+        """Which code it runs; None where it runs none."""
+        return next((reply for reply in self.replies if isinstance(reply, CodeReply)), None)
 
     @property
     def has_model(self) -> bool:

@@ -1,8 +1,12 @@
 """In which field two conversations differ first. Pure functions."""
 
+from typing import TypeVar
+
 from pydantic import BaseModel
 
 from .conversation import Conversation
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def first_difference(known: Conversation, given: Conversation) -> str:
@@ -11,6 +15,12 @@ def first_difference(known: Conversation, given: Conversation) -> str:
     What was not set, at any depth, is left to the known one: a default may have changed since.
     """
     return _path(known, given) or ""
+
+
+def left_open(part: M) -> M:
+    """Give a part of a spec whose fields a kind chose, not its caller: they are not compared."""
+    part.model_fields_set.clear()
+    return part
 
 
 def _path(one: object, other: object) -> str | None:

@@ -1,7 +1,7 @@
 """Where code runs and what it may use there, as data. The running itself is in `duologue.tools`."""
 
 import secrets
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -41,6 +41,11 @@ class Sandbox(Data):
     unmapped in part, and what stands in pipes and in TCP's larger buffers."""
     output_kib: int = Field(default=64, ge=1, le=1024)
     """KiB of output that are kept of a call: the first and the last half of them."""
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """What it may run; with ``auto`` a shell only where there is one."""
+        return ("python",) if self.level == "monty" else get_args(Language)
 
     @property
     def warnings(self) -> tuple[str, ...]:

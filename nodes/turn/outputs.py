@@ -7,22 +7,28 @@ from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, Too
 from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
-from ...graphs.log.formats.code_blocks import code_blocks, open_blocks
+from ...graphs.log.formats.code_blocks import code_blocks, languages_run, open_blocks
 from ...graphs.log.heard import heard_since
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source, calling, line, place_of
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.conversation import Conversation
 from ..prompts.code import NOT_CLOSED
 
 
-def code_heard(log: Sequence[BaseMessage], name: str) -> AIMessage | None:
+def code_heard(
+    conversation: Conversation, log: Sequence[BaseMessage], speaker: Speaker
+) -> AIMessage | None:
     """Give the code that a speaker runs, as calls: one for each block of the newest message."""
-    places = {*heard_since(log, name)}
+    places = {*heard_since(log, speaker.name)}
     heard = [message for message in log if place_of(message) in places]
     # What the conversation itself tells it, such as that it is its turn, is no message.
     said = [message for message in heard if line(message).kind is not Kind.INSTRUCTION]
     # What code prints, and tools give, is data: no code in it is run.
     writes = bool(said) and line(said[-1]).source not in (Source.CODE, Source.TOOL)
-    whole, parts = (read(said[-1].text) if writes else [] for read in (code_blocks, open_blocks))
+    text = said[-1].text if writes else ""
+    languages = languages_run(conversation, speaker)
+    whole, parts = code_blocks(text, languages), open_blocks(text, languages)
     if not whole and not parts:
         return None
     return AIMessage(

@@ -115,7 +115,7 @@ async def _by_function(
 async def _by_code(
     moment: Moment, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
 ) -> Given | None:
-    message = code_heard([*moment.log, *new], speaker.name)
+    message = code_heard(moment.conversation, [*moment.log, *new], speaker)
     return None if message is None else Given(message, Source.CODE, new, moment.usage)
 
 

@@ -2,10 +2,13 @@
 
 import ast
 import re
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple, TypeAlias
 
+from ...speakers.speaker import Speaker
+from ...spec.conversation import Conversation
 from ...spec.sandbox import Language
-from ...text.fences import fences
+from ...text.fences import Fence, fences
 
 _LABELS: Final[dict[str, Language]] = {
     **dict.fromkeys(("python", "py", "python3", "py3", "ipython", "pycon"), "python"),
@@ -31,22 +34,42 @@ class RunnableBlock(NamedTuple):
     """What is run."""
 
 
-def code_blocks(text: str) -> list[RunnableBlock]:
+Languages: TypeAlias = Collection[Language] | None
+"""The languages that a fence must be marked with. None: any fence holds code."""
+
+
+def languages_run(conversation: Conversation, speaker: Speaker) -> Languages:
+    """Give the languages whose fences a speaker runs."""
+    is_marked = speaker.code is not None and speaker.code.fences == "marked"
+    return conversation.sandbox.languages if is_marked else None
+
+
+def code_blocks(text: str, languages: Languages = None) -> list[RunnableBlock]:
     """Find the fenced code of a message that is to be run (AutoGen)."""
-    return _found(text, closed=True)
+    return [_block(fence) for fence in _with_code(text, languages) if fence.is_closed]
 
 
-def open_blocks(text: str) -> list[RunnableBlock]:
+def open_blocks(text: str, languages: Languages = None) -> list[RunnableBlock]:
     """Find the code of a message whose fence is not closed: it may be a part, and is not run."""
-    return _found(text, closed=False)
+    return [_block(fence) for fence in _with_code(text, languages) if not fence.is_closed]
 
 
-def _found(text: str, *, closed: bool) -> list[RunnableBlock]:
-    return [
-        RunnableBlock(_language(fence.language, fence.content), fence.content)
-        for fence in fences(text)[1]
-        if fence.is_closed is closed and (fence.content.strip() or (fence.language and not closed))
-    ]
+def holds_code(text: str, languages: Languages = None) -> bool:
+    """Whether a message holds fenced code, whole or not."""
+    return any(True for _ in _with_code(text, languages))
+
+
+def _with_code(text: str, languages: Languages) -> Iterator[Fence]:
+    for fence in fences(text)[1]:
+        is_begun = fence.language is not None and not fence.is_closed
+        label = _LABELS.get(fence.language or "")
+        is_code = languages is None or label in languages
+        if is_code and (fence.content.strip() or is_begun):
+            yield fence
+
+
+def _block(fence: Fence) -> RunnableBlock:
+    return RunnableBlock(_language(fence.language, fence.content), fence.content)
 
 
 def _language(label: str | None, code: str) -> str:
