@@ -13,7 +13,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source, calling, line, place_of
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
-from ..prompts.code import NOT_CLOSED
+from ..prompts.code import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 
 
 def code_heard(
@@ -83,7 +83,8 @@ def given_by(log: Sequence[BaseMessage]) -> ToolOutput:
 def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:
     """Say what came of code: the exit code, what each block gave, and how many were not run."""
     how = "it failed" if exit_code else "it succeeded"
-    shown = "\n".join(text.strip("\n") for text in outputs if text.strip()) or "(nothing)"
+    nothing = NO_OUTPUT if exit_code else PRINTED_NOTHING
+    shown = "\n".join(text.strip("\n") for text in outputs if text.strip()) or nothing
     blocks = "block was" if left == 1 else "blocks were"
     behind = f"\nBecause of that {left} more {blocks} not run." if left else ""
     return f"Exit code: {exit_code} ({how})\nOutput:\n{shown}{behind}"

@@ -128,7 +128,7 @@ def test_variables_are_kept_and_a_failure_is_the_agents_to_mend() -> None:
     ]
     result, _ = play(coder("Double it.", sandbox=MONTY), script)
     first, second, third = outputs(result)
-    assert first == ran("(nothing)")
+    assert first == ran("The code ran and printed nothing.")
     assert second.startswith("Exit code: 1 (it failed)\nOutput:\n")
     assert "ZeroDivisionError" in second
     assert third == ran("42")
@@ -161,7 +161,7 @@ async def test_variables_survive_a_resume_elsewhere() -> None:
         await aconverse(spec, model=model, store="memory:resumed-coder", session="s")
     model = ScriptedChatModel(script=[python("print(sum(kept))"), "3."])
     result = await aresume("s", model=model, store="memory:resumed-coder")
-    assert outputs(result) == [ran("(nothing)"), ran("3")]
+    assert outputs(result) == [ran("The code ran and printed nothing."), ran("3")]
 
 
 def test_a_fork_goes_on_with_the_variables_of_that_moment() -> None:

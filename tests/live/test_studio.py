@@ -411,7 +411,7 @@ async def test_a_coder_runs_its_code_and_has_the_last_word(
     assert found["outcome"]["reasons"] == ["no_code"]
     said = [message["content"] for message in found["messages"] if message["name"] == "Executor"]
     assert [text for text in said if text] == [
-        "Exit code: 0 (it succeeded)\nOutput:\n(nothing)",
+        "Exit code: 0 (it succeeded)\nOutput:\nThe code ran and printed nothing.",
         "Exit code: 0 (it succeeded)\nOutput:\n42",
     ]
 
