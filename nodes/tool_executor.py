@@ -13,15 +13,19 @@ for theirs; calls that have finished do not, and those that run code after it wa
 
 from typing import Any
 
+from langchain_core.messages import AIMessage
+
 from ..graphs.log.messages import calling
 from ..graphs.log.state import State
+from ..graphs.rules.ends.holding import stops_calls
 from ..graphs.rules.people import person_of
 from ..graphs.rules.position import Leaving, Phase
 from ..graphs.rules.transitions import left, paused
+from ..graphs.speakers.speaker import Speaker
 from .execute.approval import ask_about, decided, is_seen, question, seen
 from .execute.calls import CallsRun
 from .execute.interpreter import Interpreter
-from .execute.results import interrupted, past_hooks, result_lines, returned
+from .execute.results import given_back, interrupted, past_hooks, result_lines, returned
 from .step.resources import Moment, Resources
 from .turn.people import asked_about_calls
 
@@ -37,16 +41,9 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     if moment.position.phase is Phase.RAN:
         answers = await past_hooks(moment, speaker, hooks, message)
         return await returned(moment, speaker, message, answers)
+    if (stopped := await _stopped(moment, state, speaker, message)) is not None:
+        return stopped
     decisions = decided(state, message)
-    if not is_seen(state, message):
-        person = await asked_about_calls(moment)
-        if isinstance(person, Leaving):
-            position = left(moment.position, moment.turn, person)
-            return await moment.step(position, [])
-        if person is not None and person.text:
-            return await interrupted(moment, speaker, message, person)
-        if person is not None:
-            return seen(message)
     request = question(moment, speaker, message) if decisions is None else None
     if request is not None:
         # A step of its own: what was decided must stand before anything runs.
@@ -66,3 +63,17 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     kept = interpreter.dumped()
     update |= {"interpreter": kept} if kept not in ({}, before) else {}
     return update | ({"decisions": {}} if state.get("decisions") else {})
+
+
+async def _stopped(
+    moment: Moment, state: State, speaker: Speaker, message: AIMessage
+) -> dict[str, Any] | None:
+    """What is written before calls run, by a guard or by a person who is to see them, if any."""
+    if stops_calls(moment.conversation, moment.position):
+        return await given_back(moment, speaker, message)
+    person = None if is_seen(state, message) else await asked_about_calls(moment)
+    if isinstance(person, Leaving):
+        return await moment.step(left(moment.position, moment.turn, person), [])
+    if person is not None and person.text:
+        return await interrupted(moment, speaker, message, person)
+    return None if person is None else seen(message)

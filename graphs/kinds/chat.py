@@ -13,6 +13,8 @@ from ..common.data import Cap, Name, Temperature, Text
 from ..common.validation import validated
 from ..speakers.approval import Rule
 from ..spec.conversation import Conversation, Form
+from ..spec.difference import left_open
+from ..spec.end_chat import EndChat
 
 CHAT = """You are {me}, and you talk with {user}. Be helpful, honest and brief."""
 
@@ -65,7 +67,9 @@ class Chat(Form):
         return {
             "title": None if self.message else f"Chat with {self.assistant}",
             "speakers": ({"name": self.user, "replies": (*said, "human")}, agent),
-            "end_chat": {"max_iterations": self.max_iterations},
+            "end_chat": left_open(
+                EndChat(max_iterations=self.max_iterations, on_guard="ask"), "on_guard"
+            ),
         }
 
 
@@ -74,7 +78,7 @@ def chat(message: str | None = None, **options: Any) -> Conversation:
 
     After Agere's chat: the person is asked in each round, once everything of the round before has
     ended; the agent may speak to the person while it calls tools; ``exit`` leaves. Nothing but the
-    person ends it, save guards against an agent that goes wrong.
+    person ends it: where a guard finds that the agent goes wrong, the person is told so.
 
     Args:
         message: What the person says first. None: the person is asked.

@@ -64,7 +64,7 @@ class Coder(Form):
             "generation": {"temperature": self.temperature},
         }
         # A text or some JSON in the agent's answer is no code.
-        code = left_open(CodeReply(fences="marked"))
+        code = left_open(CodeReply(fences="marked"), "fences")
         return {
             "speakers": ({"name": self.executor, "replies": (code,)}, agent),
             "opening": Opening(first_speaker=self.coder, first_line=BEGIN_CODING),

@@ -59,7 +59,12 @@ class GroupSolve(Form):
                 f"shift_owner: nobody is called {self.shift_owner!r}"
                 f"{near_or_all(self.shift_owner, names)}"
             )
+        end_chat = self.end_chat
+        if "announce_last_words" not in end_chat.model_fields_set:
+            # Yacana's speakers are told nothing of it.
+            end_chat = end_chat.model_copy(update={"announce_last_words": False})
         return {
+            "end_chat": end_chat,
             "opening": {
                 "answers": True,
                 "reconcile": self.reconcile_first_message,

@@ -15,6 +15,7 @@ from ..spec.conversation import Conversation
 from ..spec.ends import EndingTool, leaves
 from ..spec.usage import Usage, total
 from ..text.done_words import ends_with
+from .ends.guards import GUARDS
 from .ends.holding import ENDS
 from .people import watcher
 from .position import Facts
@@ -55,6 +56,9 @@ class Counted:
         about = line(message)
         if about.kind is Kind.ENDED:
             return self._begin()
+        asks = self._conversation.end_chat.on_guard == "ask"
+        if asks and about.source is Source.HUMAN and about.counts:
+            self._begin_guards_anew()
         for tally in self.tallies.values():
             tally.add(message, about)
         for replies in self._auto_replies.values():
@@ -67,6 +71,13 @@ class Counted:
             if about.source not in DATA:
                 said = done_tokens(self._conversation, about.speaker, message.text)
                 self._tokens_said |= dict.fromkeys((token, about.speaker or "") for token in said)
+
+    def _begin_guards_anew(self) -> None:
+        """A person was told what the guards have counted, and has said something to it."""
+        for guard in GUARDS:
+            held = 0 < guard.limit(self._conversation) <= self.tallies[guard.reason].count
+            if held and (tally := guard.tally(self._conversation)) is not None:
+                self.tallies[guard.reason] = tally
 
     def facts(self) -> Facts:
         """Give what was counted so far."""

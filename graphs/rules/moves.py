@@ -118,7 +118,8 @@ MOVES: Final[Mapping[Phase, Move]] = {
     Phase.CALLED: Move(
         Actor.TOOLS,
         Strength.HARD,
-        (Phase.RAN, Phase.RETURNED, Phase.GIVEN, Phase.LEFT),
+        # A guard may end the turn, for a person to speak.
+        (Phase.RAN, Phase.RETURNED, Phase.GIVEN, Phase.SPOKEN, Phase.LEFT),
         _each_call,
         Reads(_CALLS, _CALLS),
     ),

@@ -195,7 +195,7 @@ class Speaker(Data):
     @property
     def runs_code(self) -> bool:
         """Whether its reply may be what came of running the code it has heard."""
-        return self.code is not None
+        return any(isinstance(reply, CodeReply) for reply in self.replies)
 
     @property
     def code(self) -> CodeReply | None:

@@ -39,6 +39,11 @@ def check(conversation: ConversationFields) -> None:
             "a number of rounds"
         )
     _check_least(conversation)
+    if end_chat.on_guard == "ask" and not conversation.is_with_a_person:
+        raise ValueError(
+            "end_chat.on_guard: 'ask' is only possible between two in turn, for one of whom a "
+            "person speaks each time"
+        )
     needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
     if needs_stopper and not conversation.stoppers:
         raise ValueError(

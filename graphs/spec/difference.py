@@ -17,9 +17,9 @@ def first_difference(known: Conversation, given: Conversation) -> str:
     return _path(known, given) or ""
 
 
-def left_open(part: M) -> M:
-    """Give a part of a spec whose fields a kind chose, not its caller: they are not compared."""
-    part.model_fields_set.clear()
+def left_open(part: M, *fields: str) -> M:
+    """Give a part of a spec with fields that a kind chose, not its caller: they do not count."""
+    part.model_fields_set.difference_update(fields)
     return part
 
 

@@ -1,7 +1,7 @@
 """How a conversation ends, as data: the mode, the caps, other ends, and the guards."""
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -77,6 +77,17 @@ class EndChat(Data):
     """What else ends it, whatever the mode. A list means any of its ends."""
     guards: Guards = Guards()
     """What ends it when it goes wrong."""
+    on_guard: Literal["end", "ask"] = "end"
+    """What a guard does. ``end``: it ends the conversation. ``ask``: the person is told why as it
+    is asked next, and what it says begins the guard's count anew; possible only between two, for
+    one of whom a person speaks each time."""
+
+    announce_last_words: bool = True
+    """Whether a speaker whose last words are promised is told, as it says them, that they are its
+    last message. It stands at the end of that prompt alone."""
+    tell_rounds_left: bool = False
+    """Whether a speaker is told, at the end of each of its prompts in the rounds, how many rounds
+    are left up to the cap."""
 
     @field_validator("max_iterations", mode="before")
     @classmethod

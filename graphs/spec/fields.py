@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, PositiveInt, field_validator
 from ...nodes.prompts.speaking import system_prompt
 from ..common.data import MOST, AtLeast, Cap, Data, Name, Text, listing
 from ..speakers.context import RunningSummary
-from ..speakers.replies import FunctionReply
+from ..speakers.replies import FunctionReply, HumanInputMode
 from ..speakers.speaker import Generation, Speaker
 from ..text.looks import looks
 from .end_chat import NO_CAP, EndChat, EndChatMode
@@ -175,6 +175,16 @@ class ConversationFields(Data):
         """
         has_people = any(speaker.human for speaker in self.speakers)
         return has_people and isinstance(self.turn_order, RoundRobin)
+
+    @property
+    def is_with_a_person(self) -> bool:
+        """Whether two speak in turn, and a person is asked each time for one of them."""
+        people = (one.human.human_input_mode for one in self.speakers if one.human)
+        return (
+            self.is_pair
+            and isinstance(self.turn_order, RoundRobin)
+            and HumanInputMode.ALWAYS in people
+        )
 
     @property
     def asks_for_more(self) -> bool:

@@ -41,6 +41,8 @@ class Because(StrEnum):
     """The newest message is a termination message."""
     MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"
     """So many automatic replies were given."""
+    GUARD = "guard"
+    """A guard found that something goes wrong: the prompt says what."""
 
 
 Empty: TypeAlias = Literal["auto_reply", "run", "stop"] | None
@@ -51,12 +53,10 @@ ends. None: there must be one."""
 class Asking(NamedTuple):
     """That a person is asked now."""
 
-    speaker: str
-    """Whom the person speaks for."""
-    because: Because
-    """Why."""
-    empty: Empty
-    """What happens without an answer."""
+    speaker: str  # whom the person speaks for
+    because: Because  # why
+    empty: Empty  # what happens without an answer
+    why: str = ""  # what a guard has found
 
 
 def _is_text(given: object) -> object:
@@ -271,6 +271,7 @@ _PROMPTS = {
     Because.CALLS: "{speaker}, these calls wait; say something to interrupt them.",
     Because.TERMINATION: "{speaker}, the task is said to be done; say something to go on.",
     Because.MAX_CONSECUTIVE_AUTO_REPLY: "{speaker}, the automatic replies are used up.",
+    Because.GUARD: "{speaker}, it is your turn: {why}.",
 }
 _EMPTY = {
     "auto_reply": "Nothing: an automatic reply. ",
@@ -281,7 +282,7 @@ _EMPTY = {
 
 
 def _prompt(asked: Asking) -> str:
-    told = _PROMPTS[asked.because].format(speaker=asked.speaker)
+    told = _PROMPTS[asked.because].format(speaker=asked.speaker, why=asked.why)
     return f"{told} {_EMPTY[asked.empty]}{EXIT}: leave."
 
 

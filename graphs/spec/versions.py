@@ -32,6 +32,7 @@ def _as_before(data: dict[str, Any]) -> dict[str, Any]:
     judge = data.get("judge")
     if isinstance(judge, Mapping) and (judge.get("kind") == "separate" or "criteria" in judge):
         data = data | {"judge": {"final_verdict": False, **judge}}
+    data = _with(data, ("end_chat", "announce_last_words"), False)
     return _with(data, ("end_chat", "guards", "standstill"), 0)
 
 

@@ -9,8 +9,9 @@ from langchain_core.messages.tool import ToolCall
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import About, Failure, Source, line, result, said
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import paused
+from ...graphs.rules.transitions import paused, spoke
 from ...graphs.speakers.speaker import Speaker
+from ..prompts.tools import NOT_AGAIN
 from ..step.resources import Moment
 from ..turn.given import turn_of
 from ..turn.hooks import Hooks, after_tool
@@ -89,6 +90,14 @@ async def interrupted(
     # It counts as a round: else a turn could go on for ever.
     position = paused(moment.position, moment.turn, Phase.RETURNED, succeeded=True)
     return await moment.step(position, [*lines, spoken])
+
+
+async def given_back(moment: Moment, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
+    """End a turn without running its calls, where a guard gives the turn to a person."""
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    answers = {str(call["id"]): CallResult(NOT_AGAIN, Failure.PERSON) for call in calls}
+    position = spoke(moment.conversation, moment.position, moment.turn)
+    return await moment.step(position, result_lines(moment, speaker, answers, final=True))
 
 
 def _is_direct(moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers) -> bool:

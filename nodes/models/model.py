@@ -130,15 +130,14 @@ class Model:
         if tools and not by_schema:
             chat = offering(self.chat, self.label, tools, tool_choice, names)
 
-        # Our client and the scripted one do.
-        keeps_broken = comes_from(self.chat, "duologue.nodes")
-
         def read(found: object) -> AIMessage:
             answer = as_answer(found, self.label)
             if by_schema and tools:
                 # A call that it writes though it was told not to is nothing to say.
                 answer = read_answer(answer, tools)
                 answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
+            # Our client and the scripted one do.
+            keeps_broken = not answer.tool_calls or comes_from(self.chat, "duologue.nodes")
             return counted(normalised(answer, names, keeps_broken=keeps_broken), prompt)
 
         try:

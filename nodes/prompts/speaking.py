@@ -30,6 +30,19 @@ nothing else. Begin with the word at which it stopped."""
 SAY_IT_SHORTER = """Your message was cut off, since it was too long. Say it again, shorter, so \
 that it comes to its end."""
 
+LAST_WORDS = "This is your last message: bring what you have to say to a close."
+
+
+def rounds_left(count: int) -> str:
+    """Tell a speaker how many rounds come after this one, at most."""
+    match count:
+        case 0:
+            return "This is the last round."
+        case 1:
+            return "After this round there is at most one more."
+        case _:
+            return f"After this round there are at most {count} more."
+
 
 def system_prompt(
     speaker: Speaker,

@@ -5,16 +5,16 @@ from langchain_core.messages import AIMessage, BaseMessage
 from ...graphs.rules.position import Position
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.joined import joined
-from ..models.answers import as_cut_off, is_cut_off
+from ..models.answers import as_cut_off
 from ..prompts import speaking as prompts
 from .record import is_call
 
 _REQUESTS = {"continue": prompts.WRITE_THE_REST, "retry": prompts.SAY_IT_SHORTER}
 
 
-def more_asked(speaker: Speaker, position: Position, answer: AIMessage) -> str | None:
+def more_asked(speaker: Speaker, position: Position, text: str) -> str | None:
     """Give what is asked for where a reply was cut off, once a turn; None where it is accepted."""
-    if position.cut_off or not is_cut_off(answer) or not answer.text.strip():
+    if position.cut_off or not text.strip():
         return None
     return _REQUESTS.get(speaker.on_length)
 

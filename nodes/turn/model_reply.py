@@ -21,7 +21,7 @@ from ..models.tool_calling.to_user import Speaking, taken_out
 from ..step.resources import Moment
 from .given import Given
 from .hooks import sees_replies
-from .prompt import asked_of, mending, prompt_of
+from .prompt import asked_of, prompt_of, told_once
 from .thinking import leaves_unopened
 
 
@@ -29,10 +29,10 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
     """Ask the speaker's model, with what is new in the log in front of it."""
     model = await moment.model(speaker.model)
     parameters = moment.parameters(speaker.generation, SPEAKER_TEMPERATURE)
-    schema = _held_to(moment, speaker)
+    schema, once = _held_to(moment, speaker), told_once(moment)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
-        prompt = prompt_of(moment, speaker, log, small=model.is_embedded)
+        prompt = prompt_of(moment, speaker, log, once, small=model.is_embedded)
         if schema is not None:
             return await _structured(moment, speaker, model, schema, prompt, parameters), None
         return await _text(moment, speaker, model, prompt, parameters), None
@@ -45,7 +45,7 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
         new=new,
         most=parameters.get("max_tokens"),
         small=model.is_embedded,
-        behind=mending(moment),
+        behind=once.messages,
     )
     return Given(found.answer, Source.MODEL, found.new, found.usage)
 
@@ -68,7 +68,9 @@ async def _text(
     may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
     # An endpoint that writes its calls as text goes on writing them unless it is told not to.
     is_told = may_call or model.by_schema(speaker.tool_calling)
-    purpose = _purpose(moment, speaker)
+    continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
+    # A part is nothing to show: both are told as one message.
+    purpose = Kind.ANSWER if continues else _purpose(moment, speaker)
     listeners = _listeners(moment, speaker, purpose)
     is_heard = speaker.to_user and purpose is Kind.SPEECH
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
@@ -80,7 +82,7 @@ async def _text(
         purpose=purpose,
         speaker=speaker.name,
         # The rest of a message begins with no mark.
-        marks=None if _continues(moment, speaker) else speaker.marks,
+        marks=None if continues else speaker.marks,
         tools=offered(moment.resources.registry, speaker) if is_told else (),
         tool_choice=_choice(moment, speaker) if may_call else "none",
         tool_calling=speaker.tool_calling,
@@ -116,18 +118,12 @@ def _choice(moment: Moment, speaker: Speaker) -> str:
 
 
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:
-    """What an answer is: a speech, which is shown while it comes, or what is not said as it is."""
+    """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
     hooks = moment.resources.registry.hooks_of(speaker)
     # A person who follows it must not see what another keeps to itself.
     opens = moment.turn.stage not in ALOUD
     hides = opens and any(one.human for one in moment.conversation.speakers if one != speaker)
-    is_part = hides or sees_replies(hooks) or _continues(moment, speaker)
-    return Kind.ANSWER if is_part else Kind.SPEECH
-
-
-def _continues(moment: Moment, speaker: Speaker) -> bool:
-    """Whether the rest of a message is asked for."""
-    return moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
+    return Kind.ANSWER if hides or sees_replies(hooks) else Kind.SPEECH
 
 
 async def _structured(

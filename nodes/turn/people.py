@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from ...graphs.log.heard import newly_heard
 from ...graphs.log.messages import calling
+from ...graphs.rules.ends.holding import guards_in_words
 from ...graphs.rules.people import asking, asking_of_calls, meaning
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.turns import NextTurn
-from ...graphs.spec.questions import Asking, payload, schema_of
+from ...graphs.spec.questions import Asking, Because, payload, schema_of
 from ..step.asking import ask
 from ..step.resources import Moment
 
@@ -16,7 +17,13 @@ async def asked_for_message(moment: Moment) -> Leaving | str | None:
     """Ask the person who speaks for the speaker whose turn begins, if one is asked."""
     turn = NextTurn(moment.turn.speaker, moment.turn.stage)
     asked = asking(moment.conversation, moment.position, turn)
-    return None if asked is None else await _answer(moment, asked)
+    if asked is None:
+        return None
+    tallies = moment.reader.tallies(moment.log)
+    why = guards_in_words(moment.conversation, moment.position, tallies)
+    if why and asked.because is Because.TURN:
+        asked = asked._replace(because=Because.GUARD, why=why)
+    return await _answer(moment, asked)
 
 
 class Interruption(NamedTuple):

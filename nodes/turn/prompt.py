@@ -18,6 +18,7 @@ from langchain_core.messages import (
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
+from ...graphs.log.stage import Stage
 from ...graphs.rules.context.shortening import Around
 from ...graphs.rules.position import Phase
 from ...graphs.speakers.context import RunningSummary, TokenBudget
@@ -89,7 +90,26 @@ def view_of(
     return _as_told(moment, speaker, kept.lines, small=small)
 
 
-def mending(moment: Moment) -> list[BaseMessage]:
+class Once(NamedTuple):
+    """What stands in the prompts of one turn alone."""
+
+    told: str
+    """What the speaker is told of the end as it comes near; it follows what was heard last."""
+    asked: list[BaseMessage]
+    """What comes after all, where the speaker is asked once more."""
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """All of it, for an estimate of its length."""
+        return [*([HumanMessage(self.told)] if self.told else []), *self.asked]
+
+
+def told_once(moment: Moment) -> Once:
+    """Give what stands in this turn's prompts alone."""
+    return Once(_told_of_end(moment), _mending(moment))
+
+
+def _mending(moment: Moment) -> list[BaseMessage]:
     """Give what comes after a speaker's view where it is asked once more, else nothing."""
     if moment.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
@@ -101,19 +121,40 @@ def mending(moment: Moment) -> list[BaseMessage]:
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
 
+def _told_of_end(moment: Moment) -> str:
+    conversation, position = moment.conversation, moment.position
+    end_chat = conversation.end_chat
+    if position.owed:
+        return prompts.LAST_WORDS if end_chat.announce_last_words else ""
+    cap = end_chat.max_iterations
+    if not end_chat.tell_rounds_left or cap is None or moment.turn.stage is not Stage.ROUNDS:
+        return ""
+    return prompts.rounds_left(cap - 1 - position.rounds(conversation))
+
+
 def prompt_of(
-    moment: Moment, speaker: Speaker, log: Sequence[BaseMessage], *, small: bool
+    moment: Moment, speaker: Speaker, log: Sequence[BaseMessage], once: Once, *, small: bool
 ) -> list[BaseMessage]:
     """Give what is sent to the model for a speaker's turn."""
-    behind = mending(moment)
-    view = view_of(moment, speaker, log, small=small, behind=behind)
+    view = view_of(moment, speaker, log, small=small, behind=once.messages)
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
         # What it would answer was removed, and many models refuse a prompt that ends so.
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
         view = [*view, HumanMessage(prompts.GO_ON if has_spoken else prompts.BEGIN)]
-    if moment.position.phase in (Phase.RETURNED, Phase.REJECTED):
+    if moment.position.phase in (Phase.RETURNED, Phase.REJECTED, Phase.CUT_OFF):
         view = with_thoughts(view, log, speaker.name)
-    return asked_behind(view, behind)
+    return asked_behind(_with_told(view, once.told) if once.told else view, once.asked)
+
+
+def _with_told(view: Sequence[BaseMessage], told: str) -> list[BaseMessage]:
+    """Add something to what was heard last: what the turn brings after it then follows it."""
+    places = (place for place, one in enumerate(view) if isinstance(one, HumanMessage))
+    place = max(places, default=None)
+    if place is None:
+        return [*view, HumanMessage(told)]
+    heard = view[place]
+    with_told = HumanMessage(f"{heard.text}\n\n{told}", name=heard.name)
+    return [*view[:place], with_told, *view[place + 1 :]]
 
 
 def asked_behind(view: Sequence[BaseMessage], behind: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -83,7 +83,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
         return await write_answer(moment, speaker, given, about)
 
     if given.source is Source.MODEL:
-        more = more_asked(speaker, position, given.message)
+        more = more_asked(speaker, position, given.message.text) if cut_off else None
         if more is not None:
             about = about.model_copy(update={"problem": more})
             return await _write_draft(moment, given, about, Phase.CUT_OFF)

@@ -30,6 +30,8 @@ def spec_of(plan: Plan) -> Conversation:
         "judge": {"form": "two_questions" if plan.two_questions else "structured"},
     }
     if not plan.answers:
+        # As it is in a group solve.
+        alike["end_chat"]["announce_last_words"] = False
         opening = {"first_speaker": plan.owner, "first_line": plan.content}
         return Conversation.model_validate(
             {"task": plan.shared_task, "speakers": speakers, "opening": opening} | alike

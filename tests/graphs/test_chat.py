@@ -241,10 +241,12 @@ def test_no_guard_ends_it_by_what_a_person_says(text: str, reply: str) -> None:
     assert found.reason == "quit"
 
 
-def test_an_agent_that_says_the_same_to_all_is_ended_by_its_guard() -> None:
-    said = ["Where is Rome?", "And who lives there?", "Why do you not answer?", "Well?"]
+def test_of_an_agent_that_says_the_same_to_all_the_person_is_told() -> None:
+    """R18: how it then goes on is in `test_guards_that_ask`."""
+    said = ["Where is Rome?", "And who lives there?", "Why do you not answer?", "exit"]
     found = play(chat(), [Reply(text=AGAIN)] * 9, said)
-    assert (found.reason, found.outcome.by) == ("same_replies", "Assistant")
+    assert (found.reason, found.outcome.by) == ("quit", "User")
+    assert "Assistant gave the same reply 3 times" in found.asked[-1].summary()
 
 
 def test_it_ends_at_a_cap_that_is_given() -> None:

@@ -33,6 +33,7 @@ from duologue.graphs.log.state import State
 from duologue.graphs.log.viewpoint import SILENCE, provider_names
 from duologue.graphs.rules.moves import max_steps
 from duologue.nodes.prompts import judging, speaking
+from duologue.nodes.prompts.speaking import LAST_WORDS
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -283,11 +284,20 @@ def test_every_prompt_is_one_that_providers_take_and_begins_the_next(
                     assert message.name in {None, *others}
         turns = [*filter(is_for_a_turn, sent)]
         end = [prompts_of(result, name), *result.viewpoint(name)[1:]]
-        for before, after in pairwise([*turns, end]):
+        for before, after in pairwise(map(without_announcement, [*turns, end])):
             assert isinstance(before[-1], HumanMessage | ToolMessage)
             assert plain(after[: len(before)]) == plain(before)
             # The reply, as it was said, follows.
             assert isinstance(after[len(before)], AIMessage)
+
+
+def without_announcement(prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """R18: that it has last words stands behind what a speaker heard last, in that turn alone."""
+    found = [*prompt]
+    place = max(place for place, one in enumerate(found) if isinstance(one, HumanMessage))
+    text = found[place].text.removesuffix(f"\n\n{LAST_WORDS}")
+    found[place] = found[place].model_copy(update={"content": text})
+    return found
 
 
 def prompts_of(result: Result, name: str) -> BaseMessage:

@@ -17,7 +17,7 @@ from duologue.nodes.prompts import judging
 from duologue.nodes.step.resources import Moment, Resources
 from duologue.nodes.step.running import RunningSession
 from duologue.nodes.turn import prompt as prompting
-from duologue.nodes.turn.prompt import around, prompt_of, view_of
+from duologue.nodes.turn.prompt import around, prompt_of, told_once, view_of
 from duologue.tools.registry.registry import Registry
 
 LIMIT = 600
@@ -61,7 +61,7 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
     for turns in range(1, 40):
         now = moment(context, turns, draft)
         ann = now.conversation.speakers[0]
-        sizes.append(tokens(prompt_of(now, ann, now.log, small=small)))
+        sizes.append(tokens(prompt_of(now, ann, now.log, told_once(now), small=small)))
     assert max(sizes) <= LIMIT
     assert max(sizes) > LIMIT * 0.7
 

@@ -38,6 +38,7 @@ LADDER = (
         "role_flips",
         "blank_replies",
         "same_replies",
+        "echo",
         "farewells",
         "standstill",
         "same_tool_calls",

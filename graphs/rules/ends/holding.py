@@ -3,12 +3,13 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+from ...log.stage import Stage
 from ...spec.conversation import Conversation
 from ...spec.ends import AllOf, AnyOf, End, Leaf, Reason
 from ..moves import Strength
-from ..position import Facts, Position
+from ..position import Facts, Phase, Position
 from .caps import CAPS
-from .end import EndRule, Named
+from .end import AtEnd, EndRule, Guard, Named, Tallies
 from .guards import GUARDS
 from .hard import HARD
 from .said import SAID
@@ -42,8 +43,31 @@ def holding(conversation: Conversation, position: Position) -> list[HeldEnd]:
     ready = [end for end in ENDS.values() if not (early and end.waits(position))]
     reasons = ENDS.keys() if not early else {end.reason for end in ready}
     held = [] if when is None else _terms(when, position.facts, reasons)
+    if conversation.end_chat.on_guard == "ask":
+        ready = [end for end in ready if end.strength is not Strength.GUARD]
     held += [_one(end) for end in ready if end.holds(conversation, position)]
     return sorted(held, key=lambda one: (one.strength, sorted(_PLACES[of] for of in one.reasons)))
+
+
+def guards_held(conversation: Conversation, position: Position) -> list[Guard]:
+    """Give the guards that hold where they give the turn to a person."""
+    if conversation.end_chat.on_guard != "ask":
+        return []
+    early = not position.may_end(conversation)
+    ready = (guard for guard in GUARDS if not (early and guard.waits(position)))
+    return [guard for guard in ready if guard.holds(conversation, position)]
+
+
+def stops_calls(conversation: Conversation, position: Position) -> bool:
+    """Whether a guard gives the turn to a person before the calls that wait are run."""
+    waits = position.phase is Phase.CALLED and position.stage is not Stage.LAST_WORDS
+    return waits and any(guard.stops_calls for guard in guards_held(conversation, position))
+
+
+def guards_in_words(conversation: Conversation, position: Position, tallies: Tallies) -> str:
+    """Say why guards give the turn to a person; nothing where none does."""
+    at = AtEnd(conversation, position, (), tallies)
+    return "; ".join(guard.words(at) for guard in guards_held(conversation, position))
 
 
 def reasons_of(held: list[HeldEnd]) -> tuple[Reason, ...]:

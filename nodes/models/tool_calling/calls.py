@@ -13,6 +13,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ....graphs.log.messages import storable
+from ..answers import is_cut_off
 from ..storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
 from .names import Names, registered
 
@@ -112,7 +113,7 @@ def normalised(answer: AIMessage, names: Names, *, keeps_broken: bool = True) ->
     Where the client does not keep broken calls as they came, the last call of an answer that was
     cut off may have been mended, and is not run.
     """
-    cut_off = answer.response_metadata.get("finish_reason") == "length"
+    cut_off = is_cut_off(answer)
     raw = answer.additional_kwargs.get(RAW)
     if raw is not None:
         named = [{**call, "name": _meant(call["name"], names)} for call in raw]
