@@ -19,7 +19,7 @@ from ..spec.end_chat import EndChatMode
 from ..spec.ends import DoneToken
 from ..spec.fields import Opening
 
-INSTRUCTION = Marks(lines=("Instruction:", "Input:"))
+INSTRUCTION = Marks(lines=("Instruction:", "Input:"), optional=("Input:",))
 """How the user's messages look."""
 
 SOLUTION = Marks(lines=("Solution:",), end="Next request.")

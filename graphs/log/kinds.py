@@ -89,7 +89,8 @@ class Kind(StrEnum):
     CHOICE = KindRow("choice", on_page=True)
     """Who was chosen to speak next."""
     ANSWER = KindRow("answer", is_reply=True, is_result=True)
-    """What was answered for a speaker, or by a tool, before hooks have seen it."""
+    """What was answered for a speaker, or by a tool, before hooks have seen it; or a second try in
+    whose place the first is said."""
     HEARD = KindRow("heard", is_talk=True)
     """What a hook made of what a speaker has just heard; it stands in its place from then on."""
     CODE = KindRow("code", is_reply=True, has_calls=True)

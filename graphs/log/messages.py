@@ -77,6 +77,10 @@ class Flaw(StrEnum):
     """It does not fit the speaker's output format."""
     REPEATED = "repeated"
     """It is the speaker's own last message once more."""
+    ECHO = "echo"
+    """It is what another has just said, word for word."""
+    NO_REPLY = "no_reply"
+    """It only repeats how it was asked for: placeholders, marks alone, or what it was told."""
 
 
 class About(Data):

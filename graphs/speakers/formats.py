@@ -28,6 +28,9 @@ LEADING: Final = re.compile(r"[#>\s]*")
 
 _EMPHASIS = re.compile(f"[{re.escape(EMPHASIS)}]+")
 
+WIDE: Final = str.maketrans("：．。", ":..")  # noqa: RUF001
+"""Full-width colons and full stops, and what they are compared as."""
+
 Verbatim = Annotated[
     str, StringConstraints(min_length=1, max_length=MARK_LENGTH, pattern=r"\S", strict=True)
 ]
@@ -35,21 +38,22 @@ Verbatim = Annotated[
 
 
 def plain(text: str) -> str:
-    """Give a mark, or a line, as they are compared: without case and Markdown around them."""
+    """Give a mark, or a line, as they are compared: without case, width and Markdown."""
     signs = _EMPHASIS.sub("", text)
     leading = LEADING.match(signs)
-    return signs[leading.end() if leading else 0 :].casefold()
+    return signs[leading.end() if leading else 0 :].translate(WIDE).casefold()
 
 
 class Marks(Kinded):
     """Marks that begin a line each, such as CAMEL's ``Instruction:`` and ``Input:``.
 
-    Case and Markdown around a mark do not matter. A reply is read as a table: for each mark what
-    comes after it.
+    Case, Markdown around a mark and full-width colons do not matter. A reply is read as a table:
+    for each mark what comes after it.
 
     Raises:
         pydantic.ValidationError: One mark begins with another, so that nobody could tell them
-            apart, or is nothing but Markdown signs.
+            apart, or is nothing but Markdown signs. What may be missing is none of the lines after
+            the first.
     """
 
     kind: Literal["lines"] = "lines"
@@ -58,6 +62,8 @@ class Marks(Kinded):
     """What begins a line each, in this order; the first one begins the reply."""
     end: Mark | None = None
     """What the reply ends with."""
+    optional: tuple[Mark, ...] = ()
+    """Which of the lines may be missing: such a line is added, and says ``None``."""
 
     @field_validator("lines")
     @classmethod
@@ -72,6 +78,17 @@ class Marks(Kinded):
         if end is not None:
             _check_mark(end, info.data.get("lines", ()))
         return end
+
+    @field_validator("optional")
+    @classmethod
+    def _optional_are_lines(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        lines = info.data.get("lines", given)
+        for mark in given:
+            if mark not in lines:
+                raise ValueError(f"{mark!r} is none of the lines: name some of them")
+            if mark == lines[0] and "lines" in info.data:
+                raise ValueError(f"{mark!r} begins the reply: it can't be missing")
+        return given
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -56,6 +56,11 @@ class Guards(Data):
     """How often one speaker speaks another's part, each after it was asked to correct it."""
     same_tool_calls: Limit = 3
     """Calls in a row, within a turn, of one tool with equal arguments."""
+    echo: Limit = 3
+    """Messages in a row of one speaker that say word for word what another has said since its last
+    turn, each after it was asked for again. Short lines, moves of a game, thanks and farewells
+    do not count, nor does what it was asked to repeat. 0: such a message is not asked for again,
+    either."""
     unreadable_verdicts: Limit = 3
     """Verdicts in a row that can't be read."""
 

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     ROLE_FLIPS = "role_flips"  # a speaker kept speaking another's part
     BLANK_REPLIES = "blank_replies"  # replies in a row were blank
     SAME_REPLIES = "same_replies"  # a speaker kept giving the same reply
+    ECHO = "echo"  # a speaker kept saying what another had just said
     FAREWELLS = "farewells"  # messages in a row were nothing but thanks or farewells
     STANDSTILL = "standstill"  # nobody said anything new any more
     SAME_TOOL_CALLS = "same_tool_calls"  # a speaker kept calling a tool with equal arguments

@@ -32,8 +32,22 @@ def _as_before(data: dict[str, Any]) -> dict[str, Any]:
     judge = data.get("judge")
     if isinstance(judge, Mapping) and (judge.get("kind") == "separate" or "criteria" in judge):
         data = data | {"judge": {"final_verdict": False, **judge}}
+    speakers = data.get("speakers")
+    if isinstance(speakers, list | tuple):
+        data = data | {"speakers": [*map(_input_optional, speakers)]}
     data = _with(data, ("end_chat", "announce_last_words"), False)
-    return _with(data, ("end_chat", "guards", "standstill"), 0)
+    for guard in ("standstill", "echo"):
+        data = _with(data, ("end_chat", "guards", guard), 0)
+    return data
+
+
+def _input_optional(speaker: object) -> object:
+    """A role-play's instructor as it is made now, so that it still resumes what it has begun."""
+    if not isinstance(speaker, Mapping) or not isinstance(speaker.get("format"), Mapping):
+        return speaker
+    form: dict[str, Any] = {"optional": ["Input:"], **speaker["format"]}
+    is_one = form.get("lines") in (["Instruction:", "Input:"], ("Instruction:", "Input:"))
+    return {**speaker, "format": form} if is_one else speaker
 
 
 def _with(data: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from markdown_it import MarkdownIt
 
@@ -69,6 +70,15 @@ def _language(label: str) -> str | None:
     word = next(iter(label.casefold().split()), None)
     # Some write attributes around it, or right after it.
     return word and (re.split(r"[:,{}]", word.strip("{}.="))[0] or word)
+
+
+def prose_places(text: str) -> list[tuple[int, str]]:
+    """Give each line of a text that is not inside fenced code, with the place where it begins."""
+    lines, found = fences(text)
+    fenced = {place for fence in found for place in range(fence.first, fence.behind)}
+    starts = accumulate(map(len, lines), initial=0)
+    numbered = enumerate(zip(starts, lines, strict=False))
+    return [one for place, one in numbered if place not in fenced]
 
 
 def unfenced(text: str) -> str:

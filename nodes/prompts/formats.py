@@ -55,6 +55,11 @@ JSON_CUT_OFF = "Your message must be JSON, and was cut off before its end: say i
 """What is wrong with JSON that ends at the longest length of an answer."""
 
 
+def only_once(marks: Marks) -> str:
+    """Say that a reply begins anew."""
+    return f"Your message must have {marks.lines[0]!r} only once."
+
+
 def misfit(problem: str) -> str:
     """Say why a reply does not fit its schema."""
     return f"Your message must be JSON that fits its schema, but does not: {problem.rstrip('.')}."

@@ -21,8 +21,14 @@ NEW_TASK = "From now on your task is: {task}"
 TASK_AGAIN = "Your task is: {task}"
 """How a speaker whose memory was reset is told its own task again."""
 
-MEND = "{problem} Please say it again as it should be, and nothing else."
-"""How a speaker is asked for a reply once more."""
+MEND = "{problem} Please write your message anew, and nothing else."
+"""How a speaker is asked for a reply once more; the problems follow."""
+
+EMPTY = "Your message was empty."
+ANOTHERS_PART = "You are {me}, but you spoke {other}'s part."
+NOTHING_SAID = "Your message says nothing yet: put your own words where they belong."
+SAME_AGAIN = "You have just said the same."
+ANOTHERS_WORDS = "That is what {other} has just said, word for word: say something of your own."
 
 WRITE_THE_REST = """Your message was cut off, since it was too long. Write the rest of it and \
 nothing else. Begin with the word at which it stopped."""

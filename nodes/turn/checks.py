@@ -1,23 +1,28 @@
 """What is looked for in a reply before it enters the conversation. Pure functions."""
 
+import re
 from collections.abc import Sequence
 from itertools import chain
+from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
 from ...graphs.common.data import Data
-from ...graphs.log.done_tokens import done_tokens
-from ...graphs.log.formats.marks import begins
-from ...graphs.log.formats.parsing import parse
+from ...graphs.log.done_tokens import DATA, done_tokens
+from ...graphs.log.formats.marks import read_marks
+from ...graphs.log.formats.mending import NONE
+from ...graphs.log.formats.parsing import Parsed, parse
+from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Flaw, line
 from ...graphs.rules.ends.tally import is_alike
-from ...graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
+from ...graphs.speakers.formats import Blocks, Code, Marks, Schema, plain
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
-from ...graphs.text.fences import MARKS as FENCE_MARKS, fences
-from ...graphs.text.wording import is_equal, is_short
-from ..prompts import formats as form_prompts
+from ...graphs.text.borrowed import asks_to_repeat, is_echo, is_placeholder, repeats
+from ...graphs.text.fences import MARKS as FENCE_MARKS, prose_places
+from ...graphs.text.wording import is_blank, is_equal, is_short
+from ..prompts import formats as form_prompts, speaking as prompts
 
 
 class Problem(Data):
@@ -29,6 +34,15 @@ class Problem(Data):
     """The problem, as told to the speaker."""
 
 
+class Checked(NamedTuple):
+    """A reply, and what is wrong with it."""
+
+    text: str
+    """It as it would be said: with the marks that were missing, where they can be added."""
+    problem: Problem | None
+    """Why it is asked for once more. None: it is said."""
+
+
 def find_problem(
     conversation: Conversation,
     speaker: Speaker,
@@ -38,50 +52,79 @@ def find_problem(
     *,
     cut_off: bool = False,
 ) -> Problem | None:
-    """Look for a reason to ask a speaker for its reply once more.
+    """Look for a reason to ask a speaker for its reply once more."""
+    return checked(conversation, speaker, text, log, schema, cut_off=cut_off).problem
+
+
+def checked(
+    conversation: Conversation,
+    speaker: Speaker,
+    text: str,
+    log: Sequence[BaseMessage],
+    schema: type[BaseModel] | None = None,
+    *,
+    cut_off: bool = False,
+) -> Checked:
+    """Check a reply, and add what little its form lacks.
 
     A reply that was cut off lacks its end because of that, and not against its form.
     """
     if says_done(conversation, speaker, text):
-        return None
+        return Checked(text, None)
     if not text.strip():
-        return Problem(flaw=Flaw.BLANK, text="Your message was empty.")
+        return Checked(text, Problem(flaw=Flaw.BLANK, text=prompts.EMPTY))
     flipped = plays(conversation, speaker, text)
     if flipped is not None:
-        return Problem(
-            flaw=Flaw.ROLE_FLIP,
-            text=f"You are {speaker.name}, but you spoke {flipped}'s part.",
-        )
-    if speaker.format is not None:
-        problem = _misfit(speaker.format, text, speaker.generation.stop, schema, cut_off=cut_off)
-        if problem is not None:
-            return Problem(flaw=Flaw.FORM, text=problem)
+        told = prompts.filled(prompts.ANOTHERS_PART, me=speaker.name, other=flipped)
+        return Checked(text, Problem(flaw=Flaw.ROLE_FLIP, text=told))
+    is_formed = speaker.format is not None
+    read = _read(speaker, text, schema, cut_off=cut_off) if is_formed else Parsed()
+    text = read.text or text
+    if _says_nothing(speaker, text, read, log):
+        return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=prompts.NOTHING_SAID))
+    if read.problem is not None:
+        return Checked(text, Problem(flaw=Flaw.FORM, text=read.problem))
     if _repeats(speaker, text, log):
-        return Problem(flaw=Flaw.REPEATED, text="You have just said the same.")
-    return None
+        return Checked(text, Problem(flaw=Flaw.REPEATED, text=prompts.SAME_AGAIN))
+    echoed = _echoed(conversation, speaker, text, log)
+    if echoed is not None:
+        told = prompts.filled(prompts.ANOTHERS_WORDS, other=echoed)
+        return Checked(text, Problem(flaw=Flaw.ECHO, text=told))
+    return Checked(text, None)
 
 
-def _misfit(
-    form: Format,
-    text: str,
-    stop: Sequence[str],
-    schema: type[BaseModel] | None,
-    *,
-    cut_off: bool,
-) -> str | None:
-    """What is wrong with a reply by its format; of one that was cut off, as far as it came."""
+_WORD: Final = re.compile(r"\w+\b")
+_FIRST: Final = 40
+"""How many characters hold the first words."""
+
+_WORTH: Final = {Flaw.BLANK: 0, Flaw.NO_REPLY: 0, Flaw.ROLE_FLIP: 0}
+"""What is heard least gladly; what has its form is worth most, and all else stands between."""
+
+
+def better(first: Checked, second: Checked) -> Checked:
+    """Choose of two tries the one that is said; of equal ones it is the second."""
+    return max(second, first, key=lambda one: _WORTH.get(one.problem.flaw, 1) if one.problem else 2)
+
+
+def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_off: bool) -> Parsed:
+    """Read a reply by its format; one that was cut off, as far as it came."""
+    form, stop = speaker.format, speaker.generation.stop
     if cut_off:
         match form:
             case Marks():
-                form = form.model_copy(update={"lines": form.lines[:1], "end": None})
+                form = form.model_copy(
+                    update={"lines": form.lines[:1], "end": None, "optional": ()}
+                )
             case Blocks():
                 stop = (form.end,)
             case Code():
                 stop = FENCE_MARKS
-    problem = parse(form, text, stop=stop, schema=schema).problem
-    if problem is not None and cut_off and isinstance(form, Schema):
-        return form_prompts.JSON_CUT_OFF
-    return problem
+    if form is None:
+        return Parsed()
+    read = parse(form, text, stop=stop, schema=schema, name=speaker.name)
+    if read.problem is not None and cut_off and isinstance(form, Schema):
+        return Parsed(problem=form_prompts.JSON_CUT_OFF)
+    return read
 
 
 def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
@@ -91,30 +134,51 @@ def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
     """Find the other speaker whose part a message plays."""
-    own = speaker.marks.lines if speaker.marks is not None else ()
-    prose = _prose(text.strip())
-    for found in prose:
-        for other in conversation.speakers:
-            marks = other.marks.lines[:1] if other.marks is not None else ()
-            foreign = [mark for mark in marks if mark not in own and other.name != speaker.name]
-            if any(begins(found, mark) for mark in foreign):
-                return other.name
-    labels = [name for found in prose for name in conversation.names if begins(found, f"{name}:")]
+    own = speaker.format.lines if isinstance(speaker.format, Marks) else ()
+    shown = [plain(one) for _, one in prose_places(text.strip())]
+    for other in conversation.speakers:
+        mark = other.format.lines[0] if isinstance(other.format, Marks) else None
+        if mark is None or mark in own or other.name == speaker.name:
+            continue
+        if any(one.startswith(plain(mark)) for one in shown):
+            return other.name
+    names = [(name, plain(f"{name}:")) for name in conversation.names]
+    labels = [name for one in shown for name, label in names if one.startswith(label)]
     # Further down a name and a colon may well stand in a list, a note or a quoted line.
-    first = next(
-        (name for name in conversation.names if prose and begins(prose[0], f"{name}:")), None
-    )
+    first = next((name for name, label in names if shown and shown[0].startswith(label)), None)
     if conversation.is_pair:
         return first if first != speaker.name else None
     others = [name for name in labels if name != speaker.name]
     return others[0] if first is not None and others and len(labels) > 1 else None
 
 
-def _prose(text: str) -> list[str]:
-    """The lines of a message that are not inside fenced code."""
-    lines, found = fences(text)
-    fenced = {place for fence in found for place in range(fence.first, fence.behind)}
-    return "".join(one for place, one in enumerate(lines) if place not in fenced).splitlines()
+def _says_nothing(speaker: Speaker, text: str, read: Parsed, log: Sequence[BaseMessage]) -> bool:
+    """Whether a reply only repeats how it was asked for."""
+    prompt, form = speaker.role_prompt or "", speaker.format
+    marks = form if isinstance(form, Marks) else None
+    values = [*map(str, read.value.values())] if isinstance(read.value, dict) else None
+    if marks is not None:
+        values = values or read_marks(marks.lines, marks.end, text)
+    if marks is not None and values is not None:
+        given = (
+            one
+            for mark, one in zip(marks.lines, values, strict=False)
+            if mark not in marks.optional
+        )
+        if any(is_blank(one) or is_placeholder(one, prompt, marks.lines) for one in given):
+            return True
+        text = "\n".join(values)
+    request = _request(log) if log and log[-1].name == speaker.name else ""
+    # A task may well be said in its own words, so it does not count.
+    told = prompt or prompts.LABELLED
+    return ("<" in text and is_placeholder(text, prompt)) or repeats(text, told, request)
+
+
+def _request(log: Sequence[BaseMessage]) -> str:
+    """How the speaker was just asked for its reply once more; empty where it was not."""
+    newest = line(log[-1])
+    is_draft = newest.kind is Kind.DRAFT
+    return prompts.filled(prompts.MEND, problem=newest.problem) if is_draft else ""
 
 
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
@@ -130,3 +194,44 @@ def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
     # The same answer to another move of a game is none; the very first answers no move.
     before = next(speeches, None)
     return own is newest or before is None or is_alike(before, newest)
+
+
+def _echoed(
+    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
+) -> str | None:
+    """Find whose words a message repeats, of those that were said since the speaker's last one."""
+    if not conversation.end_chat.guards.echo:
+        return None
+    own = text if speaker.format is None else _without_marks(speaker, text)
+    begins = _WORD.findall(own.casefold(), 0, _FIRST)[:2]
+    for place in reversed(range(len(log))):
+        about = line(log[place])
+        if about.kind is not Kind.SPEECH or about.source in DATA:
+            continue
+        if about.speaker is None or about.speaker == speaker.name:
+            return None
+        if about.audience is not None and speaker.name not in about.audience:
+            continue
+        other, said = conversation.speaker(about.speaker), str(log[place].text)
+        said = said if other.format is None else _without_marks(other, said)
+        # Cheap first: most begin with other words.
+        if _WORD.findall(said.casefold(), 0, _FIRST)[:2] != begins:
+            continue
+        if is_echo(own, said):
+            return None if _may_repeat(conversation, speaker, log[:place]) else about.speaker
+    return None
+
+
+def _may_repeat(conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage]) -> bool:
+    """Whether a speaker was asked to repeat what it hears: a vow, or a sentence of a lesson."""
+    read = ((message.text, line(message)) for message in log)
+    heard = (text for text, about in read if about.is_speech and about.speaker != speaker.name)
+    tasks = filter(None, (conversation.task, speaker.task))
+    return any(asks_to_repeat(text) for text in (*tasks, *heard))
+
+
+def _without_marks(speaker: Speaker, text: str) -> str:
+    """What stands behind the marks of a message; all of it where it has none."""
+    marks = speaker.marks
+    values = None if marks is None else read_marks(marks.lines, marks.end, text)
+    return text if values is None else "\n".join(one for one in values if plain(one) != plain(NONE))

@@ -88,7 +88,9 @@ def _read(
     if speaker.format is None or about.source is Source.CODE:
         # What code gave has a form of its own, and is read already.
         return {}
-    found = parse(speaker.format, text, stop=speaker.generation.stop, schema=schema)
+    found = parse(
+        speaker.format, text, stop=speaker.generation.stop, schema=schema, name=speaker.name
+    )
     read: dict[str, object] = {"parsed": found.value}
     if found.problem is None or about.source in (Source.MODEL, Source.HUMAN):
         # Of what a model said the flaw is found already; people speak as they like.

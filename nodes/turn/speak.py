@@ -5,9 +5,10 @@ the graph of its own, and so are the hooks after it, so that nothing answered an
 for again after a kill or a hook's failure.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, Flaw, Source, line, said, storable
@@ -19,7 +20,7 @@ from ...graphs.rules.transitions import left, paused
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
 from ..step.resources import Moment, Resources
-from .checks import Problem, find_problem
+from .checks import Checked, Problem, better, checked
 from .cut_off import more_asked, together
 from .given import Given, turn_of
 from .hooks import after_speaker
@@ -63,8 +64,9 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     if position.phase is Phase.CUT_OFF:
         given = given._replace(message=together(speaker, moment.log[-1], given.message))
     cut_off = given.source is Source.MODEL and is_cut_off(given.message)
+    whole = speaker
     if cut_off:
-        speaker = _without_stops(speaker)
+        speaker = _without_stops(whole)
     about = About(
         kind=Kind.SPEECH,
         speaker=speaker.name,
@@ -82,16 +84,32 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     if may_call and is_call(given.message):
         return await write_answer(moment, speaker, given, about)
 
+    text, message_id = str(given.message.text), given.message.id
     if given.source is Source.MODEL:
-        more = more_asked(speaker, position, given.message.text) if cut_off else None
+        more = more_asked(speaker, position, text) if cut_off else None
         if more is not None:
             about = about.model_copy(update={"problem": more})
             return await _write_draft(moment, given, about, Phase.CUT_OFF)
-        problem = _problem_of(moment, speaker, given.message.text, cut_off=cut_off)
-        about = about.model_copy(update=_noted(problem))
-        if problem is not None and not position.asked_again:
+        found = _checked(moment, speaker, text, moment.log, cut_off=cut_off)
+        if found.problem is not None and not position.asked_again:
+            about = about.model_copy(update=_noted(found.problem))
             return await _write_draft(moment, given, about, Phase.REJECTED)
-    plain = given._replace(message=AIMessage(storable(given.message.text), id=given.message.id))
+        if found.problem is not None:
+            second = _at_last(moment, speaker, found, moment.log, cut_off=cut_off)
+            first = _draft(moment, whole)
+            found = second if first is None else better(first, second)
+            if found is first:
+                record = {"kind": Kind.ANSWER, "audience": NOBODY, **_noted(second.problem)}
+                number = len(moment.log) + len(given.new)
+                kept = said(number, text, about.model_copy(update=record), id=message_id)
+                given = given._replace(new=[*given.new, kept])
+                draft = line(moment.log[-1])
+                update = {"thought": draft.thought, "cut_off": draft.cut_off}
+                about = about.model_copy(update=update)
+                speaker, message_id = whole, None
+        text = found.text
+        about = about.model_copy(update=_noted(found.problem))
+    plain = given._replace(message=AIMessage(storable(text), id=message_id))
     return await write_answer(moment, speaker, plain, about)
 
 
@@ -115,13 +133,34 @@ def _without_stops(speaker: Speaker) -> Speaker:
     return speaker.model_copy(update={"generation": generation})
 
 
-def _problem_of(moment: Moment, speaker: Speaker, text: str, *, cut_off: bool) -> Problem | None:
-    """What is wrong with something that the speaker's model said, or hooks made of it."""
+def _checked(
+    moment: Moment, speaker: Speaker, text: str, log: Sequence[BaseMessage], *, cut_off: bool
+) -> Checked:
+    """Check something that the speaker's model said, or hooks made of it."""
     schema = moment.resources.registry.schema_of(speaker)
-    problem = find_problem(moment.conversation, speaker, text, moment.log, schema, cut_off=cut_off)
+    found = checked(moment.conversation, speaker, text, log, schema, cut_off=cut_off)
     is_private = moment.turn.stage is Stage.PRIVATE
     # What it says to itself is nobody's part.
-    return None if is_private and problem and problem.flaw is Flaw.ROLE_FLIP else problem
+    flips = found.problem is not None and found.problem.flaw is Flaw.ROLE_FLIP
+    return Checked(found.text, None) if is_private and flips else found
+
+
+def _draft(moment: Moment, speaker: Speaker) -> Checked | None:
+    """The first try, as it would be said. None: this is no second one."""
+    if moment.position.phase is not Phase.REJECTED:
+        return None
+    *before, draft = moment.log
+    cut_off = line(draft).cut_off
+    found = _checked(moment, speaker, draft.text, before, cut_off=cut_off)
+    return _at_last(moment, speaker, found, before, cut_off=cut_off)
+
+
+def _at_last(
+    moment: Moment, speaker: Speaker, found: Checked, log: Sequence[BaseMessage], *, cut_off: bool
+) -> Checked:
+    """A reply as it is said where it is not asked for again: with its first mark."""
+    is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
+    return _checked(moment, speaker, found.text, log, cut_off=cut_off) if is_formless else found
 
 
 def _noted(problem: Problem | None) -> dict[str, object]:
@@ -145,7 +184,7 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     message = answer.model_copy(update={"content": text})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # What counts is what all hear.
-        problem = _problem_of(moment, speaker, text, cut_off=about.cut_off)
+        problem = _checked(moment, speaker, text, moment.log, cut_off=about.cut_off).problem
         about = about.model_copy(update=_noted(problem))
     if text != answer.text:
         # Other words than the speaker's are no argument of its calls.

@@ -178,6 +178,7 @@ def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
                     for guard in (
                         "blank_replies",
                         "same_replies",
+                        "echo",
                         "farewells",
                         "role_flips",
                         "same_tool_calls",
@@ -220,6 +221,7 @@ def long_talks(draw: st.DrawFn, *, policies: bool = True) -> Conversation:
     off = (
         "blank_replies",
         "same_replies",
+        "echo",
         "farewells",
         "standstill",
         "role_flips",

@@ -497,7 +497,7 @@ async def test_the_two_temperatures_can_be_set() -> None:
     ("broken", "reason"),
     [
         pytest.param("Let us do 1.", "must begin with 'Instruction:'", id="Z3-no-marks"),
-        pytest.param("Instruction: do 1", "begins with 'Input:'", id="Z3-no-input"),
+        pytest.param("Instruction: a\nInstruction: b", "only once", id="R8-two-instructions"),
         pytest.param(DID.format(1), f"You are {USER}, but you spoke {HELPER}'s", id="Z3-flip"),
         pytest.param(" \n", "Your message was empty.", id="Z3-blank"),
     ],
@@ -529,10 +529,18 @@ async def test_a_broken_reply_is_asked_for_once_more_with_the_reason(
 
 async def test_a_reply_that_is_still_broken_is_taken_as_it_is_and_marked() -> None:
     """Z3: asked again once, not more."""
-    ran = await scripted(play(max_iterations=1), ["one", "two", DID.format(1)])
-    assert ran.said[0] == f"{USER}: two"
+    twice = "Instruction: {0}\nInstruction: {0}\nInput: None"
+    script = [twice.format("one"), twice.format("two"), DID.format(1)]
+    ran = await scripted(play(max_iterations=1), script)
+    assert ran.said[0] == f"{USER}: {twice.format('two')}"
     assert "'Instruction:'" in (line(ran.kinds(Kind.SPEECH)[0]).problem or "")
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+
+
+async def test_r15_a_reply_whose_first_mark_is_still_missing_is_given_it() -> None:
+    ran = await scripted(play(max_iterations=1), ["one", "two", DID.format(1)])
+    assert ran.said[0] == f"{USER}: Instruction: two\nInput: None"
+    assert line(ran.kinds(Kind.SPEECH)[0]).problem is None
 
 
 async def test_roles_that_stay_flipped_end_it_and_say_who_flipped() -> None:

@@ -45,7 +45,6 @@ TABLES = (
     ("cut_off", "unreadable", "verdicts", False),
     ("cut_off", "no_farewells", "farewells", False),
     ("cut_off", "instructions", "instructions", False),
-    ("cut_off", "solutions", "solutions", False),
     ("verdicts", "complete", "verdicts", True),
     ("verdicts", "not_complete", "verdicts", False),
     ("verdicts", "unreadable", "verdicts", False),
@@ -146,3 +145,9 @@ def test_each_kind_has_rows_that_are_and_rows_that_are_not(looked_for: str) -> N
     for file, what, kind, there in TABLES:
         given[there] += len(rows(file, what)) if kind == looked_for else 0
     assert min(given.values()) >= 3
+
+
+def test_r15_solutions_that_were_cut_off_lack_what_is_added_to_whole_ones() -> None:
+    texts = [str(row) for row in rows("cut_off", "solutions")]
+    assert texts
+    assert all(parse(SOLUTION, text).text is not None for text in texts)

@@ -176,6 +176,7 @@ def firsts(cap: int, count: int) -> Sequence[str | None]:
 NO_GUARDS = Guards(
     blank_replies=0,
     same_replies=0,
+    echo=0,
     farewells=0,
     standstill=0,
     role_flips=0,
@@ -189,6 +190,7 @@ GUARDS = {
     "farewells": (1, 4),
     "standstill": (1, 2),
     "role_flips": (1, 2),
+    "echo": (1, 2),
 }
 
 
@@ -225,7 +227,9 @@ def test_r7_farewells_end_nothing_that_waits_for_a_task_where_a_standstill_would
 @each_mode
 def test_guards_together_end_every_path_as_the_rules_say(mode: EndChatMode) -> None:
     """Point 2: whatever comes together, all reasons are given in their order."""
-    guards = Guards(blank_replies=2, same_replies=2, farewells=2, role_flips=2, standstill=2)
+    guards = Guards(
+        blank_replies=2, same_replies=2, farewells=2, role_flips=2, standstill=2, echo=2
+    )
     for answers, stoppers in product((False, True), (NAMES[1:2], NAMES)):
         conversation = spec(mode, 2, 2, stoppers, answers=answers, guards=guards, when=DONE)
         walk = walked(conversation, texts=TEXTS)
@@ -655,6 +659,7 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
         same_replies=2,
         farewells=2,
         role_flips=1,
+        echo=1,
         same_tool_calls=2,
         unreadable_verdicts=2,
         standstill=1,
@@ -718,6 +723,6 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
     found |= walked(
         with_code, texts=("plain", "still"), code=True, stop=True, hooks=True, **errs
     ).reasons
-    found |= people_walked(with_people, texts=("plain", "farewell"), stop=True).reasons
+    found |= people_walked(with_people, texts=("plain", "farewell", "echo"), stop=True).reasons
     verdicts = {Reason.COMPLETED, Reason.UNREADABLE_VERDICTS}
     assert found == set(Reason) - (verdicts if mode is MODES[0] else set())

@@ -429,12 +429,19 @@ def test_a_list_in_a_file_means_any_of_its_ends() -> None:
 LOOK = call("look", what="beans")
 SAME = "I still think that beans are the best choice."
 
+ECHOED = ("beans", "roses", "pears")
+
 PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
     # A blank reply is asked for once more before it counts.
     "blank_replies": (["", "", "", ""], "2 replies in a row were blank"),
     "same_replies": (
         [SAME, "Why?", SAME, SAME, "Why so?", SAME, SAME],
         "Ann gave the same reply 3 times",
+    ),
+    "echo": (
+        # Each echo is asked for once more before it counts.
+        [f"Let us plant {plant} beside the wall." for plant in ECHOED for _ in range(3)],
+        "Bob said what another had just said 3 times in a row",
     ),
     "farewells": (
         ["Thanks!", "Thank you!", "Goodbye!", "Bye!"],

@@ -322,6 +322,12 @@ GUARDED: list[tuple[str, dict[str, Any], list[Line], list[Line]]] = [
         ["B2"],
     ),
     (
+        "echo",
+        {"echo": 1},
+        ["I like beans very much.", *["I like beans very much."] * 2],
+        ["A2", "B2"],
+    ),
+    (
         "role_flips",
         {"role_flips": 1},
         ["Ben: I am Ann.", "Ben: I am Ann."],

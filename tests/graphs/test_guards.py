@@ -10,6 +10,7 @@ from langchain_core.messages import BaseMessage
 from corpus.reading import ENDLESS, ORDINARY, Transcript
 from duologue.graphs import Conversation, Marks, MaxMessages, Result, converse
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
+from duologue.graphs.log.formats.mending import mended
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 
 
@@ -18,6 +19,13 @@ def form_of(name: str, transcript: Transcript) -> Marks | None:
     first = next(text for speaker, text in transcript if speaker == name)
     forms = {"Instruction:": INSTRUCTION, "Solution:": SOLUTION}
     return next((form for mark, form in forms.items() if first.startswith(mark)), None)
+
+
+def in_form(name: str, text: str, transcript: Transcript) -> str:
+    """What others hear: the word that ends a role-play is a message like others here."""
+    form = form_of(name, transcript)
+    made = None if form is None else mended(form, text)
+    return text if made is None else made.text
 
 
 def replayed(transcript: Transcript) -> Result:
@@ -52,7 +60,7 @@ def replayed(transcript: Transcript) -> Result:
 def test_no_guard_ends_an_ordinary_conversation(kind: str) -> None:
     transcript = ORDINARY[kind]
     result = replayed(transcript)
-    assert result.speeches == [(name, text) for name, text in transcript]
+    assert result.speeches == [(name, in_form(name, text, transcript)) for name, text in transcript]
     assert result.outcome is not None
     assert [reason.value for reason in result.outcome.reasons] == ["max_messages"]
 

@@ -89,9 +89,6 @@ def test_missing_marks_are_told_with_the_form_asked_for() -> None:
         pytest.param("Solution: 3.", "\nNext request.\n", "3.", id="L5-stopped-around-the-end"),
         pytest.param("Solution: 3. Next ", "request", "3.", id="L5-stopped-within-the-end"),
         pytest.param("Solution: 3. Next request", ".", "3.", id="L5-stopped-at-its-last-sign"),
-        pytest.param("Solution: 3", ".", None, id="L5-stopped-before-the-end"),
-        pytest.param("Solution: 3", "Result:", None, id="L5-stopped-at-another-text"),
-        pytest.param("Solution: 3", "\n", None, id="L5-stopped-at-any-line"),
         pytest.param("3.", "Next request.", None, id="L5-stopped-without-a-mark"),
     ],
 )
@@ -101,6 +98,21 @@ def test_a_stop_text_ends_the_reply_where_it_is_the_end_mark(
     found = parse(SOLUTION, text, stop=("END", stop))
     assert found.value == (None if value is None else {"Solution:": value})
     assert (found.problem is None) is (value is not None)
+    assert value is None or found.text is None
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(".", id="R15-stopped-before-the-end"),
+        pytest.param("Result:", id="R15-stopped-at-another-text"),
+        pytest.param("\n", id="R15-stopped-at-any-line"),
+    ],
+)
+def test_where_no_stop_text_is_the_end_mark_it_is_added(stop: str) -> None:
+    found = parse(SOLUTION, "Solution: 3", stop=("END", stop))
+    assert found.value == {"Solution:": "3"}
+    assert found.text == "Solution: 3\nNext request."
 
 
 words = st.text("ab c.\n", max_size=9).map(str.strip)

@@ -60,7 +60,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
 
 
 def speak(prompt: Prompt) -> str:
-    return f"After {len(prompt)} lines: " + "word " * 40
+    who = str(prompt[0]["content"]).split(",")[0].rpartition(" ")[2]
+    return f"{who} after {len(prompt)} lines: " + "word " * 40
 
 
 async def run(rounds: int, store: str, session: str = "s") -> None:

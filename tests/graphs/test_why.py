@@ -281,6 +281,7 @@ def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
     [
         ("blank_replies", ["", "", "", "", "", "", "", ""]),
         ("same_replies", [LONG, "Sure.", LONG + " ", LONG, "Well."]),
+        ("echo", [LONG, LONG, LONG, "Dug.", "Dug."]),
         ("farewells", ["Bye.", "Bye.", "Thanks!", "Thanks!"]),
         ("role_flips", ["Ben: hi", "Ben: hi", "Dug.", "Ben: hi", "Ben: hi", "No."]),
         ("same_tool_calls", [calls("look", where="a"), calls("look", where="a"), *("Abcd" * 4)]),

@@ -216,7 +216,7 @@ SAME = "one two three four five"
             "repeated",
             id="another-between",
         ),
-        pytest.param(SAME, [speech(0, "Bob", SAME)], None, id="echo-of-another"),
+        pytest.param(SAME, [speech(0, "Bob", SAME)], "echo", id="R16-echo-of-another"),
         pytest.param(SAME, [speech(0, "Ann", SAME, Kind.DRAFT)], None, id="as-rejected"),
         pytest.param(
             SAME, [speech(0, "Ann", SAME), speech(1, "Ann", "else")], None, id="not-the-last"

@@ -54,6 +54,7 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
         "role_flips": max(flips.values(), default=0),
         "blank_replies": in_a_row(model and is_blank(one.text) for one, model in by_models),
         "same_replies": same_replies(heard),
+        "echo": echoes(heard),
         "farewells": in_a_row(
             about.source is not Source.HUMAN
             and is_farewell(one.text, conversation.names, _marks(conversation, about))
@@ -63,6 +64,12 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
         "same_tool_calls": in_a_row(call == calls[0] for call in calls),
     }
     return {reason: count for reason, count in found.items() if count}
+
+
+def echoes(heard: Read) -> int:
+    """R16: how many messages in a row, of whoever spoke last, are echoes."""
+    own = (about.flaw for _, about in reversed(heard) if about.speaker == heard[-1][1].speaker)
+    return in_a_row(flaw is Flaw.ECHO for flaw in own)
 
 
 def _marks(conversation: Conversation, about: About) -> Sequence[str]:

@@ -175,6 +175,7 @@ class Rules:
             "same_replies": tally.same,
             "farewells": 0 if self.waits_for_tasks else tally.farewells,
             "standstill": tally.still,
+            "echo": tally.echo,
             "same_tool_calls": tally.equal_calls,
         }
         for guard, count in counts.items():

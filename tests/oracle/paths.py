@@ -111,6 +111,7 @@ def facts_of(tally: Tally) -> Facts:
             Reason.TOOL_ERRORS: tally.tool_errors,
             Reason.BLANK_REPLIES: tally.blanks,
             Reason.SAME_REPLIES: tally.same,
+            Reason.ECHO: tally.echo,
             Reason.FAREWELLS: tally.farewells,
             Reason.STANDSTILL: tally.still,
             Reason.ROLE_FLIPS: max(dict(tally.flips).values(), default=0),

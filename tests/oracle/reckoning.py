@@ -51,9 +51,10 @@ HARD, SAID, VERDICT, GUARD, CAP = range(len(LADDER))
 
 ALL = tuple(reason for rung in LADDER for reason in rung)
 
-TEXTS = ("plain", "blank", "same", "farewell", "flip", "still")
+TEXTS = ("plain", "blank", "same", "farewell", "flip", "still", "echo")
 """What a message may be: like no other, blank, the one line that its speaker repeats, a farewell,
-another's part, or the end of a round in which nobody said anything new."""
+another's part, the end of a round in which nobody said anything new, or what another has just
+said."""
 
 
 class Held(NamedTuple):
@@ -84,6 +85,10 @@ class Tally(NamedTuple):
     same: int = 0
     repeated: tuple[tuple[str, int], ...] = ()
     flips: tuple[tuple[str, int], ...] = ()
+    echoes: tuple[tuple[str, int], ...] = ()
+    """R16: how many of its messages in a row were echoes, by speaker."""
+    echo: int = 0
+    """The same of whoever spoke last."""
     equal_calls: int = 0
     call: str | None = None
     """The latest call of this turn."""
@@ -107,6 +112,8 @@ class Tally(NamedTuple):
     def heard(self, name: str, text: str) -> "Tally":
         """What is noted of a message that all hear."""
         repeated = _plus(self.repeated, name) if text == "same" else self.repeated
+        others = tuple(one for one in self.echoes if one[0] != name)
+        echoes = _plus(self.echoes, name) if text == "echo" else others
         return self._replace(
             blanks=self.blanks + 1 if text == "blank" else 0,
             farewells=self.farewells + 1 if text == "farewell" else 0,
@@ -114,6 +121,8 @@ class Tally(NamedTuple):
             same=dict(repeated)[name] if text == "same" else 1,
             repeated=repeated,
             flips=_plus(self.flips, name) if text == "flip" else self.flips,
+            echoes=echoes,
+            echo=dict(echoes).get(name, 0),
         )
 
     def replied(self, name: str, *, by_person: bool) -> "Tally":

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...speakers.formats import EMPHASIS, LEADING, plain
+from ...speakers.formats import EMPHASIS, LEADING, WIDE, plain
 
 _SIGNS = re.escape(EMPHASIS)
 _OPENING = re.compile(f"[{_SIGNS}]*$")
@@ -27,7 +27,7 @@ def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | 
     places = list(_places(lines, text))
     if len(places) < len(lines):
         return None
-    last = (len(text), len(text)) if end is None else _end(end, text)
+    last = (len(text), len(text)) if end is None else end_of(end, text)
     # The end may not be a part of the last mark.
     if last is None or places[-1].behind > last[1]:
         return None
@@ -56,7 +56,7 @@ def _places(lines: Sequence[str], text: str) -> Iterator[_Place]:
     for line in text.splitlines(keepends=True):
         if left and line.strip():
             if begins(line, left[0]):
-                length, closing = _length(left.pop(0), line)
+                length, closing = length_of(left.pop(0), line)
                 yield _Place(start, start + length, closing)
             elif len(left) == len(lines):
                 # Nothing may stand before the first mark.
@@ -72,7 +72,7 @@ def _unsigned(value: str, closing: str) -> str:
     return head + line_break + rest
 
 
-def _length(mark: str, line: str) -> tuple[int, str]:
+def length_of(mark: str, line: str) -> tuple[int, str]:
     """How long the mark is that a line begins with, and what closes an emphasis that goes on."""
     signs, places = _folded(line)
     leading = LEADING.match(signs)
@@ -86,7 +86,7 @@ def _length(mark: str, line: str) -> tuple[int, str]:
     return last + 1, closing
 
 
-def _end(end: str, text: str) -> tuple[int, int] | None:
+def end_of(end: str, text: str) -> tuple[int, int] | None:
     """Where the end mark of a message begins, with the Markdown before it and without."""
     for behind in (_BARE, _DECORATED):
         body = text.rstrip(behind)
@@ -109,6 +109,6 @@ def _folded(text: str) -> tuple[str, list[int]]:
         (sign, place)
         for place, given in enumerate(text)
         if given not in EMPHASIS
-        for sign in given.casefold()
+        for sign in given.translate(WIDE).casefold()
     ]
     return "".join(sign for sign, _ in pairs), [place for _, place in pairs]

@@ -19,6 +19,7 @@ from ...speakers.schemas import read_json, written_json
 from ...text.fences import fences
 from ..messages import storable
 from .marks import read_marks
+from .mending import begins_anew, mended
 
 _BREAK: Final = r"\r?\n"
 
@@ -34,6 +35,9 @@ class Parsed(Data):
     with its status."""
     problem: str | None = None
     """What is wrong with it, in a sentence for the speaker. None: nothing."""
+    text: str | None = None
+    """It with the marks that were missing; where its first one was, that is a problem, too. None:
+    none were, or it can't be told where they belong."""
 
 
 def parse(
@@ -42,12 +46,13 @@ def parse(
     *,
     stop: Sequence[str] = (),
     schema: type[BaseModel] | None = None,
+    name: str = "",
 ) -> Parsed:
-    """Read a reply by a format."""
+    """Read a reply by a format; its speaker's own name may stand in front of its marks."""
     text = storable(text)
     match format:
         case Marks():
-            return _marked(format, text, stop)
+            return _marked(format, text, stop, name)
         case Blocks():
             return _listed(format, list(_blocks(format, text, stop)))
         case Code():
@@ -58,12 +63,17 @@ def parse(
             return _fields(schema, text)
 
 
-def _marked(format: Marks, text: str, stop: Sequence[str]) -> Parsed:  # noqa: A002
+def _marked(format: Marks, text: str, stop: Sequence[str], name: str) -> Parsed:  # noqa: A002
+    if begins_anew(format, text):
+        return Parsed(problem=forms.only_once(format))
     for whole in (text, *_ended(text, format.end, stop)):
         found = read_marks(format.lines, format.end, whole)
         if found is not None:
             return Parsed(value=dict(zip(format.lines, found, strict=True)))
-    return Parsed(problem=forms.form_of(format))
+    made = mended(format, text, name)
+    if made is None or made.is_opened:
+        return Parsed(problem=forms.form_of(format), text=made and made.text)
+    return _marked(format, made.text, (), name).model_copy(update={"text": made.text})
 
 
 def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:

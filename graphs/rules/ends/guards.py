@@ -14,7 +14,7 @@ from ...spec.ends import Reason
 from ...text.farewells import is_farewell
 from ...text.wording import is_blank
 from .end import AtEnd, CountedMessage, Guard, Tallies
-from .tally import ClosingRow, EqualCalls, Flips, InARow, Repeats, Stillness
+from .tally import ClosingRow, EqualCalls, Flips, InARow, OwnRow, Repeats, Stillness
 
 
 class UnreadableVerdicts(Guard):
@@ -61,6 +61,17 @@ class RoleFlips(Guard):
         found = tallies[self.reason]
         assert isinstance(found, Flips)  # noqa: S101  # it is made above
         return found.by_speaker
+
+
+class Echo(Guard):
+    """A speaker kept saying what another had just said, even when asked for words of its own."""
+
+    reason = Reason.ECHO
+    because = "{by} said what another had just said {count} times in a row"
+    counted = "another's message, word for word"
+
+    def tally(self, conversation: Conversation) -> OwnRow:
+        return OwnRow(lambda about: about.flaw is Flaw.ECHO)
 
 
 class BlankReplies(Guard):
@@ -166,6 +177,7 @@ GUARDS: Final = (
     RoleFlips(),
     BlankReplies(),
     SameReplies(),
+    Echo(),
     Farewells(),
     Standstill(),
     SameToolCalls(),

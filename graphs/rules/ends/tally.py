@@ -116,6 +116,21 @@ class Flips(Tally):
             self.count = max(self.by_speaker.values())
 
 
+class OwnRow(Tally):
+    """How many messages in a row, of whoever said the newest one, are what a test looks for."""
+
+    count = 0
+
+    def __init__(self, test: Callable[[About], bool]) -> None:
+        self._test = test
+        self._rows = Counter[str | None]()
+
+    def add(self, message: BaseMessage, about: About) -> None:
+        if about.counts:
+            self.count = self._rows[about.speaker] + 1 if self._test(about) else 0
+            self._rows[about.speaker] = self.count
+
+
 class EqualCalls(Tally):
     """How many calls in a row, in one turn, name the same tool with equal arguments."""
 

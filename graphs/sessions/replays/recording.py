@@ -30,9 +30,10 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
     waiting = False
     for message in log:
         about = line(message)
-        if about.kind in (Kind.SPEECH, Kind.TOOL_CALLS) and waiting:
-            # What hooks made of the answer before.
-            waiting = False
+        said = (Kind.SPEECH, Kind.TOOL_CALLS, Kind.ANSWER)
+        if waiting and about.kind in said and not isinstance(message, ToolMessage):
+            # What hooks made of the answer before, or the first try in the place of a second.
+            waiting = about.kind is Kind.ANSWER
             continue
         if about.speaker is not None and not isinstance(message, ToolMessage):
             waiting = about.kind is Kind.ANSWER

@@ -1,0 +1,200 @@
+"""A speaker that says what another has just said (R16): asked again, then counted."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
+from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.spec.versions import restored
+from duologue.graphs.text.borrowed import asks_to_repeat, is_echo
+from duologue.nodes.testing import Line, ScriptedChatModel
+
+PLAN = "Let us plant beans beside the wall."
+
+
+def talk(*names: str, **fields: Any) -> Conversation:
+    speakers = [{"name": name} for name in names or ("Ann", "Bob")]
+    return load_conversation({"task": "Plan a garden.", "speakers": speakers} | fields)
+
+
+def play(conversation: Conversation, *script: Line, rounds: int = 1) -> Result:
+    """Play it for so many rounds, on a script that must be used up."""
+    end_chat = conversation.end_chat.model_copy(update={"max_iterations": rounds})
+    conversation = conversation.model_copy(update={"end_chat": end_chat})
+    model = ScriptedChatModel(script=list(script))
+    result = converse(conversation, model=model, store=f"memory:{uuid4().hex}")
+    assert len(model.calls) == len(script)
+    return result
+
+
+def flaws(result: Result) -> list[Flaw | None]:
+    return [line(one).flaw for one in result.messages if line(one).is_speech]
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        pytest.param(PLAN, id="R16-word-for-word"),
+        pytest.param("let us plant **beans** beside the wall", id="R16-other-signs"),
+    ],
+)
+def test_r16_an_echo_is_asked_for_again(echo: str) -> None:
+    result = play(talk(), PLAN, echo, "And roses.")
+    assert [text for _, text in result.speeches] == [PLAN, "And roses."]
+    (told,) = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
+    assert told == (
+        "Bob: rejected and asked again: That is what Ann has just said, word for word: say "
+        "something of your own."
+    )
+
+
+def test_r16_a_second_echo_is_said_and_counted() -> None:
+    result = play(talk(), PLAN, PLAN, PLAN)
+    assert flaws(result) == [None, Flaw.ECHO]
+    assert [cause.text for cause in result.why() if cause.reason == "echo"] == [
+        "Bob: another's message, word for word (1 of 3)"
+    ]
+
+
+def test_r16_three_echoes_in_a_row_of_one_speaker_end_it() -> None:
+    plans = [f"Let us plant {plant} beside the wall." for plant in ("beans", "roses", "pears")]
+    result = play(talk(), *(plan for plan in plans for _ in range(3)), rounds=9)
+    assert result.outcome is not None
+    assert (result.outcome.reason.value, result.outcome.by) == ("echo", "Bob")
+    assert len(result.speeches) == 6
+
+
+def test_r16_words_of_its_own_begin_the_count_anew() -> None:
+    plans = [f"Let us plant {plant} beside the wall." for plant in ("beans", "roses", "pears")]
+    first, *rest = plans
+    script = [first, first, first, "I am for peas.", "So be it.", *(p for p in rest for _ in "abc")]
+    result = play(talk(), *script, rounds=4)
+    assert result.outcome is not None
+    assert [one.value for one in result.outcome.reasons] == ["max_iterations"]
+    assert flaws(result)[1::2] == [Flaw.ECHO, None, Flaw.ECHO, Flaw.ECHO]
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        pytest.param("Yes.", "Yes.", id="R16-yes"),
+        pytest.param("Rock", "Rock", id="R16-a-move"),
+        pytest.param("e4", "e4", id="R16-chess"),
+        pytest.param("I say 42.", "I say 42.", id="R16-a-number"),
+        pytest.param("My guess is number 42.", "My guess is number 42.", id="R16-a-guess"),
+        pytest.param("I take option B then.", "I take option B then.", id="R16-an-option"),
+        pytest.param("After you, please!", "After you, please!", id="R16-a-courtesy"),
+        pytest.param(
+            "Thank you very much for all your help today!",
+            "Thank you very much for all your help today!",
+            id="R16-thanks",
+        ),
+        pytest.param(
+            "Let us plant 3 beans beside the wall.",
+            "Let us plant 4 beans beside the wall.",
+            id="R16-another-number",
+        ),
+        pytest.param(PLAN, f"{PLAN} And roses.", id="R16-more-than-that"),
+        pytest.param(PLAN, f"You said: {PLAN}", id="R16-a-quotation"),
+    ],
+)
+def test_r16_short_answers_moves_and_quotations_are_no_echo(before: str, text: str) -> None:
+    assert flaws(play(talk(), before, text)) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("asked", "fields"),
+    [
+        pytest.param("Repeat after me, please.", {}, id="R16-a-vow"),
+        pytest.param("Bitte wiederhole jeden Satz.", {}, id="R16-german"),
+        pytest.param("请跟我读。", {}, id="R16-chinese"),
+        pytest.param("Hello there.", {"task": "A dictation, word for word."}, id="R16-the-task"),
+    ],
+)
+def test_r16_who_was_asked_to_repeat_may_do_so(asked: str, fields: dict[str, Any]) -> None:
+    vow = "I take you, Ann, to be my wife."
+    result = play(talk(**fields), asked, "Gladly.", vow, vow, rounds=2)
+    assert flaws(result) == [None] * 4
+
+
+def test_r16_a_request_to_repeat_is_itself_no_answer() -> None:
+    vow = "Repeat after me: I take you to be my wife."
+    assert flaws(play(talk(), vow, vow, "I take you to be my wife.")) == [None, None]
+
+
+@pytest.mark.parametrize("whose", ["Ann", "Bob"])
+def test_r16_among_three_it_may_be_any_others_message(whose: str) -> None:
+    said = {"Ann": PLAN, "Bob": "I am for roses along the path."}
+    result = play(talk("Ann", "Bob", "Cid"), *said.values(), said[whose], "For pears.")
+    told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
+    assert len(told) == 1
+    assert f"what {whose} has just said" in told[0]
+
+
+def test_r16_what_was_said_before_ones_own_last_message_is_no_echo() -> None:
+    script = [PLAN, "And what else then?", "Roses, I should say.", PLAN]
+    assert flaws(play(talk(), *script, rounds=2)) == [None] * 4
+
+
+def test_r16_the_marks_of_a_format_hide_no_echo() -> None:
+    order = "Write a function that adds two numbers."
+    spec = role_play("Add up", "Lead", "Coder", specify_task=False)
+    solution = f"Solution: {order}\nNext request."
+    result = play(spec, f"Instruction: {order}\nInput: None", solution, "def add(a, b): ...")
+    assert flaws(result) == [None, None]
+    assert result.latest("Coder") == "Solution: def add(a, b): ...\nNext request."
+
+
+def test_r16_what_people_and_functions_say_is_no_echo() -> None:
+    for replies in ("human", {"kind": "function", "name": "parrot"}):
+        ann, bob = {"name": "Ann"}, {"name": "Bob", "replies": [replies]}
+        spec = talk(speakers=[ann, bob], end_chat={"max_iterations": 1})
+        result = converse(
+            spec,
+            model=ScriptedChatModel(script=[PLAN]),
+            functions={"parrot": lambda turn: turn.heard},
+            answer=lambda question: PLAN,
+            store=f"memory:{uuid4().hex}",
+        )
+        assert flaws(result) == [None, None]
+
+
+def test_r16_switched_off_an_echo_is_neither_asked_for_again_nor_counted() -> None:
+    result = play(talk(end_chat={"guards": {"echo": 0}}), PLAN, PLAN)
+    assert flaws(result) == [None, None]
+
+
+def test_r16_older_conversations_know_no_echo() -> None:
+    spec = talk().model_dump(mode="json", exclude_defaults=True)
+    assert restored({**spec, "version": 7}).end_chat.guards.echo == 0
+    assert restored({**spec, "version": 8}).end_chat.guards.echo == 3
+    kept = {**spec, "version": 7, "end_chat": {"guards": {"echo": 2}}}
+    assert restored(kept).end_chat.guards.echo == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Please repeat what I say.", True),
+        ("Say after me: one", True),
+        ("Répétez, s'il vous plaît.", True),
+        ("Repite conmigo.", True),
+        ("Повторяйте за мной.", True),
+        ("繰り返してください。", True),
+        ("Say what you think.", False),
+        ("I like your plan.", False),
+        ("", False),
+    ],
+)
+def test_r16_who_asks_for_a_repetition(text: str, asks: bool) -> None:
+    assert asks_to_repeat(text) is asks
+
+
+def test_r16_an_echo_is_the_same_words_and_numbers() -> None:
+    assert is_echo("我们在墙边种一些豆子和玫瑰吧。", "我们在墙边种一些豆子和玫瑰吧")
+    assert not is_echo(PLAN, PLAN.replace("beans", "peas"))
+    long = "Let us meet at 5 in the park and plant beans beside the wall."
+    assert is_echo(long, long)
+    assert not is_echo("", "")

@@ -1,0 +1,222 @@
+"""Forms are read leniently (R8): what is accepted, how others hear it, what is asked for again."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import Result, SpecError, converse, get_session, load_conversation, role_play
+from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
+from duologue.graphs.log.formats.mending import Mended, mended
+from duologue.graphs.log.formats.parsing import parse
+from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.speakers.formats import Marks
+from duologue.graphs.spec.difference import first_difference
+from duologue.graphs.spec.versions import restored
+from duologue.nodes.testing import Line, ScriptedChatModel
+from duologue.nodes.turn.checks import plays
+
+ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
+ORDER = "Instruction: Add two numbers.\nInput: 1 and 2"
+ANSWER = "Solution: 3\nNext request."
+CLAIM = Marks(lines=("Claim:", "Source:", "Proof:"), end="Over.", optional=("Source:",))
+
+
+def played(*lines: Line, **options: Any) -> Result:
+    """Play a role-play of one round, on a script that must be used up."""
+    model = ScriptedChatModel(script=list(lines))
+    spec = options.pop("spec", ROLE_PLAY)
+    options = {"store": f"memory:{uuid4().hex}"} | options
+    result = converse(spec, model=model, **options)
+    assert len(model.calls) == len(lines)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("text", "heard"),
+    [
+        pytest.param("Solution: 3\nNext request", ANSWER, id="R8-no-full-stop"),
+        pytest.param("Solution: 3. Next request", "Solution: 3. Next request.", id="R8-on-a-line"),
+        pytest.param("Solution: 3\n**Next request**", ANSWER, id="R8-bold-without-full-stop"),
+        pytest.param("Solution: 3\nnext request!", ANSWER, id="R8-another-sign"),
+        pytest.param("Coder: Solution: 3\nNext request.", ANSWER, id="R8-own-label"),
+        pytest.param("**coder:** Solution: 3\nNext request", ANSWER, id="R8-label-in-bold"),
+        pytest.param("Coder:\nSolution: 3\nNext request.", ANSWER, id="R8-label-on-a-line"),
+        pytest.param("Coder:Solution:3", "Solution:3\nNext request.", id="R8-wide-label"),
+    ],
+)
+def test_r8_what_a_solution_lacks_is_added_without_asking_again(text: str, heard: str) -> None:
+    result = played(ORDER, text)
+    assert result.latest("Coder") == heard
+    assert result.parsed("Coder") == [
+        {"Solution:": heard.split(":", 1)[1].split("Next")[0].strip()}
+    ]
+    assert line(result.messages[-1]).flaw is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("Solution:3\nNext request。", id="R8-wide-signs"),
+        pytest.param("SOLUTION: 3\nNEXT REQUEST.", id="R8-case"),
+        pytest.param("**Solution:** 3\n*Next request.*", id="R8-emphasis"),
+        pytest.param("### Solution\uff1a 3\n> Next request.", id="R8-heading"),
+    ],
+)
+def test_r8_what_is_whole_is_heard_as_it_was_said(text: str) -> None:
+    result = played(ORDER, text)
+    assert result.latest("Coder") == text
+    assert result.parsed("Coder") == [{"Solution:": "3"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "heard", "read"),
+    [
+        pytest.param(
+            "Instruction: Add 1 and 2.",
+            "Instruction: Add 1 and 2.\nInput: None",
+            ("Add 1 and 2.", "None"),
+            id="R8-no-input",
+        ),
+        pytest.param(
+            "Instruction: Add up. Input: 1 and 2",
+            "Instruction: Add up.\nInput: 1 and 2",
+            ("Add up.", "1 and 2"),
+            id="R8-one-line",
+        ),
+        pytest.param(
+            "**Instruction:** Add up. **Input:** 1 and 2",
+            "**Instruction:** Add up.\n**Input:** 1 and 2",
+            ("Add up.", "1 and 2"),
+            id="R8-one-line-in-bold",
+        ),
+        pytest.param(
+            "Lead: Instruction:Add up. Input:1 and 2",
+            "Instruction:Add up.\nInput:1 and 2",
+            ("Add up.", "1 and 2"),
+            id="R8-all-at-once",
+        ),
+        pytest.param(
+            "Instruction: Read the input: it is a list.",
+            "Instruction: Read the input: it is a list.\nInput: None",
+            ("Read the input: it is a list.", "None"),
+            id="R8-a-word-in-a-sentence",
+        ),
+        pytest.param(
+            "Instruction: Say what\n```\nprint( Input: 3 )\n```\nprints.",
+            "Instruction: Say what\n```\nprint( Input: 3 )\n```\nprints.\nInput: None",
+            ("Say what\n```\nprint( Input: 3 )\n```\nprints.", "None"),
+            id="R8-a-mark-in-code",
+        ),
+    ],
+)
+def test_r8_an_instruction_is_read_however_its_input_stands(
+    text: str, heard: str, read: tuple[str, str]
+) -> None:
+    result = played(text, ANSWER)
+    assert result.latest("Lead") == heard
+    assert result.parsed("Lead") == [dict(zip(INSTRUCTION.lines, read, strict=True))]
+
+
+TWO = [
+    pytest.param(f"{ORDER}\n\nInstruction: And then?\nInput: None", id="R8-two-pairs"),
+    pytest.param(f"Lead: {ORDER}\n**Instruction:** And then?", id="R8-two-with-one-input"),
+    pytest.param(
+        "Instruction: Add. Input: 1 Instruction: Divide. Input: 2", id="R8-two-on-one-line"
+    ),
+]
+
+
+@pytest.mark.parametrize("text", TWO)
+def test_r8_two_instructions_are_asked_for_again(text: str) -> None:
+    result = played(text, ORDER, ANSWER)
+    assert result.latest("Lead") == ORDER
+    told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
+    assert told == [
+        "Lead: rejected and asked again: Your message must have 'Instruction:' only once."
+    ]
+
+
+@pytest.mark.parametrize("text", TWO)
+def test_r8_two_instructions_twice_are_said_and_not_read(text: str) -> None:
+    result = played(text, text, ANSWER)
+    assert "And then?" in (latest := str(result.latest("Lead"))) or "Divide." in latest
+    assert result.parsed("Lead") == [None]
+    (said,) = [line(one) for one in result.messages if line(one).is_speech][:1]
+    assert said.flaw is Flaw.FORM
+
+
+def test_r8_a_heading_of_a_solution_may_come_again() -> None:
+    text = "Solution: First.\nSolution: Second.\nNext request."
+    assert played(ORDER, text).latest("Coder") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        pytest.param("Claim: 1\nProof: 2", "Claim: 1\nSource: None\nProof: 2\nOver.", id="between"),
+        pytest.param("Claim: 1 Proof: 2 Over", None, id="end-in-a-sentence"),
+        pytest.param(
+            "Claim: 1. Proof: 2. Over", "Claim: 1.\nSource: None\nProof: 2. Over.", id="one-line"
+        ),
+        pytest.param("Claim: 1\nSource: 2", None, id="what-is-not-optional"),
+    ],
+)
+def test_r8_only_optional_lines_may_be_missing(text: str, made: str | None) -> None:
+    expected = None if made is None else Mended(made, is_opened=False)
+    if text.endswith("Over") and made is None:
+        expected = Mended("Claim: 1\nSource: None\nProof: 2 Over\nOver.", is_opened=False)
+    assert mended(CLAIM, text) == expected
+
+
+def test_r8_what_people_say_is_read_as_leniently_and_left_as_they_said_it() -> None:
+    spec = role_play("Add up", "Lead", "Coder", specify_task=False, people=["Lead"])
+    spec = spec.model_copy(update={"end_chat": ROLE_PLAY.end_chat})
+    result = played(ANSWER, spec=spec, answer=lambda question: "lead: Instruction: Add up.")
+    assert result.latest("Lead") == "lead: Instruction: Add up."
+    assert result.parsed("Lead") == [{"Instruction:": "Add up.", "Input:": "None"}]
+
+
+def test_r8_anothers_label_or_mark_is_still_anothers_part() -> None:
+    lead, coder = ROLE_PLAY.speakers
+    assert plays(ROLE_PLAY, coder, "Lead:go on") == "Lead"
+    assert plays(ROLE_PLAY, coder, "Instruction:go on") == "Lead"
+    assert plays(ROLE_PLAY, lead, "Lead: Instruction: go on") is None
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"lines": ["A:", "B:"], "optional": ["C:"]}, "'C:' is none of the lines"),
+        ({"lines": ["A:", "B:"], "optional": ["A:"]}, "'A:' begins the reply"),
+    ],
+)
+def test_r8_what_can_t_be_missing_is_refused(form: dict[str, Any], said: str) -> None:
+    speakers = [{"name": "Ann", "format": form}, {"name": "Bob"}]
+    with pytest.raises(SpecError, match=f"speakers.0.format.optional: {said}"):
+        load_conversation({"task": "Talk.", "speakers": speakers})
+
+
+def test_r8_a_role_play_still_resumes_what_it_has_begun_before() -> None:
+    stored = ROLE_PLAY.model_dump(mode="json", exclude_defaults=True) | {"version": 7}
+    del stored["speakers"][0]["format"]["optional"]
+    known = restored(stored)
+    assert first_difference(known, ROLE_PLAY) == ""
+    assert known.speakers[0].format == INSTRUCTION
+    others = [{"name": "Lead", "format": {"lines": ["A:"]}}, {"name": "Coder"}]
+    assert restored({**stored, "speakers": others}).speakers[0].format == Marks(lines=("A:",))
+
+
+def test_r8_a_stored_message_is_the_one_that_others_hear() -> None:
+    store = f"memory:{uuid4().hex}"
+    played("Lead: Instruction: Add up.", "Solution: 3", session="one", store=store)
+    heard = [one.text for one in get_session("one", store=store).viewpoint("Coder")]
+    assert heard[1].endswith("Instruction: Add up.\nInput: None")
+    assert heard[2] == ANSWER
+
+
+@pytest.mark.parametrize("marks", [INSTRUCTION, SOLUTION, CLAIM])
+@pytest.mark.parametrize("text", ["", " ", "\n", ":", "**", "```", "None", "Coder:", "Coder: "])
+def test_r8_odd_texts_are_read_without_a_fault(marks: Marks, text: str) -> None:
+    found = mended(marks, text, "Coder")
+    assert found is None or parse(marks, found.text).problem is None

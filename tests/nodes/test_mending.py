@@ -1,0 +1,322 @@
+"""Mending keeps what is good (R15): what is added to a reply, what is none, which try is said."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from duologue.graphs import Result, astream, converse, replay, role_play
+from duologue.graphs.kinds.role_play import SOLUTION
+from duologue.graphs.log.formats.mending import Mended, mended
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.run.events import MessageSaid, SpeechStarted, Token
+from duologue.graphs.speakers.formats import Marks
+from duologue.graphs.text.borrowed import is_placeholder, repeats
+from duologue.nodes.prompts import speaking
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from duologue.tools import Hook
+
+CODE = "```python\ndef add(a, b):\n    return a + b\n```"
+ORDER = "Instruction: Write a function that adds two numbers.\nInput: None"
+ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
+CLAIM = Marks(lines=("Claim:", "Proof:"), end="Over.")
+
+
+def played(*tries: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
+    """What comes of these answers of a solver's model."""
+    model = ScriptedChatModel(script=[ORDER, *tries])
+    store = options.pop("store", f"memory:{uuid4().hex}")
+    result = converse(options.pop("talk", ROLE_PLAY), model=model, store=store, **options)
+    assert len(model.calls) == 1 + len(tries)
+    return result, model
+
+
+def kinds(result: Result) -> list[Kind]:
+    return [line(message).kind for message in result.messages[2:]]
+
+
+@pytest.mark.parametrize(
+    ("marks", "text", "made"),
+    [
+        pytest.param(SOLUTION, "Solution: 3", "Solution: 3\nNext request.", id="R15-no-end"),
+        pytest.param(
+            SOLUTION, f"Solution:\n{CODE}\n", f"Solution:\n{CODE}\nNext request.", id="R15-code"
+        ),
+        pytest.param(
+            SOLUTION,
+            "Solution: I wait for the next request",
+            "Solution: I wait for the next request\nNext request.",
+            id="R15-no-mark-in-a-sentence",
+        ),
+        pytest.param(
+            SOLUTION,
+            "Solution: 3\nNext request. Yes?",
+            "Solution: 3\nNext request. Yes?\nNext request.",
+            id="R15-end-inside",
+        ),
+        pytest.param(CLAIM, "Claim: 1\nProof: 2", "Claim: 1\nProof: 2\nOver.", id="R15-two-marks"),
+    ],
+)
+def test_r15_a_missing_closing_mark_is_added(marks: Marks, text: str, made: str) -> None:
+    assert mended(marks, text) == Mended(made, is_opened=False)
+
+
+@pytest.mark.parametrize(
+    ("marks", "text", "made"),
+    [
+        pytest.param(SOLUTION, "3\nNext request.", "Solution: 3\nNext request.", id="R15-opening"),
+        pytest.param(SOLUTION, "It is 3.", "Solution: It is 3.\nNext request.", id="R15-no-marks"),
+        pytest.param(SOLUTION, CODE, f"Solution:\n{CODE}\nNext request.", id="R15-code"),
+        pytest.param(
+            SOLUTION,
+            f"Sure!\n\n**Solution:** it is\n{CODE}",
+            f"Solution: Sure!\n\nit is\n{CODE}\nNext request.",
+            id="R15-preface",
+        ),
+        pytest.param(
+            CLAIM, "I say so.\nProof: 2", "Claim: I say so.\nProof: 2\nOver.", id="R15-first-of-two"
+        ),
+    ],
+)
+def test_r15_a_missing_opening_mark_can_be_added(marks: Marks, text: str, made: str) -> None:
+    assert mended(marks, text) == Mended(made, is_opened=True)
+
+
+@pytest.mark.parametrize(
+    ("marks", "text"),
+    [
+        pytest.param(CLAIM, "Claim: 1", id="R15-no-second-mark"),
+        pytest.param(CLAIM, "Proof: 2", id="R15-second-mark-alone"),
+        pytest.param(CLAIM, "Proof: 2\nClaim: 1", id="R15-wrong-order"),
+        pytest.param(SOLUTION, "So.\nSolution: 3\nSolution: 4", id="R15-two-of-one"),
+        pytest.param(SOLUTION, " \n", id="R15-blank"),
+    ],
+)
+def test_r15_nothing_is_made_up_where_what_belongs_is_not_known(marks: Marks, text: str) -> None:
+    assert mended(marks, text) is None
+
+
+def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
+    result, _ = played(f"Solution:\n{CODE}")
+    assert result.latest("Coder") == f"Solution:\n{CODE}\nNext request."
+    assert result.parsed("Coder") == [{"Solution:": CODE}]
+    assert kinds(result) == [Kind.SPEECH]
+    assert result.why()[0].kind.value == "reason"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param("Solution: <your solution>\nNext request.", id="R15-placeholder"),
+        pytest.param("**Solution:** `<your solution>`. Next request.", id="R15-decorated"),
+        pytest.param("<your solution>", id="R15-placeholder-alone"),
+        pytest.param("Solution: <insert your code here>", id="R15-another-placeholder"),
+        pytest.param("Solution: Next request.", id="R15-empty"),
+        pytest.param("Solution: ...\nNext request.", id="R15-dots"),
+        pytest.param("Next request.", id="R15-nothing-but-the-end"),
+        pytest.param("", id="R15-blank"),
+        pytest.param(
+            "Your message must begin with 'Solution:', end with 'Next request.'.",
+            id="R15-what-was-wrong",
+        ),
+        pytest.param(
+            "Solution: Please write your message anew, and nothing else.\nNext request.",
+            id="R15-how-it-was-asked",
+        ),
+        pytest.param("Please write your message anew", id="R15-how-it-was-asked-in-part"),
+        pytest.param("Instruction: Go on.\nInput: None", id="R15-another's-part"),
+    ],
+)
+def test_r15_real_code_without_a_mark_is_said_where_the_second_try_is_no_reply(
+    second: str,
+) -> None:
+    result, model = played(CODE, second)
+    assert result.latest("Coder") == f"Solution:\n{CODE}\nNext request."
+    assert result.parsed("Coder") == [{"Solution:": CODE}]
+    said = line(result.messages[-1])
+    assert (said.kind, said.flaw, said.problem) == (Kind.SPEECH, None, None)
+    # What was said the second time stays in the log, and nobody hears it.
+    assert kinds(result) == [Kind.DRAFT, Kind.ANSWER, Kind.SPEECH]
+    assert result.messages[-2].text == second
+    assert [one.type for one in result.viewpoint("Lead")] == ["system", "human", "ai", "human"]
+    told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
+    assert [text.partition(":")[0] for text in told] == ["Coder"]
+    assert model.calls[-1].messages[-2].text == CODE
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said", "flaw"),
+    [
+        pytest.param("Three.", "Solution: 3", "Solution: 3\nNext request.", None, id="Z3-mended"),
+        pytest.param(
+            "Three.", "It is 3.", "Solution: It is 3.\nNext request.", None, id="R15-both-bare"
+        ),
+        pytest.param(
+            "Solution: <your solution>",
+            "It is 3.",
+            "Solution: It is 3.\nNext request.",
+            None,
+            id="R15-placeholder-first",
+        ),
+        pytest.param(
+            "Solution: <your solution>", "", "", Flaw.BLANK, id="R15-of-equal-ones-the-second"
+        ),
+        pytest.param("", "Lead: so", "Lead: so", Flaw.ROLE_FLIP, id="R15-flips-still-count"),
+    ],
+)
+def test_r15_of_two_tries_the_better_one_is_said(
+    first: str, second: str, said: str, flaw: Flaw | None
+) -> None:
+    result, _ = played(first, second)
+    assert result.latest("Coder") == said
+    assert line(result.messages[-1]).flaw is flaw
+    assert kinds(result) == [Kind.DRAFT, Kind.SPEECH]
+
+
+def free_talk(*lines: Line, **options: Any) -> Result:
+    """Two who talk without any format."""
+    bob = {"name": "Bob", "role_prompt": PROMPT}
+    spec = {"task": "Talk.", "speakers": [{"name": "Ann"}, bob], "end_chat": {"max_iterations": 2}}
+    model = ScriptedChatModel(script=lines)
+    result = converse(spec | options, model=model, store=f"memory:{uuid4().hex}")
+    assert len(model.calls) == len(lines)
+    return result
+
+
+PROMPT = """You buy a boat and pay little. Never say more than two sentences.
+Answer with <your offer> or <no deal>. Greet with these words:
+Good day to you, dear neighbour!"""
+SAME = "I would like to have the boat."
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        "You have just said the same. Please write your message anew.",
+        "Please write your message anew, and nothing else.",
+        "You buy a boat and pay little. Never say more than two sentences.",
+        "<my next offer>",
+    ],
+)
+def test_r15_an_echo_of_what_it_was_told_is_said_by_nobody(echo: str) -> None:
+    result = free_talk("A boat!", SAME, "Forty?", SAME, echo)
+    assert result.speeches[-1] == ("Bob", SAME)
+    assert line(result.messages[-1]).flaw is Flaw.REPEATED
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Good day to you, dear neighbour!",
+        "<no deal>",
+        "<p>",
+        "I buy a boat and pay little.",
+        "Never say more than two sentences. Is that so?",
+        "Talk.",
+    ],
+)
+def test_r15_what_a_prompt_lets_it_say_is_a_reply(reply: str) -> None:
+    result = free_talk("A boat!", reply, "Forty?", "No.")
+    assert result.speeches[1] == ("Bob", reply)
+    assert line(result.messages[2]).flaw is None
+
+
+def test_r15_hooks_see_the_try_that_is_said() -> None:
+    seen: list[str] = []
+
+    def loud(turn: object, reply: AIMessage) -> AIMessage:
+        seen.append(reply.text)
+        return AIMessage(reply.text.upper())
+
+    fields = ROLE_PLAY.model_dump(exclude_defaults=True)
+    fields["speakers"][1]["hooks"] = ["loud"]
+    store = f"memory:{uuid4().hex}"
+    hooks = {"loud": Hook(after_speaker=loud)}
+    options = {"session": "one", "store": store, "hooks": hooks}
+    result, _ = played(CODE, "<your solution>", talk=fields, **options)
+    assert seen == [f"Solution:\n{CODE}\nNext request."]
+    assert kinds(result) == [Kind.DRAFT, Kind.ANSWER, Kind.ANSWER, Kind.SPEECH]
+    again = replay("one", store=store, hooks=hooks)
+    assert again.speeches == result.speeches
+    assert kinds(again) == kinds(result)
+
+
+@pytest.mark.parametrize("second", ["<your solution>", "It is 3."])
+def test_r15_a_replay_gives_both_tries_again(second: str) -> None:
+    store = f"memory:{uuid4().hex}"
+    result, _ = played(CODE, second, session="one", store=store)
+    again = replay("one", store=store)
+    assert again.speeches == result.speeches
+    assert kinds(again) == kinds(result)
+
+
+async def test_r15_who_follows_the_stream_sees_the_try_that_is_said() -> None:
+    model = ScriptedChatModel(script=[ORDER, CODE, "<your solution>"])
+    shown = ""
+    async for event in astream(ROLE_PLAY, model=model, store="memory:"):
+        match event:
+            case SpeechStarted():
+                shown = ""
+            case Token():
+                shown += event.text
+            case MessageSaid():
+                assert shown == event.text
+    assert shown == f"Solution:\n{CODE}\nNext request."
+
+
+def test_r15_a_reply_that_was_cut_off_is_left_as_it_is() -> None:
+    """Neither asked for again for its missing last mark, nor given one; a replay agrees."""
+    cut_off = Reply(text="Solution: one, two, th", finish_reason="length")
+    store = f"memory:{uuid4().hex}"
+    result, _ = played(cut_off, session="one", store=store)
+    assert result.latest("Coder") == cut_off.text
+    assert replay("one", store=store).speeches == result.speeches
+
+
+def test_r15_how_a_reply_is_asked_for_again_does_not_contradict_itself() -> None:
+    told = speaking.filled(speaking.MEND, problem=speaking.SAME_AGAIN)
+    assert told.startswith("You have just said the same.")
+    assert "say it again" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<your solution>", True),
+        ("**<your solution>**", True),
+        ("<your solution>\n<your code>", True),
+        ("<solution>", True),
+        ("<Create a function that returns the second largest number of a list.>", False),
+        ("<br>", False),
+        ("<a href='x'>", False),
+        ("<b>bold words</b>", False),
+        ("x < y and y > z", False),
+        ("Say <your name>.", False),
+        ("", False),
+    ],
+)
+def test_r15_placeholders(text: str, found: bool) -> None:
+    assert is_placeholder(text, "Solution: <solution>\n", ["Solution:"]) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("You give one instruction at a time.", True),
+        ("You give one instruction at a time. You never carry one out!", True),
+        ("you give ONE instruction at a time", True),
+        ("You give one instruction.", False),
+        ("You give one instruction at a time. That is fine.", False),
+        ("Be kind.", False),
+        ("Then say what I say to you:", True),
+        ("It is a fine day today.", False),
+        ("", False),
+    ],
+)
+def test_r15_sentences_of_a_prompt(text: str, found: bool) -> None:
+    prompt = """Be kind. You give one instruction at a time. You never carry one out.
+Then say what I say to you:
+It is a fine day today."""
+    assert repeats(text, prompt) is found
