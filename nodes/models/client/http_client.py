@@ -47,12 +47,12 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
         verify = httpx2.create_ssl_context(trust_env=options.get("trust_env", True))
         super().__init__(
             event_hooks={"request": [tell_try], "response": [_time]},
-            transport=Pools(most, verify),
-            # For the proxies that the environment names.
             limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
             verify=verify,
             **options,
         )
+        # Given as an argument, it would switch off the proxies that the environment names.
+        self._transport = Pools(most, verify)
 
     async def send(
         self,
