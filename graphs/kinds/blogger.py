@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ...nodes.prompts.template import filled
+from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Mark, Name, Temperature, Text
 from ..common.validation import validated
@@ -20,35 +21,21 @@ from ..spec.fields import Opening
 SATISFIED = "SATISFIED"
 """A critic's word for a text that needs nothing more."""
 
-WRITER = """You write for readers, and you write to be read with pleasure.
+WRITER = of_kind("blogger_writer")
 
-What you write: {task}
+CRITIC = of_kind("blogger_critic")
 
-Reply with the whole text and nothing else. When {critic} says what to mend, reply with the whole \
-text again, better; keep what was good."""
+CRITIC_PREFIX = of_kind("blogger_critic_prefix") + "\n\n"
 
-CRITIC = """You read what {writer} writes and say how to make it better.
+WRITER_BRIEF = of_kind("blogger_writer_brief")
 
-What {writer} was asked for: {task}
+WRITER_REMINDER = of_kind("blogger_writer_reminder")
 
-Say what works, what does not, and what to change, each as something that can be done: in length, \
-depth, order, style. Do not rewrite the text yourself. When it needs nothing more, reply with \
-nothing but this:
-{satisfied}"""
+CRITIC_BRIEF = of_kind("blogger_critic_brief")
 
-CRITIC_PREFIX = """Read this as the readers it is meant for, and say what to mend in it.
+CRITIC_REMINDER = of_kind("blogger_critic_reminder")
 
-"""
-
-WRITER_BRIEF = """Write this: {task}"""
-
-WRITER_REMINDER = "Write the whole text: {task}."
-
-CRITIC_BRIEF = """You are a critic. Somebody was asked for this: {task}"""
-
-CRITIC_REMINDER = "Say in two sentences what to mend in this text."
-
-BEGIN_WRITING = "Write the first version."
+BEGIN_WRITING = of_kind("blogger_begin")
 
 
 class Blogger(Form):

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from ...nodes.prompts.template import filled
+from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import Cap, Name, Temperature, Text
 from ..common.validation import validated
@@ -16,13 +17,12 @@ from ..spec.conversation import Conversation, Form
 from ..spec.difference import left_open
 from ..spec.end_chat import EndChat
 
-CHAT = """You are {me}, and you talk with {user}. Be helpful, honest and brief."""
+CHAT = of_kind("chat")
 
-CHAT_TOOLS = """You have tools. Use them where they help; what you want to tell {user} meanwhile, \
-put into a call's to_user."""
+CHAT_TOOLS = of_kind("chat_tools")
 
-CHAT_BRIEF = """You are a helpful assistant. Answer in one or two sentences."""
-CHAT_REMINDER = "Answer this."
+CHAT_BRIEF = of_kind("chat_brief")
+CHAT_REMINDER = of_kind("chat_reminder")
 
 
 class Chat(Form):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ...nodes.prompts.template import filled
+from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Name, Temperature, Text
 from ..common.validation import validated
@@ -20,17 +21,12 @@ from ..spec.ends import MaxMessages, NoCode
 from ..spec.fields import Opening
 from ..spec.sandbox import Sandbox
 
-CODER = """You solve tasks with Python.
-Write the code that you need in one fenced block marked python. {executor} runs it and tells you \
-what came of it: whatever you want to see, print it. Variables are kept from one run to the next, \
-and code that failed is yours to mend.
-You have {executions} of these runs at most, so do not run what you know already. As soon as you \
-know the answer, give it in plain words and without any code."""
+CODER = of_kind("coder")
 
-CODER_BRIEF = """Solve this with Python: {task}"""
-CODER_REMINDER = "Write a Python block, or the answer in words."
+CODER_BRIEF = of_kind("coder_brief")
+CODER_REMINDER = of_kind("coder_reminder")
 
-BEGIN_CODING = "Begin with the task."
+BEGIN_CODING = of_kind("coder_begin")
 
 
 class Coder(Form):

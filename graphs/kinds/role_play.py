@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import PositiveInt
 
 from ...nodes.prompts.template import filled
+from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..common.validation import validated
@@ -28,48 +29,19 @@ SOLUTION = Marks(lines=("Solution:",), end="Next request.")
 DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
 """CAMEL's word for a task that is done."""
 
-INSTRUCTOR = """You are {me}. You lead {other}, who has the expertise to do what you ask for.
-Stay in your part: you give instructions and never carry one out.
+INSTRUCTOR = of_kind("role_play_user")
 
-The task you two work on: {task}
+SOLVER = of_kind("role_play_assistant")
 
-Every message of yours is one instruction, in exactly this form and with nothing around it:
-Instruction: <what {other} does next>
-Input: <what is needed for it, or None>
+INSTRUCTOR_BRIEF = of_kind("role_play_user_brief")
 
-Give one step at a time, fitted to what {other} can do and what you need, and none that was \
-done already. Instruct, do not ask questions. Go on until {other}'s answers have solved the \
-task; then reply with nothing but this:
-{done}
-Never write it while anything is missing."""
+INSTRUCTOR_REMINDER = of_kind("role_play_user_reminder")
 
-SOLVER = """You are {me}. {other} leads and sends instructions, which you carry out one by one.
-Stay in your part: you never give instructions and never ask questions.
+SOLVER_BRIEF = of_kind("role_play_assistant_brief")
 
-The task you two work on: {task}
+SOLVER_REMINDER = of_kind("role_play_assistant_reminder")
 
-Every message of yours has this form, with nothing around it:
-Solution: <your solution>
-Next request.
-
-The solution does what the last instruction asks for. It is specific and complete, explained in \
-plain statements in the present tense, with an implementation or an example where that helps. If \
-you cannot or should not do it, because it is impossible, wrong, against the law or beyond you, \
-say so and why. Keep ending with "Next request." until {other} says that the task is done."""
-
-INSTRUCTOR_BRIEF = """Task: {task}
-You are a {me}. Tell the {other} what to do next for the task: one small, concrete step at a time, \
-never the same twice. You only instruct, you never do it yourself."""
-
-INSTRUCTOR_REMINDER = "What is the next step of the task: {task}?"
-
-SOLVER_BRIEF = """Task: {task}
-You are a {me}. Do each step that the {other} gives you, and say in two or three sentences what \
-you did and how. You never ask and never instruct."""
-
-SOLVER_REMINDER = "Do this for the task: {task}."
-
-BEGIN_INSTRUCTING = "What is the first step?"
+BEGIN_INSTRUCTING = of_kind("role_play_begin")
 
 
 class RolePlay(Form):

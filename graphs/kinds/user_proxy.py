@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from ...nodes.prompts.template import filled
+from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Cap, Mark, Name, Temperature, Text
 from ..common.validation import validated
@@ -16,24 +17,15 @@ from ..speakers.replies import TERMINATE, HumanInputMode
 from ..spec.conversation import Conversation, Form
 from ..spec.sandbox import Sandbox
 
-ASSISTANT = """You are {me}, and you help {user}, who may be a person or a program.
-Solve what you are asked for. Where a step needs facts or work that a computer can do, do not \
-guess: {means}
-Take what comes back seriously: mend what failed, and check a result before you rely on it.
-When everything is done and checked, say so, and end that message with the word {termination}. \
-Never write the word before."""
+ASSISTANT = of_kind("user_proxy_assistant")
 
-MEANS_CODE = """write Python or shell code in one fenced block marked python or sh. {user} runs \
-it as it is and sends you its exit code and output, so print what you need, and write nothing that \
-has to be filled in."""
+MEANS_CODE = of_kind("user_proxy_code")
 
-MEANS_TOOLS = "call a tool."
+MEANS_TOOLS = of_kind("user_proxy_tools")
 
-MEANS_WORDS = "say what you do not know, and ask."
+MEANS_WORDS = of_kind("user_proxy_words")
 
-AUTO_REPLY = (
-    """Please go on. If everything is done, end your message with the word {termination}."""
-)
+AUTO_REPLY = of_kind("user_proxy_auto_reply")
 """What is said where nothing else replies in a person's place."""
 
 

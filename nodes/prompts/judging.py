@@ -4,55 +4,29 @@ from collections.abc import Sequence
 
 from ...graphs.speakers.speaker import Speaker
 from .template import filled as filled
+from .texts import PROMPTS
 
-WHAT_IS_LEFT = """Step back from the conversation for a moment. Which objectives of your task are \
-not met yet? Name each one that is left, or say that none is."""
-
-IS_COMPLETE = "Then is your task complete? Reply with one word: yes or no."
-
-JUDGE_YOURSELF = """Step back from the conversation for a moment. Which objectives of your task \
-are not met yet, and is the task complete?"""
-
-AGAIN = """{question}
-
-Your last answer to this could not be read. Give nothing but the answer, in just this form."""
+WHAT_IS_LEFT = PROMPTS["what_is_left"]
+IS_COMPLETE = PROMPTS["is_complete"]
+JUDGE_YOURSELF = PROMPTS["judge_yourself"]
+AGAIN = PROMPTS["again"]
 
 UNREADABLE = "It can't be read as a verdict."
 
-NOTHING_LEFT = "Nothing is left to do."
-NOT_COMPLETE = "The task is not complete yet."
-STILL_LEFT = "Still to do: {objectives}."
-
-SEPARATE_JUDGE = """You watch a conversation and take no part in it. You say how it stands with \
-each of a list of criteria, by nothing but what was said."""
-
-CRITERIA = """The criteria:
-{criteria}"""
-
-HEARD = """What was said so far:
-
-{transcript}
-
-{question}"""
-
-NOTHING_SAID = "(nothing yet)"
-
-JUDGE_CRITERIA = """How does it stand with each criterion now: is it met, not met, or does what \
-was said not tell (inconclusive)?"""
-
-JUDGE_IN_LINES = """{question} Reply with one line for each criterion and nothing else: its \
-number, a colon, and one of: met, not met, inconclusive."""
-
-FOUND = "The judge of this conversation finds: {found}"
-
-MODERATOR = """You moderate a conversation and take no part in it. You say who speaks next, so \
-that the right one does at the right time."""
-
-MEMBERS = "Who takes part: {names}."
-
-WHO_IS_NEXT = "Who speaks next: {names}?"
-
-NAME_ALONE = "{question} Reply with the name and nothing else."
+NOTHING_LEFT = PROMPTS["nothing_left"]
+NOT_COMPLETE = PROMPTS["not_complete"]
+STILL_LEFT = PROMPTS["still_left"]
+SEPARATE_JUDGE = PROMPTS["separate_judge"]
+CRITERIA = PROMPTS["criteria"]
+HEARD = PROMPTS["heard"]
+NOTHING_SAID = PROMPTS["nothing_said"]
+JUDGE_CRITERIA = PROMPTS["judge_criteria"]
+JUDGE_IN_LINES = PROMPTS["judge_in_lines"]
+FOUND = PROMPTS["found"]
+MODERATOR = PROMPTS["moderator"]
+MEMBERS = PROMPTS["members"]
+WHO_IS_NEXT = PROMPTS["who_is_next"]
+NAME_ALONE = PROMPTS["name_alone"]
 
 OBSERVER = "the one who takes no part"
 

@@ -8,20 +8,21 @@ from pydantic import BaseModel
 from ...graphs.speakers.speaker import Brief, Speaker
 from .formats import form_of, is_told
 from .template import filled as filled
+from .texts import PROMPTS
 
-PARTICIPANT = """You are {me}, in a conversation with {others}. Speak only for yourself."""
+PARTICIPANT = PROMPTS["participant"]
 
-LABELLED = """What the others say stands behind their names; write your own lines without a name."""
+LABELLED = PROMPTS["labelled"]
 
-BEGIN = "Please begin."
-GO_ON = "Now go on together."
-YOUR_TURN = "{name}, it is your turn."
+BEGIN = PROMPTS["begin"]
+GO_ON = PROMPTS["go_on"]
+YOUR_TURN = PROMPTS["your_turn"]
 
-NEW_TASK = "From now on your task is: {task}"
-TASK_AGAIN = "Your task is: {task}"
+NEW_TASK = PROMPTS["new_task"]
+TASK_AGAIN = PROMPTS["task_again"]
 """How a speaker whose memory was reset is told its own task again."""
 
-MEND = "{problem} Please write your message anew, and nothing else."
+MEND = PROMPTS["mend"]
 """How a speaker is asked for a reply once more; the problems follow."""
 
 EMPTY = "Your message was empty."

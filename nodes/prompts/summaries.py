@@ -1,25 +1,16 @@
 """How a long history is told in short, and how its summary is asked for."""
 
 from .template import filled as filled
+from .texts import PROMPTS
 
-IN_SHORT = """What was said before this, in short:
-{summary}"""
+IN_SHORT = PROMPTS["in_short"]
 """How a speaker is told the summary of what its prompt leaves out."""
 
-SUMMARISER = """You keep the memory of {me}, who takes part in a long conversation. What you \
-write is all that {me} will still know of the part you read."""
+SUMMARISER = PROMPTS["summariser"]
 
-SUMMARISE = """What {me} knew of the time before:
-{before}
+SUMMARISE = PROMPTS["summarise"]
 
-What came then:
-{transcript}
-
-Sum up both in one, in at most {words} words, so that {me} can go on: what was agreed, found, done \
-and asked, with names and numbers, and what is still open. Leave out what no longer matters. \
-Write the summary and nothing else."""
-
-NOTHING_BEFORE = "(nothing)"
+NOTHING_BEFORE = PROMPTS["nothing_before"]
 
 SHORTENED = """What {name} has heard and said is too long for the model: the older half is left \
 out from here on."""

@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 
 from .template import filled as filled
+from .texts import PROMPTS
 
-SPECIFY_TASK = """Task: {task}
+SPECIFY_TASK = PROMPTS["specify_task"]
 
-{who}Make this task more specific, with imagination: say in one or two sentences what exactly is \
-to be made, for whom and with what. Use at most {limit} words. Reply with the rewritten task and \
-nothing else."""
+HELPER = PROMPTS["helper"]
 
-HELPER = "{helper} will help {asker} with it. "
-
-TASK_TOO_LONG = "That has {count} words. Say it in at most {limit} words, and nothing else."
+TASK_TOO_LONG = PROMPTS["task_too_long"]
 
 _A_PAIR = 2
 

@@ -1,5 +1,19 @@
 """Putting values into a text."""
 
+from typing import Self
+
+
+class Prompt(str):
+    """A text for a model, with the name of its file."""
+
+    name: str
+
+    def __new__(cls, name: str, text: str) -> Self:
+        """Name a text."""
+        prompt = super().__new__(cls, text)
+        prompt.name = name
+        return prompt
+
 
 def filled(template: str, **values: object) -> str:
     """Put values into a template.
