@@ -40,6 +40,7 @@ from .sessions.listing import (
     delete_session as delete_session,
     list_sessions as list_sessions,
 )
+from .sessions.prompting import aget_prompt as aget_prompt, get_prompt as get_prompt
 from .sessions.replays.replay import areplay as areplay, replay as replay
 from .sessions.result import Result as Result
 from .sessions.say import asay as asay, say as say

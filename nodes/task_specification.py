@@ -43,8 +43,7 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         given = _given(state, resources.form)
         if given is None:
             raise SpecError("conversation: is missing")
-        conversation = given
-        await resources.check(conversation)
+        conversation = await resources.check(given)
     spec = {} if known else {"spec": conversation.stored()}
     drafts = log_of(state)
     session, usage = RunningSession(conversation), used_so_far(state)
@@ -76,7 +75,8 @@ def _refuse_another(given: Conversation | None, known: Conversation) -> None:
 async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) -> dict[str, Any]:
     limit = specification.word_limit
     names = moment.conversation.names
-    prompt: list[AnyMessage] = [HumanMessage(prompts.task_request(task, names, limit))]
+    worded = moment.conversation.worded
+    prompt: list[AnyMessage] = [HumanMessage(prompts.task_request(task, names, limit, worded))]
     drafts = [one for one in moment.log if line(one).kind is Kind.DRAFT]
     if drafts:
         prompt += [
@@ -95,7 +95,7 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     text = unquoted(answer.text)
     count = ceil(words_in(text))
     if count > limit and not drafts:
-        problem = prompts.filled(prompts.TASK_TOO_LONG, count=count, limit=limit)
+        problem = worded(prompts.TASK_TOO_LONG, count=count, limit=limit)
         about = About(kind=Kind.DRAFT, audience=NOBODY, problem=problem, thought=thought_of(answer))
         draft = said(len(moment.log), text, about, id=answer.id)
         return {"usage": dumped(usage), **update_of([draft], moment.log)}

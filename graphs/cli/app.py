@@ -204,6 +204,13 @@ def show(
     thoughts: Annotated[
         bool, typer.Option("--thoughts", help="Show what models thought, too.")
     ] = False,
+    prompt: Annotated[
+        bool,
+        typer.Option(
+            "--prompt",
+            help="Show what that speaker's model was sent at its newest turn, to the letter.",
+        ),
+    ] = False,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
@@ -211,16 +218,21 @@ def show(
 
     Beside each message stands its place, for `duologue fork --at`.
     """
-    if speaker is not None and (why or thoughts):
-        from ..common.errors import SpecError
+    from ..common.errors import SpecError
 
-        if why:
-            raise SpecError("--why is the same for all speakers: leave out --as")
+    if speaker is not None and why:
+        raise SpecError("--why is the same for all speakers: leave out --as")
+    if speaker is not None and thoughts:
         raise SpecError("--thoughts: no speaker sees them: leave out --as")
-    from .show import show_session
+    if prompt and speaker is None:
+        raise SpecError("--prompt shows what one speaker was sent: say which by --as")
+    from .show import show_prompt, show_session
     from .terminal.follow_up import FollowUp
 
     follow_up = FollowUp(store)
+    if prompt and speaker is not None:
+        show_prompt(session, follow_up, speaker, as_json=as_json)
+        return
     show_session(session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json)
 
 

@@ -1,6 +1,7 @@
 """The command that shows what a session holds."""
 
 import json
+from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.text import Text
 from ..rules.ends.cause import Cause, CauseKind
 from ..run.events import Ended, QuestionAsked
 from ..run.log_events import events_of, replayed
+from ..sessions.prompting import get_prompt
 from ..sessions.result import Result
 from ..sessions.session import check_speaker, get_session, title_of
 from .terminal.console import json_line, on_screen, plain, prose, stderr, stdout
@@ -46,10 +48,23 @@ def show_session(
             for event in events_of(result.conversation, one):
                 transcript.show(event)
     else:
-        for message in result.viewpoint(speaker):
-            transcript.head(_role(message))
-            transcript.body(_text(message))
+        _print_messages(transcript, result.viewpoint(speaker))
     _print_end(out, result, transcript, follow_up)
+
+
+def show_prompt(session: str, follow_up: FollowUp, speaker: str, *, as_json: bool) -> None:
+    """Show what a speaker's model was sent at its newest turn."""
+    prompt = get_prompt(session, speaker, store=follow_up.store)
+    if as_json:
+        _show_messages(prompt)
+        return
+    _print_messages(Transcript(follow_up, stdout(), stderr(), ids=True), prompt)
+
+
+def _print_messages(transcript: Transcript, messages: Sequence[BaseMessage]) -> None:
+    for message in messages:
+        transcript.head(_role(message))
+        transcript.body(_text(message))
 
 
 def _print_end(out: Console, result: Result, transcript: Transcript, follow_up: FollowUp) -> None:
@@ -99,7 +114,11 @@ def _show_json(result: Result, speaker: str | None, *, why: bool) -> None:
         for question in result.pending:
             JsonLines().show(QuestionAsked(question=question))
         return
-    for message in convert_to_openai_messages(result.viewpoint(speaker)):
+    _show_messages(result.viewpoint(speaker))
+
+
+def _show_messages(messages: Sequence[BaseMessage]) -> None:
+    for message in convert_to_openai_messages(list(messages)):
         json_line(json.dumps(message))
 
 

@@ -68,28 +68,31 @@ class Blogger(Form):
 
     def _others(self) -> dict[str, Any]:
         names = {"writer": self.writer, "critic": self.critic, "satisfied": self.satisfied}
-        generation = {"temperature": self.temperature}
+        generation = self.own({"temperature": self.temperature}, "temperature")
+        prefixes = {} if self.critic_prefix is None else {self.writer: self.critic_prefix}
         writer = {
             "name": self.writer,
-            "role_prompt": filled(self.writer_prompt, **names),
-            "brief": {"role_prompt": WRITER_BRIEF, "reminder": WRITER_REMINDER},
+            "role_prompt": self.own(filled(self.writer_prompt, **names), "writer_prompt"),
+            "brief": self.own({"role_prompt": WRITER_BRIEF, "reminder": WRITER_REMINDER}),
             "generation": generation,
         }
         critic = {
             "name": self.critic,
-            "role_prompt": filled(self.critic_prompt, **names),
-            "brief": {"role_prompt": CRITIC_BRIEF, "reminder": CRITIC_REMINDER},
-            "prefixes": {} if self.critic_prefix is None else {self.writer: self.critic_prefix},
+            "role_prompt": self.own(filled(self.critic_prompt, **names), "critic_prompt"),
+            "brief": self.own({"role_prompt": CRITIC_BRIEF, "reminder": CRITIC_REMINDER}),
+            "prefixes": self.own(prefixes, "critic_prefix"),
             "generation": generation,
         }
         final = MaxMessages(limit=2 * self.rounds + 1)
         return {
             "speakers": with_people([writer, critic], self.people),
-            "opening": Opening(first_line=BEGIN_WRITING),
+            "opening": self.own(Opening(first_line=BEGIN_WRITING)),
             "end_chat": {
                 # The last round is the writer's alone.
-                "max_iterations": self.rounds + 1,
-                "when": DoneToken(token=self.satisfied, by=self.critic) | final,
+                "max_iterations": self.own(self.rounds + 1, "rounds"),
+                "when": self.own(
+                    DoneToken(token=self.satisfied, by=self.critic) | final, "rounds", "satisfied"
+                ),
             },
         }
 

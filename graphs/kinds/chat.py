@@ -14,8 +14,6 @@ from ..common.data import Cap, Name, Temperature, Text
 from ..common.validation import validated
 from ..speakers.approval import Rule
 from ..spec.conversation import Conversation, Form
-from ..spec.difference import left_open
-from ..spec.end_chat import EndChat
 
 CHAT = of_kind("chat")
 
@@ -57,19 +55,22 @@ class Chat(Form):
         said = [{"kind": "text", "text": self.message, "once": True}] if self.message else []
         agent = {
             "name": self.assistant,
-            "role_prompt": filled("\n".join(prompts), me=self.assistant, user=self.user),
-            "brief": {"role_prompt": CHAT_BRIEF, "reminder": CHAT_REMINDER},
-            "tools": self.tools,
-            "to_user": speaks,
-            "interrupt_on": self.interrupt_on,
-            "generation": {"temperature": self.temperature},
+            "role_prompt": self.own(
+                filled("\n".join(prompts), me=self.assistant, user=self.user), "assistant_prompt"
+            ),
+            "brief": self.own({"role_prompt": CHAT_BRIEF, "reminder": CHAT_REMINDER}),
+            "tools": self.own(self.tools, "tools"),
+            "to_user": self.own(speaks, "to_user", "tools"),
+            "interrupt_on": self.own(self.interrupt_on, "interrupt_on"),
+            "generation": self.own({"temperature": self.temperature}, "temperature"),
         }
         return {
-            "title": None if self.message else f"Chat with {self.assistant}",
+            "title": self.own(None if self.message else f"Chat with {self.assistant}"),
             "speakers": ({"name": self.user, "replies": (*said, "human")}, agent),
-            "end_chat": left_open(
-                EndChat(max_iterations=self.max_iterations, on_guard="ask"), "on_guard"
-            ),
+            "end_chat": {
+                "max_iterations": self.own(self.max_iterations, "max_iterations"),
+                "on_guard": self.own("ask"),
+            },
         }
 
 

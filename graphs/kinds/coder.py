@@ -14,11 +14,8 @@ from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Name, Temperature, Text
 from ..common.validation import validated
-from ..speakers.replies import CodeReply
 from ..spec.conversation import Conversation, Form
-from ..spec.difference import left_open
 from ..spec.ends import MaxMessages, NoCode
-from ..spec.fields import Opening
 from ..spec.sandbox import Sandbox
 
 CODER = of_kind("coder")
@@ -55,19 +52,22 @@ class Coder(Form):
         names = {"coder": self.coder, "executor": self.executor, "executions": self.executions}
         agent = {
             "name": self.coder,
-            "role_prompt": filled(self.coder_prompt, **names),
-            "brief": {"role_prompt": CODER_BRIEF, "reminder": CODER_REMINDER},
-            "generation": {"temperature": self.temperature},
+            "role_prompt": self.own(filled(self.coder_prompt, **names), "coder_prompt"),
+            "brief": self.own({"role_prompt": CODER_BRIEF, "reminder": CODER_REMINDER}),
+            "generation": self.own({"temperature": self.temperature}, "temperature"),
         }
         # A text or some JSON in the agent's answer is no code.
-        code = left_open(CodeReply(fences="marked"), "fences")
+        code = {"kind": "code", "fences": self.own("marked")}
         return {
             "speakers": ({"name": self.executor, "replies": (code,)}, agent),
-            "opening": Opening(first_speaker=self.coder, first_line=BEGIN_CODING),
+            "opening": {"first_speaker": self.coder, "first_line": self.own(BEGIN_CODING)},
             "end_chat": {
                 # The last round is the agent's alone.
-                "max_iterations": self.executions + 1,
-                "when": NoCode(by=self.coder) | MaxMessages(limit=2 * self.executions + 1),
+                "max_iterations": self.own(self.executions + 1, "executions"),
+                "when": self.own(
+                    NoCode(by=self.coder) | MaxMessages(limit=2 * self.executions + 1),
+                    "executions",
+                ),
             },
         }
 

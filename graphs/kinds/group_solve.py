@@ -66,10 +66,10 @@ class GroupSolve(Form):
         return {
             "end_chat": end_chat,
             "opening": {
-                "answers": True,
-                "reconcile": self.reconcile_first_message,
-                "first_speaker": self.shift_owner,
-                "first_line": self.shift_content,
+                "answers": self.own(True),
+                "reconcile": self.own(self.reconcile_first_message, "reconcile_first_message"),
+                "first_speaker": self.own(self.shift_owner, "shift_owner"),
+                "first_line": self.own(self.shift_content, "shift_content"),
             },
         }
 

@@ -64,6 +64,11 @@ class RolePlay(Form):
     """The cap, in rounds."""
     done_token: Mark = DONE_TOKEN
     """The word with which the user ends it."""
+    user_prompt: Text = INSTRUCTOR
+    """The system prompt of who instructs; in it ``{me}`` and ``{other}`` stand for the two roles,
+    ``{task}`` for the task and ``{done}`` for the done token."""
+    assistant_prompt: Text = SOLVER
+    """The system prompt of who solves; ``{me}``, ``{other}`` and ``{task}`` stand for the same."""
     task_temperature: Temperature = None
     """The temperature of the task's rewriting. None: 1.0."""
     temperature: Temperature = None
@@ -76,45 +81,45 @@ class RolePlay(Form):
     """The model of all: a name, ``embedded`` or the path of a ``.gguf`` file."""
 
     def _others(self) -> dict[str, Any]:
-        names_for_user = {"me": self.user_role, "other": self.assistant_role}
-        names_for_assistant = {"me": self.assistant_role, "other": self.user_role}
-        generation = {"temperature": self.temperature}
-        user = {
-            "name": self.user_role,
-            "role_prompt": filled(INSTRUCTOR, done=self.done_token, **names_for_user),
-            "brief": {
-                "role_prompt": filled(INSTRUCTOR_BRIEF, **names_for_user),
-                "reminder": INSTRUCTOR_REMINDER,
-            },
-            "format": INSTRUCTION,
+        user, assistant = self.user_role, self.assistant_role
+        instructor = {
+            **self._speaker(user, assistant, "user_prompt", INSTRUCTOR_BRIEF, INSTRUCTOR_REMINDER),
+            "format": self.own(INSTRUCTION),
             # In max_iterations_only nobody is asked; a fork may have another mode.
-            "stops_chat": True,
-            "generation": generation,
+            "stops_chat": self.own(True),
         }
-        assistant = {
-            "name": self.assistant_role,
-            "role_prompt": filled(SOLVER, **names_for_assistant),
-            "brief": {
-                "role_prompt": filled(SOLVER_BRIEF, **names_for_assistant),
-                "reminder": SOLVER_REMINDER,
-            },
-            "format": SOLUTION,
-            "generation": generation,
+        solver = {
+            **self._speaker(assistant, user, "assistant_prompt", SOLVER_BRIEF, SOLVER_REMINDER),
+            "format": self.own(SOLUTION),
+        }
+        specification = {
+            "word_limit": self.own(self.word_limit, "word_limit"),
+            "generation": self.own({"temperature": self.task_temperature}, "task_temperature"),
         }
         return {
-            "speakers": with_people([user, assistant], self.people),
-            "task_specification": {
-                "word_limit": self.word_limit,
-                "generation": {"temperature": self.task_temperature},
-            }
-            if self.specify_task
-            else None,
-            "opening": Opening(first_line=BEGIN_INSTRUCTING),
+            "speakers": with_people([instructor, solver], self.people),
+            "task_specification": self.own(
+                specification if self.specify_task else None,
+                *("specify_task", "word_limit", "task_temperature"),
+            ),
+            "opening": self.own(Opening(first_line=BEGIN_INSTRUCTING)),
             "end_chat": {
-                "mode": self.mode,
-                "max_iterations": self.max_iterations,
-                "when": DoneToken(token=self.done_token, by=self.user_role),
+                "mode": self.own(self.mode, "mode"),
+                "max_iterations": self.own(self.max_iterations, "max_iterations"),
+                "when": self.own(DoneToken(token=self.done_token, by=self.user_role), "done_token"),
             },
+        }
+
+    def _speaker(
+        self, me: str, other: str, prompt: str, brief: str, reminder: str
+    ) -> dict[str, Any]:
+        names = {"me": me, "other": other}
+        told = filled(getattr(self, prompt), done=self.done_token, **names)
+        return {
+            "name": me,
+            "role_prompt": self.own(told, prompt),
+            "brief": self.own({"role_prompt": filled(brief, **names), "reminder": reminder}),
+            "generation": self.own({"temperature": self.temperature}, "temperature"),
         }
 
 

@@ -28,6 +28,10 @@ MEANS_WORDS = of_kind("user_proxy_words")
 AUTO_REPLY = of_kind("user_proxy_auto_reply")
 """What is said where nothing else replies in a person's place."""
 
+_OF_THE_PERSON = (
+    *("human_input_mode", "max_consecutive_auto_reply", "termination", "is_termination"),
+)
+
 
 class UserProxy(Form):
     """The short form of an assistant and a user proxy; only the first message is needed."""
@@ -94,13 +98,10 @@ class UserProxy(Form):
         names = {"user": self.user, "termination": self.termination}
         human = {
             "kind": "human",
-            "human_input_mode": self.human_input_mode,
-            "max_consecutive_auto_reply": self.max_consecutive_auto_reply,
-            "termination": self.termination,
-            "is_termination": self.is_termination,
-            "sees_calls": bool(self.tools),
+            **{name: self.own(getattr(self, name), name) for name in _OF_THE_PERSON},
+            "sees_calls": self.own(bool(self.tools), "tools"),
         }
-        generation = {"temperature": self.temperature}
+        generation = self.own({"temperature": self.temperature}, "temperature")
         user = {
             "name": self.user,
             "replies": (
@@ -110,19 +111,22 @@ class UserProxy(Form):
                 *(["code"] if self.code else []),
                 *self._last_reply(),
             ),
-            "role_prompt": self.user_prompt and filled(self.user_prompt, me=self.user, **names),
+            "role_prompt": self.own(
+                self.user_prompt and filled(self.user_prompt, me=self.user, **names), "user_prompt"
+            ),
             "generation": generation,
         }
+        told = filled(self._assistant_prompt(), me=self.assistant, **names)
         assistant = {
             "name": self.assistant,
-            "role_prompt": filled(self._assistant_prompt(), me=self.assistant, **names),
-            "tools": self.tools,
-            "interrupt_on": self.interrupt_on,
+            "role_prompt": self.own(told, "assistant_prompt"),
+            "tools": self.own(self.tools, "tools"),
+            "interrupt_on": self.own(self.interrupt_on, "interrupt_on"),
             "generation": generation,
         }
         return {
             "speakers": (user, assistant),
-            "end_chat": {"max_iterations": self.max_iterations},
+            "end_chat": {"max_iterations": self.own(self.max_iterations, "max_iterations")},
         }
 
     @model_validator(mode="after")
@@ -141,7 +145,7 @@ class UserProxy(Form):
         if self.default_auto_reply is None:
             return []
         said = filled(self.default_auto_reply, termination=self.termination)
-        return [{"kind": "text", "text": said}]
+        return [{"kind": "text", "text": self.own(said, "default_auto_reply")}]
 
     def _assistant_prompt(self) -> str:
         if self.assistant_prompt is not None:

@@ -75,3 +75,8 @@ def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
                 yield other
         elif message not in made or not known.intersection(line(message).instead_of):
             yield message
+
+
+def is_told(about: About) -> bool:
+    """Whether the conversation itself tells something."""
+    return about.speaker is None and about.kind in (Kind.INSTRUCTION, Kind.REMEMBERED)

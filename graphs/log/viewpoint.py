@@ -6,10 +6,8 @@ roles). The conversation's rules for providers are kept here: a system message o
 two turns in one role, no call without its result, names that providers accept.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import count
 from typing import NamedTuple
 
 from langchain_core.messages import (
@@ -28,7 +26,8 @@ from .call_text import put_back
 from .done_tokens import heard_text
 from .kinds import Kind
 from .messages import About, line, place_of
-from .remembered import is_in_view, remembered
+from .names import provider_names
+from .remembered import is_in_view, is_told, remembered
 
 SILENCE = "(says nothing)"
 """What stands for a blank message, which many providers refuse."""
@@ -65,17 +64,18 @@ class View:
     time, since a hook may still change it, and calls may still get their results.
     """
 
-    def __init__(self, conversation: Conversation, name: str) -> None:
+    def __init__(self, conversation: Conversation, name: str, *, in_prompt: bool = False) -> None:
         self._conversation = conversation
         self._speaker = conversation.speaker(name)
         self._names = provider_names(conversation.names)
         self._is_labelled = conversation.hears_labels(self._speaker)
+        self._in_prompt = in_prompt and not self._is_labelled
         self._begin()
 
     def _begin(self) -> None:
         self._read: list[BaseMessage] = []
         self._known: set[str] = set()
-        self._shown = _Shown([], {})
+        self._shown = _Shown([], {}, set())
 
     def of(self, log: Sequence[BaseMessage], system: str | None = None) -> list[BaseMessage]:
         """Show what the speaker remembers of a log; the messages are not to be changed."""
@@ -85,7 +85,8 @@ class View:
         self._add(self._shown, before)
         self._read += before
         self._known |= _known(before)
-        now = _Shown([*self._shown.view], {**self._shown.results})
+        settled = self._shown
+        now = _Shown([*settled.view], {**settled.results}, {*settled.heard})
         self._add(now, behind)
         view = now.view
         front: list[BaseMessage] = [SystemMessage(system)] if system else []
@@ -120,6 +121,18 @@ class View:
         before, behind = rest[:settled], rest[settled:]
         return ((), rest) if self._changes(behind, _known(before)) else (before, behind)
 
+    def _told_apart(self, shown: "_Shown", text: str, about: About) -> str:
+        """Mark what the conversation itself says, where it could be taken for another's words."""
+        if is_told(about) and shown.heard:
+            return self._conversation.told(self._speaker, text)
+        if not (is_told(about) or shown.heard or about.kind is Kind.QUESTION):
+            shown.heard.add(about.speaker)
+            if shown.view and isinstance(last := shown.view[-1], HumanMessage):
+                # It was not known yet that another's words would follow in the same message.
+                marked = self._conversation.told(self._speaker, last.text)
+                shown.view[-1] = HumanMessage(marked, name=last.name, id=last.id)
+        return text
+
     def _add(self, shown: "_Shown", log: Sequence[BaseMessage]) -> None:
         name = self._speaker.name
         results, replaced = _results(log, name), _replaced(log, name)
@@ -136,6 +149,8 @@ class View:
                 _add_own(shown, message, about, self._names[name], results)
                 continue
             text = heard_text(self._conversation, message, about)
+            if self._in_prompt and not (shown.heard and about.speaker):
+                text = self._told_apart(shown, text, about)
             if about.to not in (None, name):
                 text = f"To {about.to}: {text}"
             before = self._speaker.prefixes.get(about.speaker or "", "")
@@ -150,6 +165,7 @@ class _Shown(NamedTuple):
 
     view: list[BaseMessage]  # what is sent
     results: dict[str, ToolMessage]  # the results of calls in it, as they stand in the log
+    heard: set[str | None]  # who is heard in it
 
 
 def _known(log: Sequence[BaseMessage]) -> set[str]:
@@ -279,20 +295,3 @@ def _add_heard(view: list[BaseMessage], text: str, id_: str | None, name: str | 
 
 def _joined(before: str, after: str) -> str:
     return "\n\n".join(part for part in (before, after) if part)
-
-
-def provider_names(names: Sequence[str]) -> dict[str, str]:
-    """Map display names to names that providers accept, each to its own."""
-    mapped: dict[str, str] = {}
-    for number, name in enumerate(names, start=1):
-        # ASCII only: \w would let through letters that providers refuse.
-        plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:60] or f"speaker_{number}"
-        # A number keeps names apart that differ in signs only, or after the cut; counted on where
-        # another name ends in that very number.
-        free = plain
-        for suffix in count(number):
-            if free not in mapped.values():
-                break
-            free = f"{plain[:56]}_{suffix}"
-        mapped[name] = free
-    return mapped

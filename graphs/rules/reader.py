@@ -23,7 +23,11 @@ class Reader:
     def __init__(self, conversation: Conversation) -> None:
         self._counted = Fold[Counted, BaseMessage](partial(Counted, conversation), Counted.add)
         self._histories = {name: History(conversation, name) for name in conversation.names}
-        self._views = {name: View(conversation, name) for name in conversation.names}
+        self._views = {
+            (name, in_prompt): View(conversation, name, in_prompt=in_prompt)
+            for name in conversation.names
+            for in_prompt in (False, True)
+        }
 
     def facts(self, log: Sequence[BaseMessage]) -> Facts:
         """Find out what a log holds."""
@@ -38,7 +42,7 @@ class Reader:
         return self._histories[name]
 
     def view(
-        self, lines: Sequence[BaseMessage], name: str, system: str | None
+        self, lines: Sequence[BaseMessage], name: str, system: str | None, *, in_prompt: bool
     ) -> list[BaseMessage]:
         """Show what a speaker remembers as it sees it; the messages are not to be changed."""
-        return self._views[name].of(lines, system)
+        return self._views[name, in_prompt].of(lines, system)

@@ -93,7 +93,7 @@ async def run_session(
                     yield event
                 return
             # What has begun goes on, however little room it has.
-            await (resources.check if row is None else resources.find)(conversation)
+            conversation = await (resources.check if row is None else resources.find)(conversation)
             yield started
             await _forget_stop(held, before)
             async for event in _prepared(models, conversation):

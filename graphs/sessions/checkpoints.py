@@ -117,6 +117,12 @@ async def read_steps(graph: Graph, session: str) -> list[State]:
         return [*_news(await _states(graph, session))]
 
 
+async def read_states(graph: Graph, session: str) -> list[State]:
+    """Read a session's state after each of its steps."""
+    with reading_session(graph, session):
+        return await _states(graph, session)
+
+
 async def _states(graph: Graph, session: str) -> list[State]:
     found = [one async for one in checkpointer_of(graph).alist(config_of(session))]
     found.reverse()

@@ -97,7 +97,11 @@ def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conver
             raise SpecError(f"{field}: can't change in a fork")
     data = conversation.stored()
     speakers = _changed_speakers(conversation, data["speakers"], changes.get("speakers", {}))
-    return restored(_merged(data, changes) | {"speakers": speakers})
+    found = restored(_merged(data, changes) | {"speakers": speakers})
+    for name, own in found.prompts.items():
+        if own.text is None:
+            raise SpecError(f"prompts.{name}: give the text itself: a fork knows no registered one")
+    return found
 
 
 def _changed_speakers(

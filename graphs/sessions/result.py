@@ -119,9 +119,8 @@ class Result:
 
         Returns:
             LangChain messages, the system prompt first: the speaker's own lines are the
-            assistant's, the others' the user's. This is all that it remembers: what its model is
-            sent may be shortened by its context policy, and the embedded model is told its `Brief`
-            instead of the system prompt.
+            assistant's, the others' the user's. This is all that it remembers: `get_prompt` gives
+            what its model was sent.
 
         Raises:
             KeyError: Nobody has that name.

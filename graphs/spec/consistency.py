@@ -3,6 +3,7 @@
 Each check raises a ValueError that names the field, which pydantic turns into its own.
 """
 
+from ...nodes.prompts.texts import PROMPTS
 from ..common.validation import near_or_all
 from .context_limits import check_limits, least_limit
 from .end_chat import EndChatMode
@@ -28,6 +29,7 @@ def check(conversation: ConversationFields) -> None:
     """Make sure that a conversation hangs together."""
     _check_tasks(conversation)
     _check_prefixes(conversation)
+    _check_prompts(conversation)
     check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
     opening, end_chat = conversation.opening, conversation.end_chat
     _check_name(conversation, "opening.first_speaker", opening.first_speaker)
@@ -95,6 +97,18 @@ def _check_prefixes(conversation: ConversationFields) -> None:
                 raise ValueError(
                     f"speakers.{number}.prefixes: {name!r} does not hear itself: name another"
                 )
+
+
+def _check_prompts(conversation: ConversationFields) -> None:
+    for name, own in conversation.prompts.items():
+        if name not in PROMPTS:
+            known = near_or_all(name, list(PROMPTS))
+            raise ValueError(f"prompts.{name}: there is no such prompt{known}")
+        if own.text is None and own.name is None:
+            raise ValueError(f"prompts.{name}: give a text, or the name of a registered one")
+        unfit = None if own.text is None else PROMPTS[name].unfit(own.text)
+        if unfit is not None:
+            raise ValueError(f"prompts.{name}: {unfit}")
 
 
 def _check_name(conversation: ConversationFields, field: str, name: str | None) -> None:

@@ -1,12 +1,8 @@
 """In which field two conversations differ first. Pure functions."""
 
-from typing import TypeVar
-
 from pydantic import BaseModel
 
 from .conversation import Conversation
-
-M = TypeVar("M", bound=BaseModel)
 
 
 def first_difference(known: Conversation, given: Conversation) -> str:
@@ -15,12 +11,6 @@ def first_difference(known: Conversation, given: Conversation) -> str:
     What was not set, at any depth, is left to the known one: a default may have changed since.
     """
     return _path(known, given) or ""
-
-
-def left_open(part: M, *fields: str) -> M:
-    """Give a part of a spec with fields that a kind chose, not its caller: they do not count."""
-    part.model_fields_set.difference_update(fields)
-    return part
 
 
 def _path(one: object, other: object) -> str | None:

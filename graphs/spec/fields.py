@@ -4,9 +4,10 @@ import json
 from typing import Annotated, Any, Final, Literal
 
 import tomli_w
-from pydantic import BaseModel, Field, PositiveInt, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
-from ...nodes.prompts.speaking import system_prompt
+from ...nodes.prompts.speaking import FROM_MODERATOR, system_prompt
+from ...nodes.prompts.template import Prompt, filled
 from ..common.data import MOST, AtLeast, Cap, Data, Name, Text, listing
 from ..speakers.context import RunningSummary
 from ..speakers.replies import FunctionReply, HumanInputMode
@@ -55,6 +56,24 @@ class Opening(Data):
     it."""
 
 
+class Wording(Data):
+    """Other words for what models are told."""
+
+    text: Text | None = None
+    """The text. None, until the session begins: the registered one."""
+    name: Name | None = None
+    """The name of a registered text."""
+
+
+def _as_text(given: object) -> object:
+    return {"text": given} if isinstance(given, str) else given
+
+
+Prompts = dict[Name, Annotated[Wording, BeforeValidator(_as_text)]]
+"""What models are told in other words: by the prompts' names, a text or ``{name = …}``, the name of
+a registered one."""
+
+
 class ConversationFields(Data):
     """The fields of a conversation, each checked alone."""
 
@@ -96,6 +115,9 @@ class ConversationFields(Data):
     """Where code runs that speakers write."""
     seed: int | None = None
     """Asks models that can for the same conversation again, wherever a speaker names none."""
+    prompts: Prompts = Field(default_factory=dict)
+    """What models are told in other words: by the prompts' names, a text, or a registered one's
+    ``name``. Its placeholders are those of the text that it replaces."""
 
     @field_validator("speakers")
     @classmethod
@@ -138,9 +160,22 @@ class ConversationFields(Data):
             [name for name in self.names if name != speaker.name],
             task,
             schema,
+            worded=self.worded,
             is_labelled=self.hears_labels(speaker),
             tells_own_task=not self.opening.answers,
         )
+
+    def worded(self, prompt: Prompt, **values: object) -> str:
+        """Give what a model is told, in this conversation's words, with its values."""
+        own = self.prompts.get(prompt.name)
+        return filled(prompt if own is None or own.text is None else own.text, **values)
+
+    def told(self, speaker: Speaker, text: str) -> str:
+        """Give what the conversation itself tells a speaker, as it stands in its prompts.
+
+        It is marked where what the other says has no name in front of it.
+        """
+        return text if self.hears_labels(speaker) else self.worded(FROM_MODERATOR, text=text)
 
     def hears_labels(self, speaker: Speaker) -> bool:
         """Whether what a speaker hears is labelled with who said it.

@@ -63,9 +63,10 @@ async def _asked(
     moment: Moment, order: Moderator, model: Model, names: Sequence[str]
 ) -> Asked[str | None]:
     parameters = moment.parameters(Generation(), order.temperature)
-    question = prompts.filled(prompts.WHO_IS_NEXT, names=", ".join(names))
+    worded = moment.conversation.worded
+    question = worded(prompts.WHO_IS_NEXT, names=", ".join(names))
     if order.form == "word":
-        question = prompts.filled(prompts.NAME_ALONE, question=question)
+        question = worded(prompts.NAME_ALONE, question=question)
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, str | None]:
         if order.form == "word":
@@ -84,11 +85,12 @@ async def _asked(
 
 
 def _system(moment: Moment, order: Moderator) -> list[str]:
+    worded = moment.conversation.worded
     system = [
-        order.prompt or prompts.MODERATOR,
-        prompts.filled(prompts.MEMBERS, names=", ".join(moment.conversation.names)),
+        order.prompt or worded(prompts.MODERATOR),
+        worded(prompts.MEMBERS, names=", ".join(moment.conversation.names)),
     ]
-    return system if moment.task is None else [*system, f"The task: {moment.task}"]
+    return system if moment.task is None else [*system, worded(prompts.THE_TASK, task=moment.task)]
 
 
 def _schema(names: Sequence[str]) -> type[BaseModel]:

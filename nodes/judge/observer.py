@@ -14,7 +14,7 @@ from ...graphs.text.tokens import tokens_of
 from ..models.client.too_long import ran_out_of_room
 from ..models.model import Model
 from ..prompts import judging as prompts
-from ..prompts.summaries import SHORTENED
+from ..prompts.summaries import SHORTENED, filled
 from ..step.resources import Moment, notify
 from ..turn.prompt import Asked
 
@@ -41,10 +41,11 @@ async def observed(
     """
     lines: list[AnyMessage] = [*moment.log]
     usage, has_room = moment.usage, False
+    worded = moment.conversation.worded
     while True:
-        transcript = overheard(_heard(lines), private=private) or prompts.NOTHING_SAID
+        transcript = overheard(_heard(lines), private=private) or worded(prompts.NOTHING_SAID)
         # What never changes first, the question last, so that most of it can be cached.
-        heard = prompts.filled(prompts.HEARD, transcript=transcript, question=question)
+        heard = worded(prompts.HEARD, transcript=transcript, question=question)
         try:
             answer, found = await ask([SystemMessage("\n\n".join(system)), HumanMessage(heard)])
         except ContextTooLongError:
@@ -59,7 +60,7 @@ async def observed(
             if since is None:
                 return Asked(answer, found, lines[len(moment.log) :], usage)
             has_room = True
-        text = prompts.filled(SHORTENED, name=prompts.OBSERVER)
+        text = filled(SHORTENED, name=prompts.OBSERVER)
         about = About(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
         lines.append(said(len(lines), "", about))
         notify(text)

@@ -25,9 +25,11 @@ def is_second(moment: Moment) -> bool:
     return moment.position.phase is Phase.UNREAD
 
 
-def worded(moment: Moment, question: str) -> str:
+def as_asked(moment: Moment, question: str) -> str:
     """Give a question as it is asked now."""
-    return prompts.filled(prompts.AGAIN, question=question) if is_second(moment) else question
+    if not is_second(moment):
+        return question
+    return moment.conversation.worded(prompts.AGAIN, question=question)
 
 
 def longest(moment: Moment, judge: Judge | SeparateJudge, model: Model, tokens: int) -> int | None:

@@ -22,7 +22,7 @@ from ..models.model import Model
 from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked, asked_behind, asked_of, view_of
-from .second_try import asked_again, is_second, longest, worded
+from .second_try import as_asked, asked_again, is_second, longest
 from .verdicts import yes_or_no
 
 _MOST_OBJECTIVES = 5
@@ -81,7 +81,8 @@ def _kept(speaker: Speaker) -> tuple[str, ...]:
 async def _structured(
     moment: Moment, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
-    question = HumanMessage(worded(moment, prompts.JUDGE_YOURSELF))
+    words = moment.conversation.worded(prompts.JUDGE_YOURSELF)
+    question = HumanMessage(as_asked(moment, words))
     most = longest(moment, judge, model, _STRUCTURED)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
@@ -98,7 +99,7 @@ async def _structured(
     found = await asked_of(moment, speaker, model, ask, behind=[question], most=most)
     judgement = found.found
     if judgement is None and not is_second(moment):
-        before = [_question(moment, found, prompts.JUDGE_YOURSELF, NOBODY)]
+        before = [_question(moment, found, words, NOBODY)]
         return await asked_again(moment, found, before, speaker.name)
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
@@ -108,17 +109,18 @@ async def _structured(
         # "Complete" beside a list of what is left is no completion.
         complete = judgement.complete and not left
         verdict = Verdict(speaker=speaker.name, complete=complete, objectives_left=left)
-        text = _in_words(verdict)
+        text = _in_words(moment, verdict)
     # An unreadable answer is no reflection worth keeping in the speaker's view.
     audience = _kept(speaker) if verdict.readable else NOBODY
-    return await _recorded(moment, found, prompts.JUDGE_YOURSELF, text, audience, verdict)
+    return await _recorded(moment, found, words, text, audience, verdict)
 
 
-def _in_words(verdict: Verdict) -> str:
+def _in_words(moment: Moment, verdict: Verdict) -> str:
     """Say a verdict as the speaker itself would."""
+    worded = moment.conversation.worded
     if verdict.objectives_left:
-        return prompts.filled(prompts.STILL_LEFT, objectives="; ".join(verdict.objectives_left))
-    return prompts.NOTHING_LEFT if verdict.complete else prompts.NOT_COMPLETE
+        return worded(prompts.STILL_LEFT, objectives="; ".join(verdict.objectives_left))
+    return worded(prompts.NOTHING_LEFT if verdict.complete else prompts.NOT_COMPLETE)
 
 
 def _left_before(moment: Moment) -> tuple[BaseMessage, BaseMessage] | None:
@@ -137,13 +139,14 @@ def _left_before(moment: Moment) -> tuple[BaseMessage, BaseMessage] | None:
 async def _what_is_left(
     moment: Moment, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
-    question = HumanMessage(prompts.WHAT_IS_LEFT)
+    words = moment.conversation.worded(prompts.WHAT_IS_LEFT)
+    question = HumanMessage(words)
     own = speaker.generation.temperature
     temperature = SPEAKER_TEMPERATURE if own is None else own
     most = longest(moment, judge, model, _LEFT)
     found = await _in_text(moment, speaker, model, [question], temperature, most)
     text = found.answer.text
-    return await _recorded(moment, found, prompts.WHAT_IS_LEFT, text, _kept(speaker), None)
+    return await _recorded(moment, found, words, text, _kept(speaker), None)
 
 
 async def _is_complete(
@@ -154,9 +157,12 @@ async def _is_complete(
     left: tuple[BaseMessage, BaseMessage],
 ) -> dict[str, Any]:
     first, reflection = left
-    question = HumanMessage(worded(moment, prompts.IS_COMPLETE))
+    words = moment.conversation.worded(prompts.IS_COMPLETE)
+    question = HumanMessage(as_asked(moment, words))
     # Kept reflections stand in the view already; the others are shown for this question only.
-    before = [] if speaker.keep_reflection else [HumanMessage(first.text), _answered(reflection)]
+    before: list[BaseMessage] = []
+    if not speaker.keep_reflection:
+        before = [HumanMessage(first.text), _answered(moment, reflection)]
     behind, most = [*before, question], longest(moment, judge, model, _WORD)
     found = await _in_text(moment, speaker, model, behind, judge.temperature, most)
     text = found.answer.text
@@ -169,7 +175,7 @@ async def _is_complete(
         objectives_left=() if complete else (reflection.text,),
         readable=complete is not None,
     )
-    return await _recorded(moment, found, prompts.IS_COMPLETE, text, NOBODY, verdict)
+    return await _recorded(moment, found, words, text, NOBODY, verdict)
 
 
 async def _recorded(
@@ -233,5 +239,6 @@ async def _in_text(
     return await asked_of(moment, speaker, model, ask, behind=behind, most=most)
 
 
-def _answered(reflection: BaseMessage) -> AIMessage:
-    return AIMessage(reflection.text.strip() or prompts.NOTHING_LEFT)
+def _answered(moment: Moment, reflection: BaseMessage) -> AIMessage:
+    nothing = moment.conversation.worded(prompts.NOTHING_LEFT)
+    return AIMessage(reflection.text.strip() or nothing)

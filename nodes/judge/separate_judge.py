@@ -21,7 +21,7 @@ from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked
 from .observer import observed
-from .second_try import asked_again, is_second, longest, worded
+from .second_try import as_asked, asked_again, is_second, longest
 from .verdicts import read_lines
 
 _TOKENS, _EACH = 200, 50
@@ -38,7 +38,8 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     found = await _asked(moment, judge, model)
     answer, findings = found.answer, found.found
     number = len(moment.log) + len(found.new)
-    question = said(number, prompts.JUDGE_CRITERIA, About(kind=Kind.QUESTION, audience=NOBODY))
+    asked = moment.conversation.worded(prompts.JUDGE_CRITERIA)
+    question = said(number, asked, About(kind=Kind.QUESTION, audience=NOBODY))
     if findings is None and not is_second(moment):
         return await asked_again(moment, found, [question], None)
     verdict = Verdict(
@@ -52,7 +53,8 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
         final=not is_judged(moment.conversation, moment.position),
     )
     kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
-    text = prompts.filled(prompts.FOUND, found=_in_words(findings)) if findings else answer.text
+    worded = moment.conversation.worded
+    text = worded(prompts.FOUND, found=_in_words(findings)) if findings else str(answer.text)
     about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict, thought=thought_of(answer))
     lines = [question, said(number + 1, text, about, id=answer.id)]
     # A final verdict says how it stands; what ended the conversation stays the cap.
@@ -64,11 +66,11 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
 async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Findings | None]:
     most = longest(moment, judge, model, _TOKENS + _EACH * len(judge.criteria))
     parameters = moment.parameters(Generation(max_tokens=most), judge.temperature)
-    question = prompts.JUDGE_CRITERIA
+    question = moment.conversation.worded(prompts.JUDGE_CRITERIA)
     if judge.form == "lines":
-        question = prompts.filled(prompts.JUDGE_IN_LINES, question=question)
+        question = moment.conversation.worded(prompts.JUDGE_IN_LINES, question=question)
 
-    question = worded(moment, question)
+    question = as_asked(moment, question)
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
         if judge.form == "lines":
@@ -90,11 +92,12 @@ async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Fi
 
 
 def _system(moment: Moment, judge: SeparateJudge) -> list[str]:
+    worded = moment.conversation.worded
     numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
     return [
-        judge.prompt or prompts.SEPARATE_JUDGE,
-        *prompts.tasks_of_all(moment.conversation.speakers, moment.task),
-        prompts.filled(prompts.CRITERIA, criteria="\n".join(numbered)),
+        judge.prompt or worded(prompts.SEPARATE_JUDGE),
+        *prompts.tasks_of_all(moment.conversation.speakers, moment.task, worded),
+        worded(prompts.CRITERIA, criteria="\n".join(numbered)),
     ]
 
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
@@ -160,6 +161,24 @@ def is_local(name: str | None, settings: Settings) -> bool:
     if not embedded.is_available():
         raise ModelError(no_model())
     return True
+
+
+class Speaking(NamedTuple):
+    """Where a model runs that has spoken."""
+
+    is_local: bool
+    """Whether in a child of ours."""
+    is_embedded: bool
+    """Whether it was the tiny embedded one."""
+
+
+def speaking(name: str | None, label: str | None) -> Speaking:
+    """Tell from a spec's name for a model, and its label in the usage, where it ran."""
+    if name not in (None, EMBEDDED):
+        return Speaking(is_weights(str(name)), is_embedded=False)
+    file = embedded.weights()
+    is_embedded = name == EMBEDDED or (file is not None and label == file.stem)
+    return Speaking(is_embedded, is_embedded)
 
 
 def no_model() -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...graphs.speakers.speaker import Speaker
-from .template import filled as filled
+from .template import Worded
 from .texts import PROMPTS
 
 WHAT_IS_LEFT = PROMPTS["what_is_left"]
@@ -27,18 +27,21 @@ MODERATOR = PROMPTS["moderator"]
 MEMBERS = PROMPTS["members"]
 WHO_IS_NEXT = PROMPTS["who_is_next"]
 NAME_ALONE = PROMPTS["name_alone"]
+THE_TASK = PROMPTS["the_task"]
+TASK_OF = PROMPTS["task_of"]
+TOLD_ALONE = PROMPTS["told_alone"]
 
 OBSERVER = "the one who takes no part"
 
 
-def tasks_of_all(speakers: Sequence[Speaker], task: str | None) -> list[str]:
+def tasks_of_all(speakers: Sequence[Speaker], task: str | None, worded: Worded) -> list[str]:
     """Give all tasks, and what speakers were told privately, for a judge who sees everything."""
-    parts = [] if task is None else [f"The task: {task}"]
+    parts = [] if task is None else [worded(THE_TASK, task=task)]
     for speaker in speakers:
         if speaker.task is not None:
-            parts.append(f"The task of {speaker.name}: {speaker.task}")
+            parts.append(worded(TASK_OF, name=speaker.name, task=speaker.task))
         opening = speaker.private_opening
         if opening is not None:
             known = " ".join(opening.lines) or opening.prompt
-            parts.append(f"What only {speaker.name} was told: {known}")
+            parts.append(worded(TOLD_ALONE, name=speaker.name, known=known))
     return parts

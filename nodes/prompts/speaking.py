@@ -7,12 +7,17 @@ from pydantic import BaseModel
 
 from ...graphs.speakers.speaker import Brief, Speaker
 from .formats import form_of, is_told
-from .template import filled as filled
+from .template import Worded, filled as filled
 from .texts import PROMPTS
 
+THE_TASK = PROMPTS["the_task"]
+OWN_TASK = PROMPTS["own_task"]
 PARTICIPANT = PROMPTS["participant"]
 
 LABELLED = PROMPTS["labelled"]
+
+FROM_MODERATOR = PROMPTS["from_moderator"]
+"""How what the conversation itself says is told from what the other says without a name."""
 
 BEGIN = PROMPTS["begin"]
 GO_ON = PROMPTS["go_on"]
@@ -57,14 +62,16 @@ def system_prompt(
     task: str | None,
     schema: type[BaseModel] | None = None,
     *,
+    worded: Worded,
     is_labelled: bool,
     tells_own_task: bool,
 ) -> str:
     """Give the system prompt of one speaker."""
     if speaker.role_prompt is None:
-        prompt = filled(PARTICIPANT, me=speaker.name, others=_together(others))
+        together = " and ".join(part for part in (", ".join(others[:-1]), others[-1]) if part)
+        prompt = worded(PARTICIPANT, me=speaker.name, others=together)
         if is_labelled:
-            prompt = f"{prompt} {LABELLED}"
+            prompt = f"{prompt} {worded(LABELLED)}"
     else:
         prompt = speaker.role_prompt
     parts = [prompt]
@@ -72,16 +79,12 @@ def system_prompt(
         if "{task}" in prompt:
             parts = [filled(prompt, task=task)]
         else:
-            parts.append(f"The task: {task}")
+            parts.append(worded(THE_TASK, task=task))
     if speaker.task is not None and tells_own_task:
-        parts.append(f"Your own task: {speaker.task}")
+        parts.append(worded(OWN_TASK, task=speaker.task))
     if speaker.format is not None and not is_told(speaker.format, prompt):
         parts.append(form_of(speaker.format, schema))
     return "\n\n".join(parts)
-
-
-def _together(names: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def briefly(view: Sequence[BaseMessage], brief: Brief, task: str, given: str) -> list[BaseMessage]:

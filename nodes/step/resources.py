@@ -22,6 +22,7 @@ from ...graphs.rules.reader import Reader
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.conversation import Conversation, Form
+from ...graphs.spec.sandbox import Language
 from ...graphs.spec.usage import Usage, dumped, used_so_far
 from ...tools.registry.functions import call
 from ...tools.registry.registry import Registry
@@ -57,20 +58,27 @@ class Resources:
     running: RunningSessions = field(default_factory=RunningSessions)
     """What was read of the sessions that run."""
 
-    async def check(self, conversation: Conversation) -> None:
-        """Make sure that a conversation can be run here, before it begins."""
-        await self.find(conversation)
+    async def check(self, conversation: Conversation) -> Conversation:
+        """Make sure that a conversation can be run here, before it begins; give it as it does."""
+        conversation = await self.find(conversation)
         await asyncio.to_thread(check_room, conversation, self.registry)
+        return conversation
 
-    async def find(self, conversation: Conversation) -> None:
-        """Find what a conversation names, and see that its code can be run here."""
+    async def find(self, conversation: Conversation) -> Conversation:
+        """Find what a conversation names, and see that its code can be run here.
+
+        Gives it with the registered texts in it.
+        """
         if not self.registry.knows(conversation):
             # Looking it up imports packages, which must not hold up other coroutines.
             await asyncio.to_thread(self.registry.check, conversation)
             await self.registry.connect(conversation)
         languages = self.registry.languages_of(conversation)
-        if not languages:
-            return
+        if languages:
+            await self._check_sandbox(conversation, languages)
+        return self.registry.worded(conversation) if conversation.prompts else conversation
+
+    async def _check_sandbox(self, conversation: Conversation, languages: set[Language]) -> None:
         if conversation.sandbox.level == "host" and not self.allow_host:
             raise SpecError(
                 "sandbox.level: 'host' is not allowed here, since code would run unprotected: "

@@ -80,7 +80,7 @@ def checked(
     is_formed = speaker.format is not None
     read = _read(speaker, text, schema, cut_off=cut_off) if is_formed else Parsed()
     text = read.text or text
-    if _says_nothing(speaker, text, read, log):
+    if _says_nothing(conversation, speaker, text, read, log):
         return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=prompts.NOTHING_SAID))
     if read.problem is not None:
         return Checked(text, Problem(flaw=Flaw.FORM, text=read.problem))
@@ -152,7 +152,13 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
     return others[0] if first is not None and others and len(labels) > 1 else None
 
 
-def _says_nothing(speaker: Speaker, text: str, read: Parsed, log: Sequence[BaseMessage]) -> bool:
+def _says_nothing(
+    conversation: Conversation,
+    speaker: Speaker,
+    text: str,
+    read: Parsed,
+    log: Sequence[BaseMessage],
+) -> bool:
     """Whether a reply only repeats how it was asked for."""
     prompt, form = speaker.role_prompt or "", speaker.format
     marks = form if isinstance(form, Marks) else None
@@ -168,17 +174,17 @@ def _says_nothing(speaker: Speaker, text: str, read: Parsed, log: Sequence[BaseM
         if any(is_blank(one) or is_placeholder(one, prompt, marks.lines) for one in given):
             return True
         text = "\n".join(values)
-    request = _request(log) if log and log[-1].name == speaker.name else ""
+    request = _request(conversation, log) if log and log[-1].name == speaker.name else ""
     # A task may well be said in its own words, so it does not count.
     told = prompt or prompts.LABELLED
     return ("<" in text and is_placeholder(text, prompt)) or repeats(text, told, request)
 
 
-def _request(log: Sequence[BaseMessage]) -> str:
+def _request(conversation: Conversation, log: Sequence[BaseMessage]) -> str:
     """How the speaker was just asked for its reply once more; empty where it was not."""
     newest = line(log[-1])
     is_draft = newest.kind is Kind.DRAFT
-    return prompts.filled(prompts.MEND, problem=newest.problem) if is_draft else ""
+    return conversation.worded(prompts.MEND, problem=newest.problem) if is_draft else ""
 
 
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:

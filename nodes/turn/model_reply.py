@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.tools import BaseTool
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
@@ -65,9 +66,7 @@ async def _text(
     prompt: list[BaseMessage],
     parameters: dict[str, object],
 ) -> AIMessage:
-    may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
-    # An endpoint that writes its calls as text goes on writing them unless it is told not to.
-    is_told = may_call or model.by_schema(speaker.tool_calling)
+    tools, choice = offer(moment, speaker, by_schema=model.by_schema(speaker.tool_calling))
     continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     # A part is nothing to show: both are told as one message.
     purpose = Kind.ANSWER if continues else _purpose(moment, speaker)
@@ -83,8 +82,8 @@ async def _text(
         speaker=speaker.name,
         # The rest of a message begins with no mark.
         marks=None if continues else speaker.marks,
-        tools=offered(moment.resources.registry, speaker) if is_told else (),
-        tool_choice=_choice(moment, speaker) if may_call else "none",
+        tools=tools,
+        tool_choice=choice,
         tool_calling=speaker.tool_calling,
         listeners=listeners,
     )
@@ -111,10 +110,14 @@ def _teller(name: str) -> Callable[[str], None]:
     return lambda text: tell({"speech": {"speaker": name, "text": text}})
 
 
-def _choice(moment: Moment, speaker: Speaker) -> str:
-    """What the speaker must call; once a call has succeeded, it may speak, too."""
-    choice = speaker.tool_choice
-    return choice if choice == "none" or moment.position.tool_rounds == 0 else "auto"
+def offer(moment: Moment, speaker: Speaker, *, by_schema: bool) -> tuple[list[BaseTool], str]:
+    """Give the tools that a speaker is told of, and what it must call."""
+    may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
+    # An endpoint that writes its calls as text goes on writing them unless it is told not to.
+    tools = offered(moment.resources.registry, speaker) if may_call or by_schema else []
+    choice = speaker.tool_choice if may_call else "none"
+    # Once a call has succeeded, it may speak, too.
+    return tools, choice if choice == "none" or moment.position.tool_rounds == 0 else "auto"
 
 
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:

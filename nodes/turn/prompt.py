@@ -68,12 +68,12 @@ def _as_told(
     moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], *, small: bool
 ) -> list[BaseMessage]:
     """What a speaker sees of these lines; in few words where a very small model speaks."""
-    system = system_of(moment, speaker)
-    view = moment.reader.view(lines, speaker.name, system)
-    if not small or speaker.brief is None:
+    system, brief = system_of(moment, speaker), speaker.brief if small else None
+    view = moment.reader.view(lines, speaker.name, system, in_prompt=brief is None)
+    if brief is None:
         return view
     given = _given_task(moment, speaker)
-    return prompts.briefly(view, speaker.brief, moment.task or given, given)
+    return prompts.briefly(view, brief, moment.task or given, given)
 
 
 def view_of(
@@ -115,8 +115,9 @@ def _mending(moment: Moment) -> list[BaseMessage]:
         return []
     draft = moment.log[-1]
     told = line(draft).problem or ""
-    mends = moment.position.phase is Phase.REJECTED
-    request = HumanMessage(prompts.filled(prompts.MEND, problem=told) if mends else told)
+    if moment.position.phase is Phase.REJECTED:
+        told = moment.conversation.worded(prompts.MEND, problem=told)
+    request = HumanMessage(told)
     # A blank draft can't be sent, and says nothing that the request does not.
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
@@ -140,7 +141,8 @@ def prompt_of(
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
         # What it would answer was removed, and many models refuse a prompt that ends so.
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
-        view = [*view, HumanMessage(prompts.GO_ON if has_spoken else prompts.BEGIN)]
+        cue = prompts.GO_ON if has_spoken else prompts.BEGIN
+        view = [*view, HumanMessage(moment.conversation.worded(cue))]
     if moment.position.phase in (Phase.RETURNED, Phase.REJECTED, Phase.CUT_OFF):
         view = with_thoughts(view, log, speaker.name)
     return asked_behind(_with_told(view, once.told) if once.told else view, once.asked)

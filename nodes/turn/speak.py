@@ -36,7 +36,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     if (anew := await moment.anew()) is not None:
         return anew
     position, turn = moment.position, moment.turn
-    speaker = _as_in(turn.stage, moment.conversation.speaker(turn.speaker))
+    speaker = as_in(turn.stage, moment.conversation.speaker(turn.speaker))
     if position.phase is Phase.ANSWERED:
         return await _past_hooks(moment, speaker)
     person: str | None = None
@@ -122,7 +122,7 @@ async def _write_draft(moment: Moment, given: Given, about: About, phase: Phase)
     return await moment.step(after, [*given.new, draft], given.usage)
 
 
-def _as_in(stage: Stage, speaker: Speaker) -> Speaker:
+def as_in(stage: Stage, speaker: Speaker) -> Speaker:
     """A speaker as it is in a stage: what it makes up for itself has no form that others read."""
     return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
 

@@ -59,7 +59,7 @@ async def summarise(
     while read:
         try:
             answer = await model.answer(
-                _prompt(speaker, context, before, read),
+                _prompt(moment, speaker, context, before, read),
                 moment.parameters(Generation(), context.temperature),
                 purpose=Kind.SUMMARY,
                 speaker=speaker.name,
@@ -83,17 +83,22 @@ async def summarise(
 
 
 def _prompt(
-    speaker: Speaker, context: RunningSummary, before: str, lines: Sequence[BaseMessage]
+    moment: Moment,
+    speaker: Speaker,
+    context: RunningSummary,
+    before: str,
+    lines: Sequence[BaseMessage],
 ) -> list[BaseMessage]:
-    request = prompts.filled(
+    worded = moment.conversation.worded
+    request = worded(
         prompts.SUMMARISE,
         me=speaker.name,
-        before=before or prompts.NOTHING_BEFORE,
+        before=before or worded(prompts.NOTHING_BEFORE),
         transcript=transcript(lines, speaker.name),
         words=context.words,
     )
     return [
-        SystemMessage(prompts.filled(prompts.SUMMARISER, me=speaker.name)),
+        SystemMessage(worded(prompts.SUMMARISER, me=speaker.name)),
         HumanMessage(request),
     ]
 

@@ -87,6 +87,9 @@ class Played:
     completed: list[str] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
     checks: dict[str, int] = field(default_factory=dict)
+    marks: dict[str, int | None] = field(default_factory=dict)
+    """For who has heard another: where in its history the first words of another stand behind what
+    the conversation told it, in one message. In prompts that one is marked (R14)."""
 
     def system(self, name: str) -> Entry:
         """A speaker's system prompt: its own, and the task of all where there is one."""
@@ -104,6 +107,9 @@ class Played:
     def all_others_hear(self, name: str, text: str) -> None:
         for other in self.plan.names:
             if other != name:
+                history = self.histories[other]
+                joins = bool(history) and history[-1][0] == "user" and not self.labels
+                self.marks.setdefault(other, len(history) - 1 if joins else None)
                 self.hear(other, text)
 
     def ask(
@@ -114,7 +120,11 @@ class Played:
         *,
         to_schema: bool = False,
     ) -> None:
-        self.calls.append(Asked(name, (self.system(name), *history), reply, to_schema))
+        prompt, place = [*history], self.marks.get(name)
+        if place is not None:
+            told = speaking.FROM_MODERATOR.replace("{text}", prompt[place][1])
+            prompt[place] = ("user", told)
+        self.calls.append(Asked(name, (self.system(name), *prompt), reply, to_schema))
 
     def say(self, name: str, text: str | None = None) -> str:
         """Let a speaker answer what it has before it: A1, A2 and so on."""
@@ -130,8 +140,12 @@ class Played:
 
     def labelled(self, name: str, text: str) -> str:
         """Another's line as it is heard: marked with its speaker among many, or if reconciled."""
-        marked = len(self.plan.names) > 2 or self.plan.reconcile
-        return f"{name}: {text}" if marked else text
+        return f"{name}: {text}" if self.labels else text
+
+    @property
+    def labels(self) -> bool:
+        """Whether what is heard of others has their names in front."""
+        return len(self.plan.names) > 2 or self.plan.reconcile
 
 
 def played(plan: Plan) -> Played:

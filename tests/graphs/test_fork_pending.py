@@ -217,6 +217,7 @@ def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: b
     assert (without_ids(ended.messages) == without_ids(before.messages)) is is_kept
     if is_kept:
         heard = filled(summaries.IN_SHORT, summary="They dig.")
+        heard = conversation.told(conversation.speakers[0], heard)
         first = model.calls[0].prompt[1]["content"]
         assert first.startswith(heard)
         assert "One." not in str(model.calls[0].prompt)

@@ -51,6 +51,8 @@ def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     said = ["One.", "Two.", "Three.", "Four."]
     _, model = play(talk(ann, "Bob", "Cid", rounds=2, end_chat=NEWEST), said)
     told = filled(speaking.YOUR_TURN, name="Ann")
+    if labels is False:
+        told = filled(speaking.FROM_MODERATOR, text=told)
     assert texts(model.calls[3])[-1] == f"u:{heard}\n\n{told}"
 
 

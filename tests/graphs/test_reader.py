@@ -87,10 +87,11 @@ def check(
         assert history.to_summarise(log, around) == its.to_summarise(log, around)
         assert history.halved(log, around) == its.halved(log, around)
         assert history.last_summary(log) == its.last_summary(log)
-        view = reader.view(kept.lines, name, "Be brief.")
-        assert view == new.view(kept.lines, name, "Be brief.")
+        for in_prompt in (True, False):
+            view = reader.view(kept.lines, name, "Be brief.", in_prompt=in_prompt)
+            assert view == new.view(kept.lines, name, "Be brief.", in_prompt=in_prompt)
         assert viewpoint(conversation, log, name) == reader.view(
-            history.remembered(log), name, None
+            history.remembered(log), name, None, in_prompt=False
         )
 
 
@@ -102,15 +103,15 @@ def test_who_is_given_a_copy_of_a_view_can_change_nothing() -> None:
         log = append(log, [odd_line(random, conversation.names, log)])
     reader = Reader(conversation)
     for name in conversation.names:
-        before = [one.model_dump() for one in reader.view(log, name, None)]
-        for message in copied(reader.view(log, name, None)):
+        before = [one.model_dump() for one in reader.view(log, name, None, in_prompt=True)]
+        for message in copied(reader.view(log, name, None, in_prompt=True)):
             message.content = "Spoilt."
             message.additional_kwargs["spoilt"] = message.response_metadata["spoilt"] = True
             if isinstance(message, AIMessage):
                 for call in message.tool_calls:
                     call["args"]["a"] = "spoilt"
                 message.tool_calls.clear()
-        assert [one.model_dump() for one in reader.view(log, name, None)] == before
+        assert [one.model_dump() for one in reader.view(log, name, None, in_prompt=True)] == before
 
 
 def test_threads_share_nothing_of_what_is_read() -> None:

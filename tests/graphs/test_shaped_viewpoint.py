@@ -29,8 +29,10 @@ from pydantic import PrivateAttr
 from duologue.graphs import Conversation, Result, build_graph, load_conversation
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.names import provider_names
+from duologue.graphs.log.remembered import remembered
 from duologue.graphs.log.state import State
-from duologue.graphs.log.viewpoint import SILENCE, provider_names
+from duologue.graphs.log.viewpoint import SILENCE, View
 from duologue.graphs.rules.moves import max_steps
 from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.prompts.speaking import LAST_WORDS
@@ -224,7 +226,7 @@ def by_speaker(sent: Sequence[Sequence[BaseMessage]]) -> Mapping[str, list[Seque
 
 def is_for_a_turn(prompt: Sequence[BaseMessage]) -> bool:
     """Whether a prompt is no verdict's, and asks for nothing once more."""
-    asked = prompt[-1].text
+    asked = str(prompt[-1].text)
     return asked != judging.JUDGE_YOURSELF and not asked.endswith(MENDING)
 
 
@@ -283,7 +285,9 @@ def test_every_prompt_is_one_that_providers_take_and_begins_the_next(
                 elif isinstance(message, HumanMessage):
                     assert message.name in {None, *others}
         turns = [*filter(is_for_a_turn, sent)]
-        end = [prompts_of(result, name), *result.viewpoint(name)[1:]]
+        end = View(result.conversation, name, in_prompt=True).of(
+            remembered(result.messages, name), prompts_of(result, name)
+        )
         for before, after in pairwise(map(without_announcement, [*turns, end])):
             assert isinstance(before[-1], HumanMessage | ToolMessage)
             assert plain(after[: len(before)]) == plain(before)
@@ -300,11 +304,9 @@ def without_announcement(prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
     return found
 
 
-def prompts_of(result: Result, name: str) -> BaseMessage:
+def prompts_of(result: Result, name: str) -> str:
     conversation = result.conversation
-    return SystemMessage(
-        conversation.system_prompt(conversation.speaker(name), result.specified_task)
-    )
+    return conversation.system_prompt(conversation.speaker(name), result.specified_task)
 
 
 @drawn

@@ -21,7 +21,8 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, Failure, line, result, said
-from duologue.graphs.log.viewpoint import provider_names, viewpoint
+from duologue.graphs.log.names import provider_names
+from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 

@@ -28,6 +28,7 @@ from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.nodes.judge.moderator import read_name
 from duologue.nodes.judge.verdicts import read_lines
 from duologue.nodes.prompts import judging, speaking
+from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
@@ -236,7 +237,9 @@ def test_a_judge_without_structured_output_answers_in_lines() -> None:
     result, judge = play(
         spec, ["Beans?", "Beans.", "Three."], ["1: met\n2: not met", "1. MET\n\n2. **met**"]
     )
-    assert judge.calls[0].messages[-1].text.endswith("met, not met, inconclusive.")
+    assert (
+        judge.calls[0].messages[-1].text.endswith(judging.JUDGE_IN_LINES.removeprefix("{question}"))
+    )
     assert result.outcome is not None
     assert result.outcome.reason.value == "completed"
 
@@ -307,7 +310,7 @@ def test_a_moderator_model_chooses_who_speaks_next() -> None:
     result, moderator = play(moderated(), said, [next_is(name) for name in chosen])
     assert [name for name, _ in result.speeches] == ["Ann", *chosen]
     system, question = (message.text for message in moderator.calls[1].messages)
-    assert system.endswith("Who takes part: Ann, Bob, Cid.\n\nThe task: Plan.")
+    assert system.endswith(f"{filled(judging.MEMBERS, names='Ann, Bob, Cid')}\n\nThe task: Plan.")
     assert "Ann: This is line 0 of them all.\n\nCid: This is line 1" in question
     assert question.endswith("Who speaks next: Ann, Bob?")
     told = [message.text for message in result.viewpoint("Cid")]

@@ -22,6 +22,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
+from duologue.nodes.prompts.tasks import TASK_TOO_LONG, filled
 from duologue.nodes.testing import (
     Line,
     Reply,
@@ -227,8 +228,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(task_specification={"word_limit": 1}, end_chat={"max_iterations": 1}),
         ["Plan it.", "Plan.", "Dig.", "Dug."],
         [
-            "m0000 The task: rejected and asked again: That has 2 words. "
-            "Say it in at most 1 words, and nothing else.",
+            "m0000 The task: rejected and asked again: " + filled(TASK_TOO_LONG, count=2, limit=1),
             "the round cap was reached",
         ],
     ),

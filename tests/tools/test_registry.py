@@ -44,6 +44,10 @@ NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
         "speakers": [{"name": "Ann"}, {"name": "Bob"}],
         "turn_order": {"kind": "function", "name": name},
     },
+    "prompts": lambda name: {
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "prompts": {"begin": {"name": name}},
+    },
 }
 """For each kind a conversation that names one."""
 
@@ -54,6 +58,7 @@ FIELDS = {
     "schemas": "speakers.0.format.name",
     "predicates": "end_chat.when.name",
     "orders": "turn_order.name",
+    "prompts": "prompts.begin.name",
 }
 
 
@@ -78,6 +83,7 @@ GIVEN: dict[str, Any] = {
     "schemas": {"thing": Thing},
     "predicates": {"thing": lambda said: True},
     "orders": {"thing": lambda said, names: names[0]},
+    "prompts": {"thing": "Begin with a thing."},
 }
 
 INSTALLED = """
@@ -117,6 +123,7 @@ INSTALLED = """
 
 
     signs = Hook(after_speaker=lambda turn, reply: AIMessage(reply.text + " (installed)"))
+    words = "Begin with an installed thing."
     nothing = None
     number = 7
 """
@@ -128,6 +135,7 @@ ENTRIES = {
     "schemas": "Thing",
     "predicates": "over",
     "orders": "last",
+    "prompts": "words",
 }
 
 _numbers = count()

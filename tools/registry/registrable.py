@@ -24,6 +24,7 @@ NOUNS: Final[Mapping[str, str]] = {
     "schemas": "schema",
     "predicates": "predicate",
     "orders": "order",
+    "prompts": "prompt",
 }
 """What may be registered, each with what an error calls one of them. Entry points stand in the
 groups ``duologue.tools``, ``duologue.functions`` and so on."""
@@ -53,6 +54,8 @@ def check_kind(kind: str, found: object, where: str) -> None:
         case "schemas":
             fits = isinstance(found, type) and issubclass(found, BaseModel)
             what = "a pydantic model's class"
+        case "prompts":
+            fits, what = isinstance(found, str) and bool(found.strip()), "a text"
         case _:
             fits, what = callable(found), "a function"
     if not fits:

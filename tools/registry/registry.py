@@ -4,16 +4,16 @@ What is not given in Python is looked up among the entry points of installed pac
 file can name it too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 from typing_extensions import TypedDict, get_type_hints
 
-from ...graphs.common.data import NAME_LENGTH, Name, listing
+from ...graphs.common.data import listing
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean
 from ...graphs.log.call_text import TO_USER
@@ -23,12 +23,15 @@ from ...graphs.speakers.schemas import is_object
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.ends import Predicate, leaves
+from ...graphs.spec.fields import Wording
 from ...graphs.spec.judges import ByFunction
 from ...graphs.spec.sandbox import Language
+from ...nodes.prompts.texts import PROMPTS
 from ..mcp.found import found_tools
 from ..mcp.servers import McpServer, Server, configured_servers, given_servers, hint_of, is_at
 from .arguments import parameters_of
 from .functions import OrderFunction, PredicateFunction, ReplyFunction
+from .given import by_name, check_name, loaded, tools_in
 from .hooks import Hook
 from .registrable import NOUNS, check_kind
 from .state import languages_of
@@ -49,6 +52,8 @@ class Registered(TypedDict, total=False):
     """Functions that may end conversations, by name."""
     orders: Mapping[str, OrderFunction]
     """Functions that say who speaks next, by name."""
+    prompts: Mapping[str, str]
+    """Other words for what models are told, by name."""
     mcp_servers: Mapping[str, McpServer]
     """MCP servers, by name; a speaker names their tools as ``server.tool``. Beside them there are
     those of the file that ``DUOLOGUE_MCP_SERVERS`` names. They need the ``mcp`` extra."""
@@ -69,11 +74,11 @@ class Registry:
         given = cast("dict[str, Any]", registered or {})
         self._found: dict[str, dict[str, Any]] = {kind: {} for kind in NOUNS}
         for kind in NOUNS.keys() - {"tools"}:
-            for name, one in _by_name(kind, given.get(kind)).items():
-                _check_name(name, kind)
+            for name, one in by_name(kind, given.get(kind)).items():
+                check_name(name, kind)
                 check_kind(kind, one, f"{kind}: {name!r}")
                 self._found[kind][name] = one
-        for number, tool in enumerate(_tools(given.get("tools"))):
+        for number, tool in enumerate(tools_in(given.get("tools"))):
             called = getattr(tool, "name", None) or getattr(tool, "__name__", None)
             check_kind("tools", tool, f"tools: {called!r}" if called else f"tools.{number}")
             if tool.name in self._found["tools"]:
@@ -127,6 +132,22 @@ class Registry:
         found: OrderFunction = self._found["orders"][name]
         return found
 
+    def worded(self, conversation: Conversation) -> Conversation:
+        """Put the registered texts into a conversation, as it is stored when it begins."""
+        found = conversation.prompts
+        texts = {
+            name: own if own.name is None or own.text is not None else self._text(name, own.name)
+            for name, own in found.items()
+        }
+        return conversation.model_copy(update={"prompts": texts})
+
+    def _text(self, prompt: str, name: str) -> Wording:
+        text: str = self._found["prompts"][name]
+        unfit = PROMPTS[prompt].unfit(text)
+        if unfit is not None:
+            raise SpecError(f"prompts.{prompt}: the registered text {name!r}: {unfit}")
+        return Wording(name=name, text=text)
+
     def knows(self, conversation: Conversation) -> bool:
         """Whether everything that a conversation names is at hand, and was found to fit."""
         is_here = all(name in self._found[kind] for _, kind, name in _named(conversation))
@@ -153,7 +174,7 @@ class Registry:
                 known = list({**self._found[kind], **self._installed[kind]})
                 hint = did_you_mean(name, known) or self._elsewhere(kind, name)
                 raise SpecError(f"{path}: there is no {NOUNS[kind]} {name!r}{hint}")
-            self._found[kind][name] = _loaded(kind, self._installed[kind][name], path)
+            self._found[kind][name] = loaded(kind, self._installed[kind][name], path)
         self._check_to_user(conversation)
         for path, name in self._no_objects(conversation):
             raise SpecError(
@@ -212,9 +233,9 @@ class Registry:
     @cached_property
     def _installed(self) -> dict[str, dict[str, list[EntryPoint]]]:
         found: dict[str, dict[str, list[EntryPoint]]] = {kind: {} for kind in NOUNS}
-        for kind, by_name in found.items():
+        for kind, entries in found.items():
             for entry in entry_points(group=f"duologue.{kind}"):
-                by_name.setdefault(entry.name, []).append(entry)
+                entries.setdefault(entry.name, []).append(entry)
         return found
 
 
@@ -236,55 +257,6 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
             yield f"{path}.name", "predicates", end.name
     if isinstance(conversation.turn_order, ByFunction):
         yield "turn_order.name", "orders", conversation.turn_order.name
-
-
-def _loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa: ANN401
-    entry, *others = entries
-    if any(other.value != entry.value for other in others):
-        offered = listing(sorted({one.value for one in entries}))
-        raise SpecError(
-            f"{path}: several packages offer a {NOUNS[kind]} {entry.name!r}: {offered}; register "
-            "the one you mean"
-        )
-    what = f"the {NOUNS[kind]} {entry.name!r} of {entry.value}"
-    try:
-        found = entry.load()
-    except BaseException as error:
-        # A module may want to end the program: whoever runs conversations decides that.
-        raise SpecError(
-            f"{path}: {what} can't be loaded: {type(error).__name__}: {error}"
-        ) from error
-    check_kind(kind, found, f"{path}: {what}")
-    if kind == "tools" and found.name != entry.name:
-        raise SpecError(f"{path}: {what} calls itself {found.name!r}: give both one name")
-    return found
-
-
-def _by_name(kind: str, given: object) -> Mapping[str, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise SpecError(f"{kind}: must be a dict from names to {kind}, not {type(given).__name__}")
-    return given or {}
-
-
-_NAME: TypeAdapter[str] = TypeAdapter(Name)
-
-
-def _check_name(name: object, kind: str) -> None:
-    """Refuse a name that no conversation could hold, and nothing could be found by."""
-    try:
-        fits = _NAME.validate_python(name, strict=True) == name
-    except ValidationError:
-        fits = False
-    if not fits:
-        raise SpecError(
-            f"{kind}: {name!r} can't be a name: give a text on one line, of up to {NAME_LENGTH} "
-            "characters without spaces around it"
-        )
-
-
-def _tools(given: object) -> Iterable[BaseTool]:
-    # A tool is a pydantic model, and they are iterable.
-    is_list = isinstance(given, Iterable) and not isinstance(given, BaseTool | str | Mapping)
-    if given is not None and not is_list:
-        raise SpecError(f"tools: must be a list of tools, not {type(given).__name__}")
-    return cast("Iterable[BaseTool]", given or ())
+    # What a session began with is stored with it.
+    new = ((key, own.name) for key, own in conversation.prompts.items() if own.text is None)
+    yield from ((f"prompts.{key}.name", "prompts", str(name)) for key, name in new)

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from ...log.kinds import Kind
 from ...log.messages import About, line, place_of
-from ...log.remembered import is_in_view
+from ...log.remembered import is_in_view, is_told
 from ...log.stage import Stage
 from ...log.viewpoint import SILENCE
 from ...speakers.speaker import Speaker
@@ -93,7 +93,7 @@ class Parts:
         )
         if is_pinned:
             self._pinned.add(place_of(message))
-        label = "" if is_own else _label(self._conversation, name, about.speaker)
+        label = "" if is_own else _label(self._conversation, name, about)
         silence = "" if message.text.strip() else SILENCE
         part = Part(
             place,
@@ -122,9 +122,11 @@ class Parts:
         return place if about.since is None else self._places.get(about.since, 0)
 
 
-def _label(conversation: Conversation, name: str, other: str | None) -> str:
-    """What stands in front of what a speaker hears from another."""
-    speaker = conversation.speaker(name)
+def _label(conversation: Conversation, name: str, about: About) -> str:
+    """What stands in front of what a speaker hears."""
+    speaker, other = conversation.speaker(name), about.speaker
+    if other is None and is_told(about):
+        return conversation.told(speaker, "")
     labelled = other is not None and conversation.hears_labels(speaker)
     return speaker.prefixes.get(other or "", "") + (f"{other}: " if labelled else "")
 

@@ -1,0 +1,92 @@
+"""The prompt that a speaker's model was sent, made once more from the stored steps."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from langchain_core.messages import AnyMessage, BaseMessage
+
+from ...graphs.log.channels import log_of
+from ...graphs.log.messages import Source, line
+from ...graphs.log.state import State
+from ...graphs.rules.position import Phase, Position
+from ...graphs.speakers.context import KeepAll, LastMessages
+from ...graphs.speakers.formats import Schema
+from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.usage import used_so_far
+from ...graphs.spec.versions import restored
+from ..models.resolve import Speaking, speaking
+from ..models.tool_calling.by_schema import told
+from ..step.resources import Moment, Resources
+from ..step.running import RunningSession
+from .model_reply import offer
+from .prompt import prompt_of, told_once
+from .speak import as_in
+
+
+async def last_prompt(
+    states: Sequence[State], resources: Resources, name: str
+) -> list[BaseMessage] | None:
+    """Give what a speaker's model was sent last. None: it was not asked.
+
+    ``states`` are those after each step, oldest first.
+    """
+    for before, after in reversed([*pairwise(states)]):
+        log = _asked_with(before, after, name)
+        if log is not None:
+            return await _prompt(before, after, log, resources, name)
+    return None
+
+
+def _asked_with(before: State, after: State, name: str) -> list[AnyMessage] | None:
+    """The log in front of what a speaker's model has answered in a step; None where it has not."""
+    if Position.model_validate(before.get("position") or {}).phase is Phase.ANSWERED:
+        # Hooks have made it of an earlier answer.
+        return None
+    known, log = {message.id for message in log_of(before)}, log_of(after)
+    for place, message in enumerate(log):
+        about = line(message)
+        by_model = about.speaker == name and about.source is Source.MODEL
+        if message.id not in known and by_model and about.kind.row.is_reply:
+            return log[:place]
+    return None
+
+
+async def _prompt(
+    before: State, after: State, log: list[AnyMessage], resources: Resources, name: str
+) -> list[BaseMessage]:
+    session = RunningSession(restored(before.get("spec") or after["spec"]))
+    moment = Moment(
+        resources,
+        session,
+        session.position(before),
+        log_of(before),
+        used_so_far(before),
+        before.get("specified_task") or None,
+    )
+    model = _model(moment, before, after, name)
+    speaker = as_in(moment.turn.stage, moment.conversation.speaker(name))
+    if _needs_registered(speaker, model):
+        await resources.find(moment.conversation)
+    prompt = prompt_of(moment, speaker, log, told_once(moment), small=model.is_embedded)
+    if not _is_by_schema(speaker, model):
+        return prompt
+    tools, choice = offer(moment, speaker, by_schema=True)
+    return told(prompt, tools, choice, briefly=model.is_embedded)
+
+
+def _model(moment: Moment, before: State, after: State, name: str) -> Speaking:
+    """What has answered: that whose usage has grown."""
+    used, now = used_so_far(before), used_so_far(after)
+    label = next((label for label in now if now[label] != used.get(label)), None)
+    return speaking(moment.conversation.speaker(name).model or moment.conversation.model, label)
+
+
+def _is_by_schema(speaker: Speaker, model: Speaking) -> bool:
+    return model.is_local if speaker.tool_calling is None else speaker.tool_calling == "schema"
+
+
+def _needs_registered(speaker: Speaker, model: Speaking) -> bool:
+    """Whether the prompt tells something of what is registered, or is measured with it."""
+    measured = not isinstance(speaker.context, KeepAll | LastMessages)
+    told = measured or _is_by_schema(speaker, model)
+    return isinstance(speaker.format, Schema) or (bool(speaker.tools) and told)

@@ -1,0 +1,184 @@
+"""R14: what models are told, each prompt in a file of its own, in a conversation's own words."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs import SpecError, converse, fork, load_conversation, resume, role_play
+from duologue.graphs.kinds.load import forms_by_kind
+from duologue.nodes.prompts import texts
+from duologue.nodes.prompts.judging import JUDGE_YOURSELF
+from duologue.nodes.prompts.texts import PROMPTS
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+
+TALK: dict[str, Any] = {
+    "task": "Plan a garden.",
+    "speakers": [{"name": "Ann", "stops_chat": True}, {"name": "Bob"}],
+    "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 2},
+}
+
+
+def talk(**prompts: object) -> dict[str, Any]:
+    return TALK | {"prompts": prompts}
+
+
+def placeholders(text: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"\{(\w+)\}", text)))
+
+
+def other(name: str) -> str:
+    """Other words for a prompt, with its placeholders in another order."""
+    return f"OTHER {name} " + " ".join(f"{{{one}}}" for one in placeholders(PROMPTS[name])[::-1])
+
+
+def test_each_prompt_has_a_file_and_nothing_else_stands_there() -> None:
+    """R14: by the file's name."""
+    folder = Path(texts.__file__).parent / "texts"
+    files = {file.stem for file in folder.glob("*")} - {"kinds"}
+    assert files == PROMPTS.keys()
+    assert all(text == text.strip() and text.name == name for name, text in PROMPTS.items())
+
+
+def test_no_prompt_shows_a_form_that_is_nothing_when_it_is_copied() -> None:
+    """R14, R15: small models copy ``<your solution>``."""
+    every: list[str | Path] = [
+        *PROMPTS.values(),
+        *(Path(texts.__file__).parent / "texts/kinds").glob("*.txt"),
+    ]
+    for one in every:
+        text = one.read_text() if isinstance(one, Path) else one
+        assert re.findall(r"<[^>]*>|\[[^\]]*\]", text) == []
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_any_prompt_may_be_said_in_other_words(name: str) -> None:
+    """R14: a text by the prompt's name."""
+    conversation = load_conversation(talk(**{name: other(name)}))
+    values = dict.fromkeys(placeholders(PROMPTS[name]), "x")
+    assert (
+        conversation.worded(PROMPTS[name], **values).strip()
+        == (f"OTHER {name} " + " ".join("x" for _ in values)).strip()
+    )
+    assert load_conversation(conversation.stored()) == conversation
+
+
+def test_other_words_are_what_the_model_is_told() -> None:
+    """R14: to begin, as who it is, when it is asked to judge, and in what it is told of that."""
+
+    def script(prompt: Prompt) -> Line:
+        asked = prompt[-1]["content"]
+        left = [] if len(prompt) > 4 else ["the beds"]
+        return {"objectives_left": left, "complete": not left} if "Done?" in asked else "Roses."
+
+    model = ScriptedChatModel(script=script)
+    given = talk(
+        participant="Be {me}.", begin="Go!", judge_yourself="Done?", still_left="Left: {objectives}"
+    )
+    result = converse(given, model=model, store="memory:")
+    sent = [str(message.text) for call in model.calls for message in call.messages]
+    assert sent[0].startswith("Be Ann.")
+    assert sent[1] == "Go!"
+    assert "Done?" in sent
+    assert JUDGE_YOURSELF not in sent
+    assert "Left: the beds" in [message.text for message in result.messages]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("mend", "{problem} Again, {you}!", "there is no {you} here; there are {problem}"),
+        ("begin", "Begin, {me}.", "there is no {me} here; there is none"),
+        ("mend", "Again!", "needs {problem} in it"),
+        ("heard", "{transcript}", "needs {question} in it"),
+        ("begn", "Go!", "there is no such prompt; did you mean 'begin'?"),
+        ("begin", {}, "give a text, or the name of a registered one"),
+        ("begin", " ", "must not be empty"),
+        ("begin", {"path": "begin.txt"}, "there is no such field"),
+    ],
+)
+def test_words_that_can_not_be_filled_are_refused_by_name(
+    name: str, given: object, words: str
+) -> None:
+    """R14: a SpecError that names the field, in a whole spec and in a kind's short form."""
+    for source in (
+        talk(**{name: given}),
+        {"kind": "blogger", "task": "Bees.", "prompts": {name: given}},
+    ):
+        with pytest.raises(SpecError) as caught:
+            load_conversation(source)
+        assert str(caught.value).startswith(f"prompts.{name}")
+        assert words in str(caught.value)
+
+
+def test_braces_that_are_no_placeholder_stay_and_so_do_all_of_a_role_prompt() -> None:
+    """R14."""
+    conversation = load_conversation(
+        talk(begin='Write {"json": {}} { }')
+        | {"speakers": [{"name": "A", "role_prompt": "{you}"}, {"name": "B"}]}
+        | {"end_chat": {}}
+    )
+    assert conversation.worded(PROMPTS["begin"]) == 'Write {"json": {}} { }'
+    assert conversation.system_prompt(conversation.speakers[0], None) == "{you}"
+
+
+def test_a_registered_text_is_stored_when_the_session_begins() -> None:
+    """R14: another one by its name later changes nothing, and a fork is given the text itself."""
+    given = talk(begin={"name": "short"}) | {"end_chat": {"max_iterations": 1}}
+
+    def run(**prompts: str) -> list[str]:
+        model = ScriptedChatModel(script=["Roses.", "Lilies."])
+        result = converse(given, session="s", model=model, store="memory:named", prompts=prompts)
+        return [message.text for message in result.messages]
+
+    assert run(short="Go!")[0] == "Go!"
+    assert run(short="Begin at once!")[0] == "Go!"
+    fork(
+        "s",
+        into="t",
+        store="memory:named",
+        prompts={"begin": "Start."},
+        end_chat={"max_iterations": 2},
+    )
+    again = resume("t", model=ScriptedChatModel(script=["Tulips.", "Ivy."]), store="memory:named")
+    assert again.conversation.prompts["begin"].text == "Start."
+    with pytest.raises(SpecError, match=r"prompts\.mend: give the text itself"):
+        fork("s", store="memory:named", prompts={"mend": {"name": "short"}})
+
+
+def test_a_registered_text_must_fit_the_prompt() -> None:
+    """R14."""
+    with pytest.raises(SpecError, match=r"prompts\.begin: the registered text 'bad': there is no"):
+        converse(talk(begin={"name": "bad"}), store="memory:", prompts={"bad": "{you}"})
+    with pytest.raises(SpecError, match="prompts: 'bad' must be a text, not int"):
+        converse(talk(), store="memory:", prompts={"bad": 3})  # type: ignore[dict-item]  # that is the point
+
+
+@pytest.mark.parametrize("kind", forms_by_kind())
+def test_every_kind_takes_other_words(kind: str) -> None:
+    """R14."""
+    assert "prompts" in forms_by_kind()[kind].model_fields
+
+
+def test_a_role_play_takes_prompts_of_its_own() -> None:
+    """R14: with the roles, the task and the done token in them."""
+    play = role_play(
+        "Plan a garden",
+        "Owner",
+        "Gardener",
+        user_prompt="{me} asks {other} for {task}, until {done}. {else}",
+        assistant_prompt="{me} helps {other}.",
+    )
+    user, assistant = play.speakers
+    assert play.system_prompt(user, "beds") == (
+        "Owner asks Gardener for beds, until <CAMEL_TASK_DONE>. {else}\n\n"
+        "Your message must begin with 'Instruction:', have a line that begins with 'Input:'."
+    )
+    assert play.system_prompt(assistant, None).startswith("Gardener helps Owner.")
+
+
+def test_both_questions_say_that_agreeing_is_not_doing() -> None:
+    """R5: the separate judge's and the speaker's own."""
+    for name in ("judge_yourself", "what_is_left", "separate_judge"):
+        assert "Agreeing to do something is not having done it." in PROMPTS[name]

@@ -1,0 +1,67 @@
+"""What is registered in Python, and what entry points offer, as the registry takes it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import EntryPoint
+from typing import Any, cast
+
+from langchain_core.tools import BaseTool
+from pydantic import TypeAdapter, ValidationError
+
+from ...graphs.common.data import NAME_LENGTH, Name, listing
+from ...graphs.common.errors import SpecError
+from .registrable import NOUNS, check_kind
+
+
+def loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa: ANN401
+    """Load what an entry point offers."""
+    entry, *others = entries
+    if any(other.value != entry.value for other in others):
+        offered = listing(sorted({one.value for one in entries}))
+        raise SpecError(
+            f"{path}: several packages offer a {NOUNS[kind]} {entry.name!r}: {offered}; register "
+            "the one you mean"
+        )
+    what = f"the {NOUNS[kind]} {entry.name!r} of {entry.value}"
+    try:
+        found = entry.load()
+    except BaseException as error:
+        # A module may want to end the program: whoever runs conversations decides that.
+        raise SpecError(
+            f"{path}: {what} can't be loaded: {type(error).__name__}: {error}"
+        ) from error
+    check_kind(kind, found, f"{path}: {what}")
+    if kind == "tools" and found.name != entry.name:
+        raise SpecError(f"{path}: {what} calls itself {found.name!r}: give both one name")
+    return found
+
+
+def by_name(kind: str, given: object) -> Mapping[str, Any]:
+    """Make sure that what is given is a dict."""
+    if given is not None and not isinstance(given, Mapping):
+        raise SpecError(f"{kind}: must be a dict from names to {kind}, not {type(given).__name__}")
+    return given or {}
+
+
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+
+
+def check_name(name: object, kind: str) -> None:
+    """Refuse a name that no conversation could hold, and nothing could be found by."""
+    try:
+        fits = _NAME.validate_python(name, strict=True) == name
+    except ValidationError:
+        fits = False
+    if not fits:
+        raise SpecError(
+            f"{kind}: {name!r} can't be a name: give a text on one line, of up to {NAME_LENGTH} "
+            "characters without spaces around it"
+        )
+
+
+def tools_in(given: object) -> Iterable[BaseTool]:
+    """Make sure that what is given is a list of tools."""
+    # A tool is a pydantic model, and they are iterable.
+    is_list = isinstance(given, Iterable) and not isinstance(given, BaseTool | str | Mapping)
+    if given is not None and not is_list:
+        raise SpecError(f"tools: must be a list of tools, not {type(given).__name__}")
+    return cast("Iterable[BaseTool]", given or ())
