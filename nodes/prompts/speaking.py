@@ -30,30 +30,17 @@ TASK_AGAIN = PROMPTS["task_again"]
 MEND = PROMPTS["mend"]
 """How a speaker is asked for a reply once more; the problems follow."""
 
-EMPTY = "Your message was empty."
-ANOTHERS_PART = "You are {me}, but you spoke {other}'s part."
-NOTHING_SAID = "Your message says nothing yet: put your own words where they belong."
-SAME_AGAIN = "You have just said the same."
-ANOTHERS_WORDS = "That is what {other} has just said, word for word: say something of your own."
+EMPTY = PROMPTS["empty"]
+ANOTHERS_PART = PROMPTS["anothers_part"]
+NO_WORDS_YET = PROMPTS["no_words_yet"]
+SAME_AGAIN = PROMPTS["same_again"]
+ANOTHERS_WORDS = PROMPTS["anothers_words"]
 
-WRITE_THE_REST = """Your message was cut off, since it was too long. Write the rest of it and \
-nothing else. Begin with the word at which it stopped."""
+WRITE_THE_REST = PROMPTS["write_the_rest"]
+SAY_IT_SHORTER = PROMPTS["say_it_shorter"]
 
-SAY_IT_SHORTER = """Your message was cut off, since it was too long. Say it again, shorter, so \
-that it comes to its end."""
-
-LAST_WORDS = "This is your last message: bring what you have to say to a close."
-
-
-def rounds_left(count: int) -> str:
-    """Tell a speaker how many rounds come after this one, at most."""
-    match count:
-        case 0:
-            return "This is the last round."
-        case 1:
-            return "After this round there is at most one more."
-        case _:
-            return f"After this round there are at most {count} more."
+LAST_WORDS = PROMPTS["last_words"]
+ROUNDS_LEFT = PROMPTS["rounds_left"]
 
 
 def system_prompt(

@@ -72,23 +72,25 @@ def checked(
     if says_done(conversation, speaker, text):
         return Checked(text, None)
     if not text.strip():
-        return Checked(text, Problem(flaw=Flaw.BLANK, text=prompts.EMPTY))
+        return Checked(text, Problem(flaw=Flaw.BLANK, text=conversation.worded(prompts.EMPTY)))
     flipped = plays(conversation, speaker, text)
     if flipped is not None:
-        told = prompts.filled(prompts.ANOTHERS_PART, me=speaker.name, other=flipped)
+        told = conversation.worded(prompts.ANOTHERS_PART, me=speaker.name, other=flipped)
         return Checked(text, Problem(flaw=Flaw.ROLE_FLIP, text=told))
     is_formed = speaker.format is not None
     read = _read(speaker, text, schema, cut_off=cut_off) if is_formed else Parsed()
     text = read.text or text
     if _says_nothing(conversation, speaker, text, read, log):
-        return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=prompts.NOTHING_SAID))
+        told = conversation.worded(prompts.NO_WORDS_YET)
+        return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=told))
     if read.problem is not None:
         return Checked(text, Problem(flaw=Flaw.FORM, text=read.problem))
     if _repeats(speaker, text, log):
-        return Checked(text, Problem(flaw=Flaw.REPEATED, text=prompts.SAME_AGAIN))
+        told = conversation.worded(prompts.SAME_AGAIN)
+        return Checked(text, Problem(flaw=Flaw.REPEATED, text=told))
     echoed = _echoed(conversation, speaker, text, log)
     if echoed is not None:
-        told = prompts.filled(prompts.ANOTHERS_WORDS, other=echoed)
+        told = conversation.worded(prompts.ANOTHERS_WORDS, other=echoed)
         return Checked(text, Problem(flaw=Flaw.ECHO, text=told))
     return Checked(text, None)
 

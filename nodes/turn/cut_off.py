@@ -7,12 +7,13 @@ from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.joined import joined
 from ..models.answers import as_cut_off
 from ..prompts import speaking as prompts
+from ..prompts.template import Prompt
 from .record import is_call
 
 _REQUESTS = {"continue": prompts.WRITE_THE_REST, "retry": prompts.SAY_IT_SHORTER}
 
 
-def more_asked(speaker: Speaker, position: Position, text: str) -> str | None:
+def more_asked(speaker: Speaker, position: Position, text: str) -> Prompt | None:
     """Give what is asked for where a reply was cut off, once a turn; None where it is accepted."""
     if position.cut_off or not text.strip():
         return None

@@ -126,11 +126,16 @@ def _told_of_end(moment: Moment) -> str:
     conversation, position = moment.conversation, moment.position
     end_chat = conversation.end_chat
     if position.owed:
-        return prompts.LAST_WORDS if end_chat.announce_last_words else ""
-    cap = end_chat.max_iterations
-    if not end_chat.tell_rounds_left or cap is None or moment.turn.stage is not Stage.ROUNDS:
-        return ""
-    return prompts.rounds_left(cap - 1 - position.rounds(conversation))
+        if not end_chat.announce_last_words:
+            return ""
+        told = conversation.worded(prompts.LAST_WORDS)
+    else:
+        cap = end_chat.max_iterations
+        if not end_chat.tell_rounds_left or cap is None or moment.turn.stage is not Stage.ROUNDS:
+            return ""
+        left = cap - 1 - position.rounds(conversation)
+        told = conversation.worded(prompts.ROUNDS_LEFT, count=left)
+    return conversation.told(conversation.speaker(moment.turn.speaker), told)
 
 
 def prompt_of(

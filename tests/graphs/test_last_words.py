@@ -17,7 +17,7 @@ from duologue.graphs import (
 from duologue.graphs.log.messages import line
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.spec.versions import restored
-from duologue.nodes.prompts.speaking import LAST_WORDS, rounds_left
+from duologue.nodes.prompts.speaking import FROM_MODERATOR, LAST_WORDS, ROUNDS_LEFT, filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
 from .people_help import Played, call, calls, play
@@ -132,6 +132,10 @@ def test_older_sessions_say_nothing() -> None:
     assert played.speeches[-1] == ("Bob", "Bye.")
 
 
+def rounds_left(count: int) -> str:
+    return filled(FROM_MODERATOR, text=filled(ROUNDS_LEFT, count=count))
+
+
 def test_on_request_each_is_told_how_many_rounds_are_left() -> None:
     """R18."""
     cap: dict[str, Any] = {"max_iterations": 3, "tell_rounds_left": True}
@@ -139,9 +143,9 @@ def test_on_request_each_is_told_how_many_rounds_are_left() -> None:
     ends = [prompt[-1]["content"].rsplit("\n\n", 1)[-1] for prompt in played.prompts]
     assert ends == [rounds_left(count) for count in (2, 2, 1, 1, 0, 0)]
     for name in ("Ann", "Bob"):
-        assert not any("round" in one.text for one in played.result.viewpoint(name))
+        assert not any("Rounds" in one.text for one in played.result.viewpoint(name))
     quiet = play(talk("max_iterations_only", max_iterations=3), ["a", "b", "c", "d", "e", "f"])
-    assert "round" not in json.dumps(quiet.prompts)
+    assert "Rounds" not in json.dumps(quiet.prompts)
 
 
 def test_what_stands_before_it_is_the_beginning_of_the_next_prompt() -> None:
@@ -159,7 +163,7 @@ def test_in_last_words_no_rounds_are_left_to_tell() -> None:
     """R18."""
     played = play(talk(ONE, tell_rounds_left=True), ["It is done.", DONE, "Bye."])
     assert told(played)[-1] is True
-    assert "round" not in json.dumps(played.prompts[-1])
+    assert "Rounds" not in json.dumps(played.prompts[-1])
 
 
 def test_a_run_that_was_killed_tells_it_again() -> None:

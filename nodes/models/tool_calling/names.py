@@ -34,8 +34,14 @@ def wire_names(names: Iterable[str]) -> Names:
 
 def with_called(names: Names, messages: Iterable[BaseMessage]) -> Names:
     """Add the names of earlier calls, for tools that are not offered or do not exist."""
-    called = [name for message in messages for name in _called(message)]
-    return _added(names, called)
+    # Of a long log most are neither.
+    callers = (
+        message
+        for message in messages
+        if isinstance(message, ToolMessage)
+        or (isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls))
+    )
+    return _added(names, [name for message in callers for name in _called(message)])
 
 
 def renamed(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
@@ -102,8 +108,6 @@ def _told_apart(name: str, plain: str, signs: int) -> str:
 def _called(message: BaseMessage) -> list[str]:
     """The names of the tools in a message."""
     if isinstance(message, AIMessage):
-        if not message.tool_calls and not message.invalid_tool_calls:
-            return []
         calls = (*message.tool_calls, *message.invalid_tool_calls)
         return [call["name"] or "" for call in calls]
     return [message.name] if isinstance(message, ToolMessage) and message.name else []
