@@ -106,7 +106,7 @@ def structured(prompt: Prompt) -> Line:
     )
     if len(prompt) == 1:
         return " ".join(["beans"] * 11)
-    if "Say it in at most" in last:
+    if "shorter version" in last:
         return "Plan a garden with beans."
     if last == judging.JUDGE_YOURSELF:
         return Judgement(objectives_left=["beans"] if turns == 1 else [], complete=turns > 1)

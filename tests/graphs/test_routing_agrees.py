@@ -200,9 +200,9 @@ class Busy:
         self._words += 1
         word = "".join(chr(ord("a") + int(digit)) for digit in f"{self._words:04d}")
         last = str(prompt[-1]["content"])
-        if "more specific" in last:
+        if "Rewrite this task" in last:
             return "Too long. " * 60
-        if "Say it in at most" in last:
+        if "shorter version" in last:
             return "Plan a garden."
         if last == judging.IS_COMPLETE:
             return "Hard to say."
