@@ -150,7 +150,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         [LONG, "Sure.", "Well.", "Yes.", LONG, "No.", LONG + " ", LONG],
         [
             "m0005 Ann: the same reply (2 of 3)",
-            "m0007 Ann: rejected and asked again: You have just said the same.",
+            "m0007 Ann: rejected and asked again: You have said that already: say what comes next.",
             "m0008 Ann: the same reply (3 of 3)",
             "Ann gave the same reply 3 times",
         ],

@@ -194,7 +194,7 @@ SAME = "I would like to have the boat."
 @pytest.mark.parametrize(
     "echo",
     [
-        "You have just said the same. Please write your message anew.",
+        "You have said that already: say what comes next. Please write your message anew.",
         "Please write your message anew, and nothing else.",
         "You buy a boat and pay little. Never say more than two sentences.",
         "<my next offer>",
@@ -277,7 +277,7 @@ def test_r15_a_reply_that_was_cut_off_is_left_as_it_is() -> None:
 
 def test_r15_how_a_reply_is_asked_for_again_does_not_contradict_itself() -> None:
     told = speaking.filled(speaking.MEND, problem=speaking.SAME_AGAIN)
-    assert told.startswith("You have just said the same.")
+    assert told.startswith("You have said that already: say what comes next.")
     assert "say it again" not in told
 
 
