@@ -40,7 +40,13 @@ NEARLY = 0.95
 _LONG = 10_000
 """Longer texts, in characters, are compared word by word."""
 
-asks: Final = re.compile(r"[?？؟՞]").search  # noqa: RUF001
+asks: Final = re.compile(
+    r"[?？؟՞\u037e]"  # noqa: RUF001
+    # What ends a question without a sign of its own: in Greek what looks like a semicolon, in
+    # Japanese and Chinese a particle.
+    r"|(?<=[\u0370-\u03ff\u1f00-\u1fff]);"
+    r"|[か吗嗎](?=[」』”\"')）\s]*(?:[。．.…\n]|\Z))"  # noqa: RUF001
+).search
 """Finds where a text asks something."""
 
 _HOLLOW = frozenset("+<=>|~\u2800\u3164\u115f\u1160\uffa0\ufffd")

@@ -144,3 +144,23 @@ def test_r7_a_question_keeps_farewells_from_ending_it_where_a_standstill_would(
     ]
     found = play(script, rounds=2, names=names, guards={"standstill": standstill})
     assert ended(found)[0] == ("max_iterations" if standstill else "farewells")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_question"),
+    [
+        ("月曜日に会えますか。", True),
+        ("行きますか\nお返事ください。", True),
+        ("どうしてでしょうか」", True),
+        ("かばんがあります。", False),
+        ("星期一见面好吗", True),
+        ("吗啡很危险。", False),
+        ("Τελείωσε;", True),
+        ("First the beans; then the peas.", False),
+    ],
+)
+def test_r7_what_is_asked_without_a_question_mark_is_open(text: str, *, is_question: bool) -> None:
+    """In Japanese and Chinese a particle ends a question, in Greek what looks like a semicolon."""
+    script = [text, *["Thank you!", "Goodbye!"] * 9]
+    reason, messages, _ = ended(play(script, rounds=9))
+    assert (reason, messages) == ("farewells", 6 if is_question else 5)
