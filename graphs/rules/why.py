@@ -62,7 +62,8 @@ def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Itera
         yield from _told(message, about)
         counted.add(message)
         if about.outcome is not None:
-            yield from _reasons(Outcome.model_validate(about.outcome))
+            for reason in _reasons(Outcome.model_validate(about.outcome)):
+                yield reason.model_copy(update={"message": place_of(message)})
             before = counted.facts()
         if not _matters(about):
             continue

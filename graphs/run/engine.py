@@ -34,7 +34,7 @@ from ..store.rows import SessionRow, check_session_id
 from .events import Event, Notice, SessionStarted
 from .log_events import replayed
 from .options import Options, check_run
-from .play import Begun, play
+from .play import Begun, play, says_more
 from .steps import GivenAnswer, answer_of
 
 ConversationLike = Conversation | Mapping[str, Any] | str | Path
@@ -88,7 +88,7 @@ async def run_session(
             message = options.get("message")
             person = _person(conversation, message)
             result = await _stored(store, row, conversation, reply)
-            if result is not None and (message is None or reply is not None):
+            if result is not None and (not says_more(message) or reply is not None):
                 for event in (started, *_told_again(result, reply)):
                     yield event
                 return

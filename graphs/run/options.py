@@ -34,7 +34,9 @@ class Options(Registered, total=False):
     message: str | None
     """What the person says next, where the conversation has just one: in its next turn, or, where
     it has ended, after the end. Then the session goes on: caps, guards and what else ends it count
-    anew from this message, budgets of money, tokens, calls and seconds do not."""
+    anew from this message, budgets of money, tokens, calls and seconds do not. ``exit`` leaves, and
+    says nothing more where it has ended. Where calls of tools are to be decided first and
+    ``answer`` does not, `SessionError` tells that it was not said."""
 
 
 def check_run(options: Mapping[str, Any]) -> None:

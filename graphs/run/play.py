@@ -7,11 +7,13 @@ from typing import NamedTuple
 from ...nodes.step.resources import Resources
 from ...tools.sandbox import sandbox
 from ..build import Graph, compiled
+from ..common.errors import SessionError
 from ..sessions.checkpoints import config_of
 from ..sessions.result import Result
 from ..sessions.say import say_in
 from ..sessions.session import read_session
 from ..spec.conversation import Conversation
+from ..spec.questions import is_exit
 from ..store.address import Held
 from .events import Ended, Event, QuestionAsked
 from .log_events import events_of
@@ -41,7 +43,7 @@ async def play(
         options.get("durability") or "sync",
     )
     answer, message = options.get("answer"), options.get("message")
-    while result is None or (result.outcome is not None and message is not None):
+    while result is None or (result.outcome is not None and says_more(message)):
         if result is not None and message is not None:
             known = {one.id for one in result.messages}
             result, message = await say_in(held, conversation, person, message), None
@@ -56,9 +58,20 @@ async def play(
                 yield event
         message, waits = steps.message, False
         result = await _finished(held, conversation, graph, runs_code=runs_code)
+    if result.outcome is None and message is not None:
+        # A result would look as if it had been said.
+        raise SessionError(
+            f"Session {held.session!r} waits for another answer, so the message was not said: "
+            "answer what is asked first, or stop the session"
+        )
     if result.outcome is not None:
         yield Ended.of(held.session, result.outcome)
     yield result
+
+
+def says_more(message: str | None) -> bool:
+    """Whether a session that has ended goes on with a message: who leaves it says nothing more."""
+    return message is not None and not is_exit(message)
 
 
 async def _noted(held: Held, steps: Steps, *, waits: bool) -> AsyncGenerator[Event, None]:

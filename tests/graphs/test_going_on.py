@@ -27,7 +27,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import About, line, said
 from duologue.graphs.run.events import Ended, MessageSaid, WentOn
-from duologue.nodes.testing import Line, ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]
 
@@ -188,6 +188,36 @@ def test_r10_a_message_waits_for_the_end_of_what_was_broken_off(store: str) -> N
     assert [text for _, text in result.speeches][-2:] == ["And 3 + 3?", "It is 6. TERMINATE"]
 
 
+def test_r10_who_has_left_and_leaves_again_says_nothing_more(store: str) -> None:
+    options: dict[str, Any] = {"session": "s", "store": store}
+    left = converse(chat(), message="exit", model=model(), **options)
+    again = converse(chat(), message=" Exit ", model=model(), **options)
+    assert (again.outcome, again.speeches) == (left.outcome, left.speeches)
+    sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
+    once = converse(sums, message="exit", model=model("4. TERMINATE"), store=store)
+    assert once.speeches[-1] == ("Assistant", "4. TERMINATE")
+
+
+def test_r10_a_message_that_nobody_could_say_is_not_lost_silently(store: str) -> None:
+    """Where calls of tools wait for a person, they are decided first."""
+    call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")
+    helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
+    options: dict[str, Any] = {"session": "s", "store": store}
+    converse(helper, message="6 * 7?", model=model(Reply(tool_calls=(call,))), **options)
+    with pytest.raises(SessionError, match="waits for another answer, so the message was not said"):
+        converse(helper, message="And 7 * 8?", model=model(), **options)
+    yes = iter([{"decisions": [{"type": "approve"}]}, None])
+    both = model("It is 42.", "It is 56.")
+    said = converse(
+        helper, message="And 7 * 8?", model=both, answer=lambda asked: next(yes), **options
+    )
+    assert said.speeches[-3:] == [
+        ("Assistant", "It is 42."),
+        ("User", "And 7 * 8?"),
+        ("Assistant", "It is 56."),
+    ]
+
+
 @pytest.mark.parametrize(
     ("people", "match"),
     [
@@ -226,6 +256,8 @@ def test_r10_why_and_the_page_tell_each_end(store: str) -> None:
     result = resume("s", store=store, model=model("Peas, too.", "Where?", "Behind the shed."))
     texts = [cause.text for cause in result.why()]
     assert texts == ["the round cap was reached", "the round cap was reached"]
+    # The end that it went on from has its place among the messages, so that each view tells it.
+    assert [cause.message for cause in result.why()] == ["m0005", None]
     page = export_session("s", format="markdown", store=store)
     assert "Ended after 2 rounds and 4 messages: the round cap was reached. It went on" in page
     # Nobody hears of it.
