@@ -19,6 +19,7 @@ from duologue.graphs import (
     get_session,
     load_conversation,
     load_session,
+    replay,
     resume,
     say,
     stop_session,
@@ -269,6 +270,8 @@ def test_r10_what_went_on_can_be_dumped_forked_and_replayed_as_before(store: str
     ended(store)
     say("s", "Ann", "And what about peas?", store=store)
     result = resume("s", store=store, model=model("Peas, too.", "Where?", "Behind the shed."))
+    again = replay("s", store=store)
+    assert (again.speeches, again.earlier) == (result.speeches, result.earlier)
     loaded = load_session(dump_session("s", store=store), into="copy", store=store)
     assert get_session(loaded, store=store).outcome == result.outcome
     places = [message.additional_kwargs["duologue_place"] for message in result.messages]
@@ -314,3 +317,32 @@ def test_r10_the_line_of_an_end_is_nobodys() -> None:
     about = line(message)
     assert not about.heard_by("Ann")
     assert not about.counts
+
+
+def test_r10_a_replay_goes_on_from_each_end(store: str) -> None:
+    """Whatever ended it: a person, a stop while calls waited, a word; code begins anew."""
+    call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")
+    helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
+    options: dict[str, Any] = {"session": "s", "store": store}
+    for message, answer in {
+        "Hello.": "Hello to you.",
+        "exit": "",
+        "6 * 7?": Reply(tool_calls=(call,)),
+        "Never mind.": "As you like.",
+    }.items():
+        if message == "Never mind.":
+            assert stop_session("s", store=store)
+        found = converse(helper, message=message, model=model(answer), **options)
+    again = replay("s", store=store)
+    assert [one.text for one in again.messages] == [one.text for one in found.messages]
+    assert again.earlier == found.earlier
+    assert [one.reason.value for one in again.earlier] == ["quit", "stop_requested"]
+
+
+def test_r10_a_replay_says_where_it_no_longer_goes_on_as_it_did(store: str) -> None:
+    asked = talk(end_chat={"when": {"kind": "predicate", "name": "enough"}})
+    options: dict[str, Any] = {"store": store, "predicates": {"enough": lambda said: len(said) > 2}}
+    converse(asked, session="s", model=model(*ROUNDS), **options)
+    say("s", "Ann", "And what about peas?", store=store)
+    with pytest.raises(SessionError, match="goes another way now, from message m0003 on"):
+        replay("s", store=store, predicates={"enough": lambda said: len(said) > 1})

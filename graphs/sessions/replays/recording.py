@@ -5,6 +5,7 @@ Pure functions. Giving them is in `graphs.sessions.replays.replay`.
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -23,6 +24,7 @@ from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...spec.judges import Moderator, SeparateJudge, Verdict
 from ...spec.questions import EXIT, ApprovalQuestion, MessageQuestion
+from ..result import Result
 
 
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
@@ -183,3 +185,12 @@ def _leaving(ended: Outcome | None) -> str | None:
         if reason in (Reason.TERMINATION, Reason.MAX_CONSECUTIVE_AUTO_REPLY):
             return ""
     return None
+
+
+def up_to_each_end(recorded: Result) -> Iterator[Result]:
+    """Give the session as it was at each of its ends, and as it is now."""
+    for place, message in enumerate(recorded.messages):
+        if (ended := line(message).outcome) is not None:
+            outcome = Outcome.model_validate(ended)
+            yield replace(recorded, messages=recorded.messages[:place], outcome=outcome)
+    yield recorded

@@ -29,17 +29,20 @@ from ...build import Graph, compiled
 from ...common.background import in_background
 from ...common.errors import AnswerError, SessionError
 from ...log.channels import log_of
-from ...log.messages import place_of
+from ...log.messages import line, place_of
+from ...log.state import State
 from ...rules.end_chat import Node
 from ...rules.moves import max_steps
+from ...rules.position import Position
 from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...spec.questions import ApprovalQuestion, MessageQuestion, Question
-from ..checkpoints import config_of
+from ..checkpoints import config_of, settle, write_state
 from ..dumps.lines import dumped
 from ..result import Result
+from ..say import spoken
 from ..session import aget_session, read_session
-from .recording import answers, decisions_given, message_given
+from .recording import answers, decisions_given, message_given, up_to_each_end
 
 
 async def areplay(
@@ -53,8 +56,8 @@ async def areplay(
 
     Args:
         session: The session's id. One that was forked by other rules, loaded in part, whose memory
-            was reset, or in which something was said by `say`, may hold what its spec alone does
-            not give, and then differs. It may wait for a person.
+            was reset, or in which something was said by `say` before it had ended, may hold what
+            its spec alone does not give, and then differs. It may wait for a person.
         store: Where sessions are kept. None: the setting, else the user's data folder.
         **registered: What the conversation names: tools, functions, hooks and so on.
 
@@ -91,20 +94,59 @@ async def areplay(
     try:
         return await _run(graph, recorded)
     finally:
-        state = (await graph.aget_state(config_of(session))).values
-        if state.get("interpreter"):
-            await sandbox.close(state["interpreter"]["key"])
+        await _close_interpreter(graph, session)
 
 
 replay = in_background(areplay)
 
 
 async def _run(graph: Graph, recorded: Result) -> Result:
-    """Run it as far as it went: nothing runs after what differs."""
-    session = recorded.session
+    """Run it as far as it went, on from each end that it went on from."""
     native = _natively(recorded.conversation)
-    given: Any = {"conversation": native.stored()}
     said: list[AnyMessage] = []
+    given: Any = {"conversation": native.stored()}
+    for part in up_to_each_end(recorded):
+        if said:
+            await _go_on(graph, native, recorded, said)
+            given = None
+        again = await _until_end(graph, given, native, part, said)
+    _compare_ends(recorded, again)
+    return replace(again, conversation=recorded.conversation)
+
+
+async def _go_on(
+    graph: Graph, conversation: Conversation, recorded: Result, said: list[AnyMessage]
+) -> None:
+    """Say what was said to a session that had ended."""
+    known, session = len(said), recorded.session
+    rest = [(line(message), message.text) for message in recorded.messages[known:]]
+    ends = next(place for place, (about, _) in enumerate(rest) if about.outcome is not None)
+    await _close_interpreter(graph, session)
+    # Not all that has ended it is in the log.
+    ended: State = {"outcome": rest[ends][0].outcome or {}}
+    state: State = {**await settle(graph, session, conversation), **ended}
+    position = Position.model_validate(state["position"])
+    about, text = rest[ends + 1]
+    new = spoken(state, conversation, position, about.speaker or "", text)
+    await write_state(graph, session, new)
+    said += log_of(new)
+    _compare(recorded, said, known, "")
+
+
+async def _close_interpreter(graph: Graph, session: str) -> None:
+    state = (await graph.aget_state(config_of(session))).values
+    if state.get("interpreter"):
+        await sandbox.close(state["interpreter"]["key"])
+
+
+async def _until_end(
+    graph: Graph,
+    given: Any,  # noqa: ANN401
+    conversation: Conversation,
+    recorded: Result,
+    said: list[AnyMessage],
+) -> Result:
+    """Run it up to its end, or as far as it went: nothing runs after what differs."""
     while True:
         misfit, is_over = "", False
         try:
@@ -114,16 +156,14 @@ async def _run(graph: Graph, recorded: Result) -> Result:
             is_over = True
         except AnswerError as error:
             misfit = str(error)
-        again = await read_session(session, native, graph)
+        again = await read_session(recorded.session, conversation, graph)
         _compare(recorded, again.messages, len(said), misfit)
         if is_over or again.outcome is not None or not again.pending:
-            break
+            return again
         value = _given(again.pending[0], recorded, again)
         if value is None:
-            break
+            return again
         given = Command(resume={again.pending[0].id: value})
-    _compare_ends(recorded, again)
-    return replace(again, conversation=recorded.conversation)
 
 
 async def _leg(graph: Graph, given: Any, recorded: Result, said: list[AnyMessage]) -> bool:  # noqa: ANN401
