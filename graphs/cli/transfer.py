@@ -198,7 +198,9 @@ def _say_how_to_go_on(session: str, store: str | None) -> None:
     if get_session(session, store=store).outcome is None:
         plain(stderr(), FollowUp(store).hint(session))
     else:
-        plain(stderr(), f"It has ended; go on with: {FollowUp(store).command('fork', session)}")
+        # A fork of it at its end, by the same rules, would have ended, too.
+        say = FollowUp(store).command("say", session, arguments=("SPEAKER", "TEXT"))
+        plain(stderr(), f"It has ended; go on with: {say}")
 
 
 def _put(text: str, output: Path | None) -> None:

@@ -85,7 +85,7 @@ def test_a_session_and_a_speakers_memory_are_reset(store: Path) -> None:
     assert (ran.stdout, ran.stderr) == ("h\n", "Go on with: duologue resume h\n")
     assert FIRST not in view("h", "Owner", store)
     ran = duologue("reset", "g", "--as", "Owner")
-    assert ran.stderr == "It has ended; go on with: duologue fork g\n"
+    assert ran.stderr == "It has ended; go on with: duologue say g SPEAKER TEXT\n"
     ran = duologue("reset", "g")
     assert (ran.stdout, ran.stderr) == ("g\n", "Go on with: duologue resume g\n")
     assert get_session("g", store=store).messages == []
