@@ -53,8 +53,6 @@ def fork(
     The other one stays as it is. Without options the new one goes on by the same rules.
     """
     from ..sessions.fork import fork as make
-    from .terminal.console import plain, stderr, stdout
-    from .terminal.follow_up import FollowUp
 
     end_chat = {"mode": mode, "max_iterations": max_iterations}
     speakers = _by_speaker(
@@ -64,8 +62,7 @@ def fork(
     )
     changes = _given({"end_chat": _given(end_chat), "task": task, "speakers": speakers})
     new = make(session, at=at, into=into, store=store, **changes)
-    plain(stdout(), new)
-    plain(stderr(), FollowUp(store).hint(new))
+    _say_how_to_go_on(new, store)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -398,7 +398,8 @@ def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
     assert "Ended after 1 round and 3 messages" in duologue("show", "g").stdout
     made = duologue("fork", "g")
     assert re.fullmatch(r"g-fork-[0-9a-f]{6}\n", made.stdout)
-    assert made.stderr == f"Go on with: duologue resume {made.stdout}"
+    say = f"duologue say {made.stdout.strip()} SPEAKER TEXT"
+    assert made.stderr == f"It has ended; go on with: {say}\n"
 
 
 def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:

@@ -92,6 +92,17 @@ def test_a_session_and_a_speakers_memory_are_reset(store: Path) -> None:
     assert "g  unfinished" in duologue("sessions").stdout
 
 
+def test_r10_what_has_ended_goes_on_with_something_said(store: Path) -> None:
+    """A fork at its end, by the same rules, has ended, too."""
+    ran = duologue("fork", "g", "--into", "j")
+    assert (ran.stdout, ran.stderr) == (
+        "j\n",
+        "It has ended; go on with: duologue say j SPEAKER TEXT\n",
+    )
+    ran = duologue("say", "j", "Owner", "Instruction: Water it.\nInput: None")
+    assert ran.stderr == "Go on with: duologue resume j\n"
+
+
 def test_a_session_and_a_speakers_memory_are_copied(store: Path) -> None:
     ran = duologue("copy", "h", "--into", "i")
     assert (ran.stdout, ran.stderr) == ("i\n", "Go on with: duologue resume i\n")
