@@ -5,6 +5,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from langchain_core.messages import RemoveMessage
+from langchain_core.runnables import RunnableConfig
 
 from duologue.graphs import (
     Conversation,
@@ -26,8 +28,11 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
+from duologue.graphs.build import build_graph
+from duologue.graphs.common.background import run as run_in_background
 from duologue.graphs.log.messages import About, line, said
 from duologue.graphs.run.events import Ended, MessageSaid, WentOn
+from duologue.graphs.sessions.listing import known_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]
@@ -324,12 +329,13 @@ def test_r10_a_replay_goes_on_from_each_end(store: str) -> None:
     call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")
     helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
     options: dict[str, Any] = {"session": "s", "store": store}
-    for message, answer in {
+    script: dict[str, Line] = {
         "Hello.": "Hello to you.",
         "exit": "",
         "6 * 7?": Reply(tool_calls=(call,)),
         "Never mind.": "As you like.",
-    }.items():
+    }
+    for message, answer in script.items():
         if message == "Never mind.":
             assert stop_session("s", store=store)
         found = converse(helper, message=message, model=model(answer), **options)
@@ -346,3 +352,19 @@ def test_r10_a_replay_says_where_it_no_longer_goes_on_as_it_did(store: str) -> N
     say("s", "Ann", "And what about peas?", store=store)
     with pytest.raises(SessionError, match="goes another way now, from message m0003 on"):
         replay("s", store=store, predicates={"enough": lambda said: len(said) > 1})
+
+
+def test_r10_a_replay_names_what_was_removed_since(store: str) -> None:
+    ended(store)
+    found = say("s", "Ann", "And what about peas?", store=store)
+
+    async def remove() -> None:
+        async with known_store(store) as opened, opened.lock("s") as held:
+            config: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+            gone = {"messages": [RemoveMessage(id=str(found.messages[-1].id))]}
+            graph = build_graph(checkpointer=held.checkpointer)
+            await graph.aupdate_state(config, gone, as_node="user_agent")
+
+    run_in_background(remove())
+    with pytest.raises(SessionError, match="its kind is 'speech' instead of 'removed'"):
+        replay("s", store=store)

@@ -127,7 +127,9 @@ async def _go_on(
     state: State = {**await settle(graph, session, conversation), **ended}
     position = Position.model_validate(state["position"])
     about, text = rest[ends + 1]
-    new = spoken(state, conversation, position, about.speaker or "", text)
+    # What was removed since differs, as anywhere else.
+    speaker = str((about.was or about).speaker)
+    new = spoken(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
     said += log_of(new)
     _compare(recorded, said, known, "")
