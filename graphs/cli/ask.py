@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import JsonValue
 from rich.text import Text
 
-from ..common.data import listing
 from ..common.sanitize import clean
+from ..common.validation import listing
 from ..rules.approval import call_shown
 from ..spec.questions import (
     EXIT,

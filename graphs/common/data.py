@@ -1,8 +1,8 @@
 """The base class of everything in a spec, and the types of its fields."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -13,13 +13,16 @@ from pydantic import (
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     StringConstraints,
+    ValidationError,
     model_serializer,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_core.core_schema import no_info_after_validator_function
 
+from .errors import SpecError
 from .field_docs import field_docs
+from .validation import check_depth, explained
 
 T = TypeVar("T")
 
@@ -96,7 +99,7 @@ Temperature = Annotated[float | None, Field(ge=0, le=2)]
 
 
 class Data(BaseModel):
-    """Base of everything in a spec: frozen, and an unknown field is an error."""
+    """Base of all data of ours: frozen, and an unknown field is an error."""
 
     # Validators are built when a model is first used: a process needs but some of them.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -114,7 +117,34 @@ class Data(BaseModel):
         return schema
 
 
-class Kinded(Data):
+class Spec(Data):
+    """Base of everything in a spec: a mistake of who makes one in Python is one `SpecError`."""
+
+    # Hidden, since type checkers read a model's arguments off its fields.
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, **data: Any) -> None:
+            check_depth(data)
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                raise SpecError(explained(error, type(self))) from error
+
+        # As pydantic marks its own: it does not call this one for models inside of others, whose
+        # errors the outermost model collects, with their paths.
+        __init__.__pydantic_base_init__ = True
+
+
+class AnyCase(StrEnum):
+    """Base of the choices in a spec: each is read in any case, so by its name in Python, too."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        folded = value.casefold() if isinstance(value, str) else None
+        return next((one for one in cls if one.value.casefold() == folded), None)
+
+
+class Kinded(Spec):
     """Base of the members of a tagged union: ``kind`` is always serialized, even as the default."""
 
     @model_serializer(mode="wrap")
@@ -138,8 +168,3 @@ def all_different(names: tuple[str, ...]) -> tuple[str, ...]:
 
 DistinctNames = Annotated[tuple[Name, ...], AfterValidator(all_different)]
 """Different names."""
-
-
-def listing(names: Iterable[str]) -> str:
-    """Write names as a list for an error message, each in quotes."""
-    return ", ".join(repr(name) for name in names)

@@ -1,6 +1,7 @@
 """Making models out of data, with one clear sentence for what is wrong."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
@@ -8,7 +9,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from .data import listing
 from .errors import SpecError
 
 M = TypeVar("M", bound=BaseModel)
@@ -55,7 +55,10 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
         case "extra_forbidden":
             unknown = str(first["loc"][-1])
             known = [name for found in near_models for name in _given_names(found)]
+            deeper = [place for found in near_models for place in _deeper(found, unknown)]
             hint = did_you_mean(unknown, known)
+            # The very name, in a part of the model, is a better guess than one like it.
+            hint = f"; did you mean {listing(deeper)}?" if deeper else hint
             return f"{field}: there is no such field{hint}"
         case "union_tag_invalid":
             context = first.get("ctx") or {}
@@ -81,7 +84,8 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
             shown = "" if told else f", not {_short(given)}" if _is_shown(first) else ""
             text = message[:1].lower() + message[1:].replace("valid tuple", "list")
             text = text.removesuffix(" or object to extract fields from")
-            return f"{field}: {text}{shown}" if field else text
+            text += f"{shown}{_near_value(first)}"
+            return f"{field}: {text}" if field else text
 
 
 def _given_names(model: type[BaseModel]) -> list[str]:
@@ -90,6 +94,23 @@ def _given_names(model: type[BaseModel]) -> list[str]:
         field.validation_alias if isinstance(field.validation_alias, str) else name
         for name, field in model.model_fields.items()
     ]
+
+
+def _deeper(model: type[BaseModel], name: str) -> Iterator[str]:
+    """Where a field of this name stands in the parts that a model always has."""
+    for part, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found = [name] if name in inner.model_fields else _deeper(inner, name)
+            yield from (f"{part}.{place}" for place in found)
+
+
+def _near_value(fault: ErrorDetails) -> str:
+    """Suggest which of the values that there are was meant, for the end of an error."""
+    if fault["type"] not in ("literal_error", "enum") or not isinstance(fault["input"], str):
+        return ""
+    known = re.findall("'([^']*)'", str((fault.get("ctx") or {}).get("expected")))
+    return did_you_mean(fault["input"], known)
 
 
 def _is_shown(fault: ErrorDetails) -> bool:
@@ -108,9 +129,15 @@ def kind_of(given: object) -> str:
     return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
+def listing(names: Iterable[str]) -> str:
+    """Write names as a list for an error message, each in quotes."""
+    return ", ".join(repr(name) for name in names)
+
+
 def did_you_mean(unknown: str, known: Sequence[str]) -> str:
-    """Suggest near names, for the end of an error."""
-    near = get_close_matches(unknown, known, n=3)
+    """Suggest near names, in any case, for the end of an error."""
+    folded = {name.casefold(): name for name in known}
+    near = [folded[name] for name in get_close_matches(unknown.casefold(), folded, n=3)]
     return f"; did you mean {listing(near)}?" if near else ""
 
 
@@ -133,7 +160,8 @@ def _path(
     path: list[str] = []
     at: list[type[BaseModel]] = [model]
     inside = at
-    chosen = False
+    # Nobody had to choose the outermost model.
+    chosen = True
     for part in found:
         kinds = [one for one in inside if one.model_fields.get("kind", _NONE).default == part]
         # A field may be called like its kind.

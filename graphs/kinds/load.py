@@ -14,10 +14,9 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from ..common.data import listing
 from ..common.errors import SpecError
 from ..common.files import read_file
-from ..common.validation import check_depth, validated
+from ..common.validation import check_depth, listing, validated
 from ..spec.conversation import Conversation, Form
 from ..spec.versions import restored
 

@@ -7,8 +7,7 @@ from typing import Any
 from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
-from ..common.data import listing
-from ..common.validation import first_fault, near_or_all
+from ..common.validation import first_fault, listing, near_or_all
 from ..speakers.approval import (
     DECISIONS,
     ActionRequest,

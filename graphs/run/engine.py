@@ -17,9 +17,9 @@ from ...nodes.models.resolve import Models
 from ...nodes.step.resources import Resources
 from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
-from ..common.data import listing
 from ..common.errors import SessionError, SpecError
 from ..common.settings import load_settings
+from ..common.validation import listing
 from ..kinds.load import load_conversation
 from ..sessions.result import Result
 from ..sessions.session import read_session, title_of

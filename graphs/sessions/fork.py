@@ -20,7 +20,8 @@ from ..log.reducer import append, take_back
 from ..rules.outcome import Outcome
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
-from ..spec.sandbox import Kept, new_key
+from ..spec.end_chat import by_mode
+from ..spec.sandbox import Kept, by_level, new_key
 from ..spec.versions import restored
 from ..store.address import Store
 from ..store.rows import check_session_id
@@ -31,6 +32,8 @@ from .session import known_session, made_up_id, new_session
 
 _FIXED: Final = ("version", "opening")
 _FIXED_OF_SPEAKERS: Final = ("name", "private_opening")
+_BY_WORD: Final = {"end_chat": by_mode, "sandbox": by_level}
+"""The parts of a conversation of which a bare word changes one field."""
 
 
 async def afork(
@@ -97,7 +100,8 @@ def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conver
             raise SpecError(f"{field}: can't change in a fork")
     data = conversation.stored()
     speakers = _changed_speakers(conversation, data["speakers"], changes.get("speakers", {}))
-    found = restored(_merged(data, changes) | {"speakers": speakers})
+    words = {name: read(changes[name]) for name, read in _BY_WORD.items() if name in changes}
+    found = restored(_merged(data, {**changes, **words}) | {"speakers": speakers})
     for name, own in found.prompts.items():
         if own.text is None:
             raise SpecError(f"prompts.{name}: give the text itself: a fork knows no registered one")

@@ -9,8 +9,8 @@ from typing import Final, cast
 
 from ..build import Graph, build_graph
 from ..common.background import in_background
-from ..common.data import listing
 from ..common.errors import SpecError
+from ..common.validation import listing
 from ..log.state import State
 from ..spec.conversation import Conversation
 from ..store.address import Held, Store

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..common.background import in_background
-from ..common.data import listing
 from ..common.errors import SpecError
+from ..common.validation import listing
 from ..store.rows import check_session_id
 from .dumps.dump import MemoryDump, read_dump, written
 from .export import as_json_lines, as_markdown

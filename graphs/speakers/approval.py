@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
-from ..common.data import Data, Text, all_different
+from ..common.data import Data, Spec, Text, all_different
 
 DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
 """What a person may decide of a call: let it run, change it, refuse it, answer in its place."""
@@ -20,11 +20,11 @@ DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
 """All that there are."""
 
 
-class InterruptOn(Data):
+class InterruptOn(Spec):
     """What is asked before a tool runs (LangChain's ``InterruptOnConfig``).
 
     Raises:
-        pydantic.ValidationError: There is no decision, one twice, or one that is unknown.
+        SpecError: There is no decision, one twice, or one that is unknown.
     """
 
     allowed_decisions: Annotated[

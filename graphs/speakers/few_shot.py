@@ -5,13 +5,13 @@ from typing import Annotated, Literal, TypeAlias
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import AfterValidator, model_validator
 
-from ..common.data import Data, Text
+from ..common.data import Spec, Text
 
 _ROLES = {"human": "user", "Human": "user", "ai": "assistant", "AI": "assistant"}
 """What LangChain's kinds of messages, and their chunks, are called here."""
 
 
-class Example(Data):
+class Example(Spec):
     """One message of a conversation that shows a speaker how to answer."""
 
     role: Literal["user", "assistant"]

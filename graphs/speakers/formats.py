@@ -51,7 +51,7 @@ class Marks(Kinded):
     for each mark what comes after it.
 
     Raises:
-        pydantic.ValidationError: One mark begins with another, so that nobody could tell them
+        SpecError: One mark begins with another, so that nobody could tell them
             apart, or is nothing but Markdown signs. What may be missing is none of the lines after
             the first.
     """
@@ -114,7 +114,7 @@ class Blocks(Kinded):
     A reply is read as the list of all its blocks in order (Lagent keeps the first one only).
 
     Raises:
-        pydantic.ValidationError: A mark is blank, or one holds the other.
+        SpecError: A mark is blank, or one holds the other.
 
     Example:
         >>> code = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
@@ -147,7 +147,7 @@ class Code(Kinded):
     """Fenced code, as in Markdown. A reply is read as the list of all its blocks in order.
 
     Raises:
-        pydantic.ValidationError: A language is not one word.
+        SpecError: A language is not one word.
     """
 
     kind: Literal["code"] = "code"

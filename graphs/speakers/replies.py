@@ -4,18 +4,17 @@ They are tried in order. When a person is asked, and what an answer means, is in
 `graphs.rules.people`.
 """
 
-from enum import StrEnum
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from ..common.data import MOST, Kinded, Mark, Name, Text, by_kind
+from ..common.data import MOST, AnyCase, Kinded, Mark, Name, Text, by_kind
 
 TERMINATE = "TERMINATE"
 """AutoGen's word for a task that is done."""
 
 
-class HumanInputMode(StrEnum):
+class HumanInputMode(AnyCase):
     """When a person is asked (AutoGen's ``human_input_mode``); any case is read."""
 
     ALWAYS = "ALWAYS"
@@ -25,11 +24,6 @@ class HumanInputMode(StrEnum):
     """Once a termination message is received, or so many automatic replies were given."""
     NEVER = "NEVER"
     """Never; a termination message, or so many automatic replies, end the conversation."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> "HumanInputMode | None":
-        found = value.upper() if isinstance(value, str) else None
-        return next((mode for mode in cls if mode.value == found), None)
 
 
 class _Reply(Kinded):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from ..common.data import AtLeast, Data, DistinctNames, Name, Temperature, Text
+from ..common.data import AtLeast, DistinctNames, Name, Spec, Temperature, Text
 from ..common.validation import did_you_mean
 from .approval import Rule
 from .context import Context, KeepAll
@@ -16,7 +16,7 @@ SPEAKER_TEMPERATURE = 0.2
 """What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
 
 
-class Generation(Data):
+class Generation(Spec):
     """Generation parameters sent with a model call. What is None is left to its default."""
 
     temperature: Temperature = None
@@ -49,7 +49,7 @@ class Generation(Data):
         return {name: value for name, value in chosen.items() if value is not None}
 
 
-class Brief(Data):
+class Brief(Spec):
     """What a speaker is told instead where a very small model speaks for it, as the embedded one.
 
     Its form is held by a grammar, so it need not be told; what it is told must be short.
@@ -62,11 +62,11 @@ class Brief(Data):
     was given."""
 
 
-class PrivateOpening(Data):
+class PrivateOpening(Spec):
     """What one speaker knows before all else, and the others never see (Yacana's secret).
 
     Raises:
-        pydantic.ValidationError: Neither or both are given.
+        SpecError: Neither or both are given.
     """
 
     lines: tuple[Text, ...] = ()
@@ -81,11 +81,11 @@ class PrivateOpening(Data):
         return self
 
 
-class Speaker(Data):
+class Speaker(Spec):
     """One participant of a conversation.
 
     Raises:
-        pydantic.ValidationError: A field is missing, unknown or wrong; the examples do not go to
+        SpecError: A field is missing, unknown or wrong; the examples do not go to
             and fro between user and assistant; a reply is never reached; nothing calls the tools,
             or no reply of the speaker's format could.
     """

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from ..common.data import Data
+from ..common.data import Spec
 from ..common.field_docs import field_docs
 from ..common.validation import validated
 from .consistency import check
@@ -19,7 +19,7 @@ class Conversation(ConversationFields):
     """One dialogue: what it is about, who speaks, how it opens and how it ends.
 
     Raises:
-        pydantic.ValidationError: A field is missing, unknown or wrong, two speakers share a name,
+        SpecError: A field is missing, unknown or wrong, two speakers share a name,
             a name does not belong to a speaker, a mode needs a stopper and has none, an end can
             never hold, or a model has no price.
     """
@@ -37,7 +37,7 @@ class Own:
     value: object
 
 
-class Form(Data, ABC):
+class Form(Spec, ABC):
     """The short form of one kind of conversation: flat fields, as in a file or in Studio.
 
     A field that a `Conversation` has, too, is that field of the conversation.

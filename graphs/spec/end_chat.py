@@ -1,19 +1,21 @@
 """How a conversation ends, as data: the mode, the caps, other ends, and the guards."""
 
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from ..common.data import MOST, Cap, Data
+from ..common.data import MOST, AnyCase, Cap, Spec
 from .ends import End
 
 NO_CAP: Final = "none"
 """How TOML says that there is no cap on rounds."""
 
 
-class EndChatMode(StrEnum):
-    """How completed tasks end a conversation. The round cap applies to every mode (Yacana)."""
+class EndChatMode(AnyCase):
+    """How completed tasks end a conversation; any case is read.
+
+    The round cap applies to every mode (Yacana).
+    """
 
     MAX_ITERATIONS_ONLY = "max_iterations_only"
     """Rounds until the cap; nobody is asked."""
@@ -31,7 +33,7 @@ Limit = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 """At how many a guard ends the conversation. 0: never."""
 
 
-class Guards(Data):
+class Guards(Spec):
     """What ends a conversation that goes wrong, each at its own number; 0 switches it off.
 
     They count what all hear, so not opening answers.
@@ -65,8 +67,13 @@ class Guards(Data):
     """Verdicts in a row that can't be read."""
 
 
-class EndChat(Data):
-    """How the conversation ends."""
+def by_mode(given: object) -> object:
+    """Read a mode given as a bare word as ``{"mode": …}``."""
+    return {"mode": given} if isinstance(given, str) else given
+
+
+class EndChat(Spec):
+    """How the conversation ends; a bare word is its mode."""
 
     mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
     """How completed tasks end it."""
@@ -93,6 +100,11 @@ class EndChat(Data):
     tell_rounds_left: bool = False
     """Whether a speaker is told, at the end of each of its prompts in the rounds, how many rounds
     are left up to the cap."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_mode(cls, given: object) -> object:
+        return by_mode(given)
 
     @field_validator("max_iterations", mode="before")
     @classmethod

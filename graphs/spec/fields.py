@@ -8,7 +8,8 @@ from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_valid
 
 from ...nodes.prompts.speaking import FROM_MODERATOR, system_prompt
 from ...nodes.prompts.template import Prompt, filled
-from ..common.data import MOST, AtLeast, Cap, Data, Name, Text, listing
+from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
+from ..common.validation import listing
 from ..speakers.context import RunningSummary
 from ..speakers.replies import FunctionReply, HumanInputMode
 from ..speakers.speaker import Generation, Speaker
@@ -28,7 +29,7 @@ TASK_TEMPERATURE = 1.0
 """What the task's rewriting uses unless told otherwise (LazyLLM's high temperature)."""
 
 
-class TaskSpecification(Data):
+class TaskSpecification(Spec):
     """The task is rewritten, by a model, into a more specific one before the conversation."""
 
     word_limit: PositiveInt = 50
@@ -39,7 +40,7 @@ class TaskSpecification(Data):
     """Generation parameters; the temperature is 1.0 unless given."""
 
 
-class Opening(Data):
+class Opening(Spec):
     """What happens before the rounds."""
 
     answers: bool = False
@@ -56,7 +57,7 @@ class Opening(Data):
     it."""
 
 
-class Wording(Data):
+class Wording(Spec):
     """Other words for what models are told."""
 
     text: Text | None = None
@@ -74,7 +75,7 @@ Prompts = dict[Name, Annotated[Wording, BeforeValidator(_as_text)]]
 a registered one."""
 
 
-class ConversationFields(Data):
+class ConversationFields(Spec):
     """The fields of a conversation, each checked alone."""
 
     version: Literal[8] = SPEC_VERSION

@@ -3,9 +3,9 @@
 import secrets
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ..common.data import Data
+from ..common.data import Data, Spec
 
 Level: TypeAlias = Literal["monty", "bubblewrap", "host"]
 """How code is kept apart. ``monty``: a subset of Python without files, network or processes, on
@@ -26,8 +26,16 @@ HOST_WARNING: Final = (
 """What is shown where a conversation names the level ``host``."""
 
 
-class Sandbox(Data):
-    """Where the code of a conversation runs, and what one call may use."""
+def by_level(given: object) -> object:
+    """Read a level given as a bare word as ``{"level": …}``."""
+    return {"level": given} if isinstance(given, str) else given
+
+
+class Sandbox(Spec):
+    """Where the code of a conversation runs, and what one call may use.
+
+    A bare word is its level.
+    """
 
     level: Literal["auto", "monty", "bubblewrap", "host"] = "auto"
     """How code is kept apart. ``auto``: Python in ``bubblewrap`` where it works and else in
@@ -41,6 +49,11 @@ class Sandbox(Data):
     unmapped in part, and what stands in pipes and in TCP's larger buffers."""
     output_kib: int = Field(default=64, ge=1, le=1024)
     """KiB of output that are kept of a call: the first and the last half of them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_level(cls, given: object) -> object:
+        return by_level(given)
 
     @property
     def languages(self) -> tuple[Language, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from pydantic import Field, NonNegativeInt
 
-from ..common.data import Data
+from ..common.data import Data, Spec
 
 _MILLION = 1_000_000
 
@@ -27,7 +27,7 @@ def token_count(told: object) -> int | None:
     return round(told) if is_count and 0 <= told <= _MOST_TOKENS else None
 
 
-class Price(Data):
+class Price(Spec):
     """What a model charges for a million tokens, in any currency."""
 
     input: float = Field(ge=0, allow_inf_nan=False)

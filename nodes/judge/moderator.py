@@ -9,8 +9,8 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, create_model
 
-from ...graphs.common.data import listing
 from ...graphs.common.errors import SpecError
+from ...graphs.common.validation import listing
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.transitions import chose

@@ -16,8 +16,8 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-from ...graphs.common.data import listing
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
+from ...graphs.common.validation import listing
 from ...graphs.log.kinds import Kind
 from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.formats import Marks

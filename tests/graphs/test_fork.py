@@ -495,6 +495,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"modl": "x"}, "modl: there is no such field; did you mean 'model'?"),
     ({"end_chat": {"mod": "x"}}, "end_chat.mod: there is no such field; did you mean 'mode'?"),
     ({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: "),
+    ({"end_chat": "all_tasks_must_complete"}, "end_chat.mode: input should be "),
     ({"end_chat": 3}, "end_chat: "),
     ({"task": ""}, "task: must not be empty"),
     ({"task": None}, "task: missing, and 'Ann' has none of its own: give one"),

@@ -163,9 +163,9 @@ def test_an_empty_file_says_what_is_missing(load: Load) -> None:
 
 
 def test_the_library_cannot_make_what_a_file_may_not_hold() -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(SpecError):
         Speaker(name=" ")
-    with pytest.raises(ValidationError):
+    with pytest.raises(SpecError):
         Conversation(task="Plan", speakers=(Speaker(name="Ann"), Speaker(name="Ann")))
 
 

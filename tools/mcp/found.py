@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from langchain_core.tools import BaseTool
 
-from ...graphs.common.data import listing
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import did_you_mean
+from ...graphs.common.validation import did_you_mean, listing
 from .servers import Server, ServerError
 
 

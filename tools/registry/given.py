@@ -7,8 +7,9 @@ from typing import Any, cast
 from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter, ValidationError
 
-from ...graphs.common.data import NAME_LENGTH, Name, listing
+from ...graphs.common.data import NAME_LENGTH, Name
 from ...graphs.common.errors import SpecError
+from ...graphs.common.validation import listing
 from .registrable import NOUNS, check_kind
 
 

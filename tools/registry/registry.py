@@ -13,9 +13,8 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 from typing_extensions import TypedDict, get_type_hints
 
-from ...graphs.common.data import listing
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import did_you_mean
+from ...graphs.common.validation import did_you_mean, listing
 from ...graphs.log.call_text import TO_USER
 from ...graphs.speakers.formats import Schema
 from ...graphs.speakers.replies import FunctionReply, HumanReply

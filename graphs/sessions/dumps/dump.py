@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final, Literal, Self
 from langchain_core.messages import AnyMessage
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from ...common.data import Data, Name, listing
+from ...common.data import Data, Name
 from ...common.errors import SpecError
 from ...common.files import read_file
-from ...common.validation import DEEPEST, check_depth, validated
+from ...common.validation import DEEPEST, check_depth, listing, validated
 from ...common.versions import Migration, Versions, upgraded
 from ...log.channels import log_of, update_of
 from ...log.messages import number_of, place_of
