@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +14,8 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_serializer,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -52,6 +54,48 @@ Name = Annotated[
     ),
 ]
 """A name on one line, up to 80 characters."""
+
+
+class Bringing(str):
+    """A name that brings the object it names: in all that is stored, shown or compared, the name.
+
+    Attributes:
+        brought: The object.
+    """
+
+    brought: object
+
+    def __new__(cls, name: str, brought: object) -> Self:
+        """Make the name of an object."""
+        made = super().__new__(cls, name)
+        made.brought = brought
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Only the name leaves the process."""
+        return str, (str(self),)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Keep the very object."""
+        return self
+
+
+def _named(given: object, handler: ValidatorFunctionWrapHandler) -> object:
+    """Read a name, or an object that has one."""
+    if isinstance(given, str):
+        name = handler(str(given))
+        return Bringing(name, given.brought) if isinstance(given, Bringing) else name
+    name = getattr(given, "__name__", None) or getattr(given, "name", None)
+    if isinstance(name, str) and name != "<lambda>":
+        return Bringing(handler(name), given)
+    if callable(given) or hasattr(given, "name"):
+        raise ValueError("has no name of its own: register it by one, and give that")
+    return handler(given)
+
+
+Named = Annotated[Name, WrapValidator(_named)]
+"""The name of something registered, or in Python the thing itself, which is registered by its own
+name."""
 
 Mark = Annotated[
     str,
@@ -120,10 +164,18 @@ class Data(BaseModel):
 class Spec(Data):
     """Base of everything in a spec: a mistake of who makes one in Python is one `SpecError`."""
 
+    # Whether its name may be given alone, without `name=`.
+    name_alone: ClassVar[bool] = False
+
     # Hidden, since type checkers read a model's arguments off its fields.
     if not TYPE_CHECKING:
 
-        def __init__(self, /, **data: Any) -> None:
+        def __init__(self, /, *names: object, **data: Any) -> None:
+            # Some have a name and little else: it may be given by place.
+            if names and (not self.name_alone or len(names) > 1 or "name" in data):
+                raise TypeError(f"{type(self).__name__} takes its fields by name")
+            if names:
+                data["name"] = names[0]
             check_depth(data)
             try:
                 super().__init__(**data)
@@ -166,5 +218,5 @@ def all_different(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-DistinctNames = Annotated[tuple[Name, ...], AfterValidator(all_different)]
-"""Different names."""
+DistinctNames = Annotated[tuple[Named, ...], AfterValidator(all_different)]
+"""Different names of what is registered."""

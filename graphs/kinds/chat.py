@@ -10,7 +10,7 @@ from pydantic import Field
 from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
-from ..common.data import Cap, Name, Temperature, Text
+from ..common.data import Cap, Name, Named, Temperature, Text
 from ..common.validation import validated
 from ..speakers.approval import Rule
 from ..spec.conversation import Conversation, Form
@@ -34,8 +34,8 @@ class Chat(Form):
     """What the agent is called."""
     assistant_prompt: Text = CHAT
     """The agent's system prompt; ``{me}`` and ``{user}`` in it stand for the two names."""
-    tools: tuple[Name, ...] = ()
-    """The tools that the agent may call, by their registered names."""
+    tools: tuple[Named, ...] = ()
+    """The tools that the agent may call: registered names, or in Python the tools."""
     to_user: bool = True
     """Whether the agent may say something while it calls tools, as for a `Speaker`."""
     interrupt_on: dict[Name, Rule] = Field(default_factory=dict)

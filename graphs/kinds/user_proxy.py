@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
-from ..common.data import MOST, Cap, Mark, Name, Temperature, Text
+from ..common.data import MOST, Cap, Mark, Name, Named, Temperature, Text
 from ..common.validation import validated
 from ..speakers.approval import Rule
 from ..speakers.replies import TERMINATE, HumanInputMode
@@ -45,7 +45,7 @@ class UserProxy(Form):
     default_auto_reply: Text | None = AUTO_REPLY
     """What is said where nothing else replies; ``{termination}`` in it stands for that word. None,
     or an empty text: a blank, where code or a function may reply; else the person must."""
-    is_termination: Name | None = None
+    is_termination: Named | None = None
     """A registered predicate that finds termination messages. None: ``termination`` ends them."""
     termination: Mark = TERMINATE
     """The word that ends a termination message."""
@@ -63,9 +63,9 @@ class UserProxy(Form):
     """Whether code in the assistant's messages is run, where no person says something."""
     sandbox: Sandbox = Sandbox()
     """Where the code runs, and within which limits."""
-    functions: tuple[Name, ...] = ()
+    functions: tuple[Named, ...] = ()
     """Registered functions that may reply for the user, tried before code."""
-    tools: tuple[Name, ...] = ()
+    tools: tuple[Named, ...] = ()
     """The tools that the assistant may call. Their calls pass through the user."""
     interrupt_on: dict[Name, Rule] = Field(default_factory=dict)
     """The tools that a person must approve of before they run, as for a `Speaker`."""
@@ -83,16 +83,6 @@ class UserProxy(Form):
     def _may_be_empty(cls, given: object) -> object:
         """AutoGen's own default is the empty text."""
         return None if given == "" else given
-
-    @field_validator("is_termination", mode="before")
-    @classmethod
-    def _is_named(cls, given: object) -> object:
-        if callable(given):
-            raise ValueError(
-                "must be the name of a predicate: give the function to converse as "
-                'predicates={"its name": function}'
-            )
-        return given
 
     def _others(self) -> dict[str, Any]:
         names = {"user": self.user, "termination": self.termination}

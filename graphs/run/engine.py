@@ -60,6 +60,8 @@ async def run_session(
     kinds = Registered.__annotations__
     registered = {kind: given for kind, given in options.items() if kind in kinds}
     registry = Registry(cast("Registered", registered))
+    if given is not None:
+        registry.bring(given)
     resources = Resources(models, registry, allow_host=True)
     target = options.get("store")
     # A session that goes on is not in a file that a mistyped name would make.

@@ -6,9 +6,10 @@ How a reply is read is in `graphs.log.formats.parsing`, how a speaker is told of
 
 import re
 from enum import IntEnum
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import (
+    BaseModel,
     BeforeValidator,
     Discriminator,
     Field,
@@ -18,7 +19,7 @@ from pydantic import (
     field_validator,
 )
 
-from ..common.data import MARK_LENGTH, Data, Kinded, Mark, Name, by_kind
+from ..common.data import MARK_LENGTH, Data, Kinded, Mark, Name, Named, by_kind
 
 EMPHASIS: Final = "*_`~"
 """Markdown signs that may stand around a mark and within it."""
@@ -170,10 +171,17 @@ class Code(Kinded):
 class Schema(Kinded):
     """A reply that is JSON, of a pydantic model registered by name. It is read as its fields."""
 
+    name_alone: ClassVar[bool] = True
+
     kind: Literal["schema"] = "schema"
     """Replies that are JSON."""
-    name: Name
+    name: Named
     """The name that the pydantic model is registered by."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str | type[BaseModel], **fields: Any) -> None: ...
+
     form: Literal["structured", "text"] = "structured"
     """``structured``: the model is held to the schema. ``text``: it is told the schema, and its
     text is read, for models without structured output and speakers that call tools."""

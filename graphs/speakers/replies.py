@@ -4,11 +4,12 @@ They are tried in order. When a person is asked, and what an answer means, is in
 `graphs.rules.people`.
 """
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from ..common.data import MOST, AnyCase, Kinded, Mark, Name, Text, by_kind
+from ..common.data import MOST, AnyCase, Kinded, Mark, Named, Text, by_kind
 
 TERMINATE = "TERMINATE"
 """AutoGen's word for a task that is done."""
@@ -49,7 +50,7 @@ class HumanReply(_Reply):
     them, and a person's text begins the count anew."""
     termination: Mark = TERMINATE
     """The word that ends a termination message, in just this case."""
-    is_termination: Name | None = None
+    is_termination: Named | None = None
     """A registered predicate that is asked instead of looking for the word. It is called with the
     messages said so far, the received one last."""
     sees_calls: bool = False
@@ -63,11 +64,17 @@ class FunctionReply(_Reply):
 
     may_give_none: ClassVar[bool] = True
 
+    name_alone: ClassVar[bool] = True
+
     kind: Literal["function"] = "function"
     """What gives it."""
-    name: Name
+    name: Named
     """The name it is registered by. It is called with the `Turn`, and gives the reply's text, or
     None to leave it to what comes next."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
 
 
 class CodeReply(_Reply):
@@ -106,9 +113,14 @@ class TextReply(_Reply):
     """Whether it is the speaker's first message alone (AutoGen's message to begin with)."""
 
 
+def _written(given: object) -> object:
+    """Read a function as the reply that it gives, and a bare word as a kind."""
+    return {"kind": "function", "name": given} if callable(given) else by_kind(given)
+
+
 AnyReply: TypeAlias = Annotated[
     HumanReply | FunctionReply | CodeReply | ModelReply | TextReply,
     Field(discriminator="kind"),
-    BeforeValidator(by_kind),
+    BeforeValidator(_written),
 ]
 """Anything that gives a reply."""

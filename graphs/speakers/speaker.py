@@ -110,7 +110,8 @@ class Speaker(Spec):
     """Whether what it hears is labelled with who said it. None: where more than two take part, or
     opening answers are reconciled."""
     hooks: DistinctNames = ()
-    """The hooks that see what it hears, says and calls, by their registered names, in order."""
+    """The hooks that see what it hears, says and calls, in order: registered names, or in Python
+    the hooks themselves."""
     brief: Brief | None = None
     """What it is told instead where the embedded model speaks for it."""
     stops_chat: bool = False
@@ -122,7 +123,7 @@ class Speaker(Spec):
     format: Format | None = None
     """What its replies look like. One that does not fit is asked for once more."""
     tools: DistinctNames = ()
-    """The tools it may call, by their registered names."""
+    """The tools it may call: registered names, or in Python the tools or functions themselves."""
     tool_choice: Name = "auto"
     """Whether it calls them: ``auto`` (the model chooses), ``none``, ``required`` (at least one),
     or the name of one of them. A turn has to begin with it, until one call has succeeded."""

@@ -3,13 +3,13 @@
 When each of them holds, and its words, are in `graphs.rules.ends`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union, cast
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
-from ..common.data import MOST, Cap, Kinded, Mark, Name, by_kind
+from ..common.data import MOST, Cap, Kinded, Mark, Name, Named, by_kind
 from ..text.done_words import Match, default_match
 
 
@@ -85,10 +85,16 @@ class DoneToken(_End):
 class Predicate(_End):
     """A registered function says so, after a turn."""
 
+    name_alone: ClassVar[bool] = True
+
     kind: Literal["predicate"] = "predicate"
     """Which end it is."""
-    name: Name
+    name: Named
     """The name it is registered by. It is called with the messages said so far, oldest first."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
 
 
 class EndingTool(_End):

@@ -1,11 +1,12 @@
 """Who decides whether a task is complete, and who decides whose turn it is, as data."""
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag
 
-from ..common.data import Data, Kinded, Name, Text, all_different, by_kind
+from ..common.data import Data, Kinded, Named, Text, all_different, by_kind
 
 VERDICT_TEMPERATURE = 0.3
 """What a verdict uses unless told otherwise (Yacana's yes/no question)."""
@@ -104,11 +105,17 @@ class RoundRobin(Kinded):
 class ByFunction(Kinded):
     """A registered function names who speaks next."""
 
+    name_alone: ClassVar[bool] = True
+
     kind: Literal["function"] = "function"
     """Who decides."""
-    name: Name
+    name: Named
     """The name it is registered by. It is called with the messages said so far, oldest first, and
     the speakers' names, and gives one of the names."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
 
 
 class Moderator(Kinded):

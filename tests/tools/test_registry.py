@@ -295,13 +295,17 @@ def test_only_the_class_of_a_pydantic_model_is_a_schema(given: Any) -> None:  # 
         Registry({"schemas": {"thing": given}})
 
 
-def test_a_function_in_the_place_of_a_tool_is_named() -> None:
-    def plain() -> None:
-        """Is not wrapped as a tool."""
-
-    given: Any = {"tools": [plain]}
-    with pytest.raises(SpecError, match="tools: 'plain' must be a LangChain tool, not function"):
+def test_a_class_in_the_place_of_a_tool_is_named() -> None:
+    given: Any = {"tools": [Thing]}
+    with pytest.raises(SpecError, match="tools: 'Thing' must be a LangChain tool, not the class"):
         Registry(given)
+
+
+def test_a_function_without_a_docstring_is_no_tool() -> None:
+    def plain() -> None: ...
+
+    with pytest.raises(SpecError, match=r"tools\.0: the function 'plain' has no docstring, and a"):
+        Registry({"tools": [plain]})
 
 
 @pytest.mark.parametrize(

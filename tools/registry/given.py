@@ -1,10 +1,11 @@
 """What is registered in Python, and what entry points offer, as the registry takes it."""
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from typing import Any, cast
 
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, tool
 from pydantic import TypeAdapter, ValidationError
 
 from ...graphs.common.data import NAME_LENGTH, Name
@@ -57,6 +58,22 @@ def check_name(name: object, kind: str) -> None:
             f"{kind}: {name!r} can't be a name: give a text on one line, of up to {NAME_LENGTH} "
             "characters without spaces around it"
         )
+
+
+def as_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `check_kind`
+    """Make a LangChain tool of a plain function, told to models by its docstring and types."""
+    if not inspect.isroutine(given):
+        return given
+    name = given.__name__
+    if not inspect.getdoc(given):
+        raise SpecError(
+            f"{where}: the function {name!r} has no docstring, and a model knows it by nothing "
+            "else: give it one"
+        )
+    try:
+        return tool(given)
+    except Exception as error:
+        raise SpecError(f"{where}: no tool can be made of {name!r}: {error}") from error
 
 
 def tools_in(given: object) -> Iterable[BaseTool]:

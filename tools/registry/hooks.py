@@ -84,6 +84,12 @@ class Hook:
     """Called after each call of a tool. The log keeps what it makes of the result, and what the
     tool gave before it for the record."""
 
+    @property
+    def name(self) -> str | None:
+        """The name of its first function: what it is called where nobody names it."""
+        functions = (one for one in vars(self).values() if one is not None)
+        return next((getattr(one, "__name__", None) for one in functions), None)
+
     def __init_subclass__(cls) -> None:
         """Refuse subclasses."""
         raise TypeError(

@@ -4,7 +4,7 @@ What is not given in Python is looked up among the entry points of installed pac
 file can name it too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
@@ -13,6 +13,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 from typing_extensions import TypedDict, get_type_hints
 
+from ...graphs.common.data import Bringing
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean, listing
 from ...graphs.log.call_text import TO_USER
@@ -30,7 +31,7 @@ from ..mcp.found import found_tools
 from ..mcp.servers import McpServer, Server, configured_servers, given_servers, hint_of, is_at
 from .arguments import parameters_of
 from .functions import OrderFunction, PredicateFunction, ReplyFunction
-from .given import by_name, check_name, loaded, tools_in
+from .given import as_tool, by_name, check_name, loaded, tools_in
 from .hooks import Hook
 from .registrable import NOUNS, check_kind
 from .state import languages_of
@@ -39,8 +40,9 @@ from .state import languages_of
 class Registered(TypedDict, total=False):
     """What conversations may name, as `converse` and `build_graph` take it."""
 
-    tools: Iterable[BaseTool]
-    """LangChain tools, which bring their names."""
+    tools: Iterable[BaseTool | Callable[..., Any]]
+    """LangChain tools and functions, which bring their names. What a model is told of a function
+    are its docstring and types."""
     functions: Mapping[str, ReplyFunction]
     """Functions that give replies, by name."""
     hooks: Mapping[str, Hook | None]
@@ -72,20 +74,46 @@ class Registry:
     def __init__(self, registered: Registered | None = None) -> None:
         given = cast("dict[str, Any]", registered or {})
         self._found: dict[str, dict[str, Any]] = {kind: {} for kind in NOUNS}
+        self._brought: dict[tuple[str, str], object] = {}
+        """What was given, by kind and name, before a function became a tool."""
         for kind in NOUNS.keys() - {"tools"}:
             for name, one in by_name(kind, given.get(kind)).items():
                 check_name(name, kind)
                 check_kind(kind, one, f"{kind}: {name!r}")
-                self._found[kind][name] = one
-        for number, tool in enumerate(tools_in(given.get("tools"))):
+                self._found[kind][name] = self._brought[kind, name] = one
+        for number, one in enumerate(tools_in(given.get("tools"))):
+            tool = as_tool(one, f"tools.{number}")
             called = getattr(tool, "name", None) or getattr(tool, "__name__", None)
             check_kind("tools", tool, f"tools: {called!r}" if called else f"tools.{number}")
             if tool.name in self._found["tools"]:
                 raise SpecError(f"tools: two tools are called {tool.name!r}")
             self._found["tools"][tool.name] = tool
+            self._brought["tools", tool.name] = one
         self._silent: set[str] = set()
         """The tools that were found to have no argument `TO_USER` of their own."""
         self._given_servers = given_servers(given.get("mcp_servers"))
+
+    def bring(self, conversation: Conversation) -> None:
+        """Register the objects that a conversation was given in the place of their names.
+
+        Raises:
+            SpecError: One is not what it is given as, or two of one kind share a name.
+        """
+        for path, kind, name in _named(conversation):
+            if not isinstance(name, Bringing):
+                continue
+            one = name.brought
+            if (kind, name) not in self._brought:
+                found = as_tool(one, path) if kind == "tools" else one
+                check_kind(kind, found, f"{path}: {str(name)!r}")
+                self._found[kind][str(name)] = found
+                self._brought[kind, name] = one
+            # A hook may be taken away by its name.
+            elif self._brought[kind, name] not in (one, None):
+                raise SpecError(
+                    f"{path}: two different {kind} are called {str(name)!r}: give each a name of "
+                    "its own"
+                )
 
     def languages_of(self, conversation: Conversation) -> set[Language]:
         """Give the languages in which speakers run code for sure, by tools or as a reply."""
