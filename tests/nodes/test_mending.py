@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from duologue.graphs import Result, astream, converse, replay, role_play
-from duologue.graphs.kinds.role_play import SOLUTION
+from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
@@ -49,6 +49,31 @@ def kinds(result: Result) -> list[Kind]:
             "Solution: I wait for the next request",
             "Solution: I wait for the next request\nNext request.",
             id="R15-no-mark-in-a-sentence",
+        ),
+        pytest.param(
+            SOLUTION,
+            "Solution: It waits for the next request.",
+            "Solution: It waits for the next request.\nNext request.",
+            id="R15-no-mark-at-a-sentence's-end",
+        ),
+        pytest.param(
+            INSTRUCTION,
+            "- Instruction: Plant beans.\n- Input: None",
+            "Instruction: Plant beans.\nInput: None",
+            id="R8-in-a-list",
+        ),
+        pytest.param(
+            INSTRUCTION,
+            "1. Instruction: Plant beans.\n2. Input:\n- a spade\n- seeds",
+            "Instruction: Plant beans.\nInput:\n- a spade\n- seeds",
+            id="R8-numbered",
+        ),
+        pytest.param(
+            SOLUTION,
+            "Solution: They have two parts:\n- Solution: what is done\n- Next: what follows",
+            "Solution: They have two parts:\n- Solution: what is done\n- Next: what follows"
+            "\nNext request.",
+            id="R15-a-list-stays",
         ),
         pytest.param(
             SOLUTION,

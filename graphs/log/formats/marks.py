@@ -16,6 +16,9 @@ _BARE = f"{EMPHASIS} \t\r\n"
 _DECORATED = f"{_BARE}#>"
 """The same where the mark itself does not end with one of these signs."""
 
+_SENTENCE_END = re.compile(rf"(?:\A|[\r\n.!?:…。！？：])[{_SIGNS}\s\"'”)\]]*\Z")  # noqa: RUF001
+"""What stands before an end mark that is not written as it should be."""
+
 
 def begins(line: str, mark: str) -> bool:
     """Whether a line begins with a mark. Case and Markdown around it do not matter."""
@@ -94,6 +97,10 @@ def end_of(end: str, text: str) -> tuple[int, int] | None:
         if not signs.endswith(plain(end)):
             continue
         start = places[len(signs) - len(plain(end))]
+        # In "It waits for the next request." it is no mark.
+        is_written = _unsigned_text(end).endswith(_unsigned_text(body[start:]))
+        if not is_written and _SENTENCE_END.search(text, 0, start) is None:
+            continue
         line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
         if not plain(text[line:start]):
             return line, start
@@ -101,6 +108,11 @@ def end_of(end: str, text: str) -> tuple[int, int] | None:
         opening = closing[0][::-1] if closing else ""
         return (start - len(opening) if text.endswith(opening, 0, start) else start), start
     return None
+
+
+def _unsigned_text(text: str) -> str:
+    """Text without emphasis and width."""
+    return "".join(sign for sign in text if sign not in EMPHASIS).translate(WIDE)
 
 
 def _folded(text: str) -> tuple[str, list[int]]:

@@ -13,6 +13,8 @@ NONE: Final = "None"
 _POINTS = ".!?。！？"  # noqa: RUF001
 _COLON = "[:：]"  # noqa: RUF001
 _BREAK = "\n"
+_ITEM = re.compile(r"[ \t]*(?:[-+•–]|\d{1,2}[.)])[ \t]+")  # noqa: RUF001
+"""How an item of a list begins."""
 
 
 class Mended(NamedTuple):
@@ -60,10 +62,20 @@ def _without_label(name: str, text: str) -> str:
 def _whole(marks: Marks, text: str) -> str | None:
     """A message that begins with its first mark, with what else was missing."""
     if read_marks(marks.lines, marks.end, text) is None:
-        text = _in_lines(marks, text)
+        text = _in_lines(marks, _unlisted(marks, text))
         text = text if marks.end is None else _ended(marks.end, text)
         text = _with_optional(marks, text)
     return text if read_marks(marks.lines, marks.end, text) is not None else None
+
+
+def _unlisted(marks: Marks, text: str) -> str:
+    """A message whose marks are no items of a list."""
+    missing = [mark for mark in marks.texts if not _lines_of(mark, text)]
+    for start, one in reversed(prose_places(text)):
+        item = _ITEM.match(one)
+        if item is not None and any(begins(one[item.end() :], mark) for mark in missing):
+            text = f"{text[:start]}{text[start + item.end() :]}"
+    return text
 
 
 def _in_lines(marks: Marks, text: str) -> str:
