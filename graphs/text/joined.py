@@ -15,11 +15,16 @@ _REOPENED: Final = re.compile(r"\s*(?:`{3,}|~{3,})[ \t]*\w[^\r\n]*\r?\n")
 """A fence with a label, which opens code and closes none."""
 
 
-def joined(first: str, rest: str) -> str:
+def joined(first: str, rest: str, *, begins_word: bool = False) -> str:
     """Join what was said before a text was cut off and what was said after it.
 
     The second part may begin in the middle of a word, with the word or the line at which the first
     one ends, or with the whole of it. The result always begins with the first part.
+
+    Args:
+        first: What was said before.
+        rest: What was said after it.
+        begins_word: Whether that is known to begin with a word.
     """
     in_code = any(not fence.is_closed for fence in fences(first)[1])
     if in_code and not rest.startswith(first):
@@ -27,8 +32,9 @@ def joined(first: str, rest: str) -> str:
     again = _overlap(first, rest)
     if again:
         return first + rest[again:]
-    begins_word = rest[:1].isupper() and (first[-1:].islower() or first[-1:] in ".!?:;,)")
-    return f"{first} {rest}" if begins_word and not in_code else first + rest
+    goes_on = first[-1:].islower() or first[-1:] in ".!?:;,)"
+    is_new = (begins_word or rest[:1].isupper()) and goes_on
+    return f"{first} {rest}" if is_new and not in_code else first + rest
 
 
 def _overlap(first: str, rest: str) -> int:

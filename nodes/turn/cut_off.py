@@ -2,6 +2,7 @@
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from ...graphs.log.formats.marks import begins, length_of
 from ...graphs.rules.position import Position
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.joined import joined
@@ -26,5 +27,18 @@ def together(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMess
         # Nothing came: what was said before stays as it is.
         return as_cut_off(answer.model_copy(update={"content": before.text}))
     if speaker.on_length == "continue":
-        return answer.model_copy(update={"content": joined(before.text, answer.text)})
+        rest = _without_mark(speaker, before.text, answer.text)
+        whole = joined(before.text, rest, begins_word=rest != answer.text)
+        return answer.model_copy(update={"content": whole})
     return answer
+
+
+def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
+    """The rest of a message without a mark of its form that was written before it was cut off."""
+    line = rest.lstrip().partition("\n")[0]
+    if speaker.marks is None or rest.startswith(first):
+        return rest
+    for mark in speaker.marks.lines:
+        if begins(line, mark) and any(begins(one, mark) for one in first.splitlines()):
+            return rest.lstrip()[length_of(mark, line)[0] :].lstrip()
+    return rest

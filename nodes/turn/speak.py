@@ -96,17 +96,19 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
             return await _write_draft(moment, given, about, Phase.REJECTED)
         if found.problem is not None:
             second = _at_last(moment, speaker, found, moment.log, cut_off=cut_off)
-            first = _draft(moment, whole)
+            draft = _draft(moment)
+            first = None if draft is None else _first_try(moment, whole, draft)
             found = second if first is None else better(first, second)
-            if found is first:
+            if draft is not None and found is first:
                 record = {"kind": Kind.ANSWER, "audience": NOBODY, **_noted(second.problem)}
                 number = len(moment.log) + len(given.new)
                 kept = said(number, text, about.model_copy(update=record), id=message_id)
                 given = given._replace(new=[*given.new, kept])
-                draft = line(moment.log[-1])
-                update = {"thought": draft.thought, "cut_off": draft.cut_off}
+                then = line(moment.log[draft])
+                update = {"thought": then.thought, "cut_off": then.cut_off}
                 about = about.model_copy(update=update)
-                speaker, message_id = whole, None
+                speaker = _without_stops(whole) if then.cut_off else whole
+                message_id = None
         text = found.text
         about = about.model_copy(update=_noted(found.problem))
     plain = given._replace(message=AIMessage(storable(text), id=message_id))
@@ -145,11 +147,20 @@ def _checked(
     return Checked(found.text, None) if is_private and flips else found
 
 
-def _draft(moment: Moment, speaker: Speaker) -> Checked | None:
-    """The first try, as it would be said. None: this is no second one."""
-    if moment.position.phase is not Phase.REJECTED:
-        return None
-    *before, draft = moment.log
+def _draft(moment: Moment) -> int | None:
+    """Where the first try stands, behind which a part of the second may. None: there is none."""
+    for place in reversed(range(len(moment.log))):
+        about = line(moment.log[place])
+        if about.kind is not Kind.DRAFT:
+            return None
+        if about.flaw is not None:
+            return place
+    return None
+
+
+def _first_try(moment: Moment, speaker: Speaker, place: int) -> Checked:
+    """The first try, as it would be said."""
+    before, draft = moment.log[:place], moment.log[place]
     cut_off = line(draft).cut_off
     found = _checked(moment, speaker, draft.text, before, cut_off=cut_off)
     return _at_last(moment, speaker, found, before, cut_off=cut_off)
@@ -177,6 +188,8 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     about = line(waiting).model_copy(
         update={"kind": Kind.SPEECH, "audience": audience_of(moment.conversation, moment.turn)}
     )
+    if about.cut_off:
+        speaker = _without_stops(speaker)
     hooks = moment.resources.registry.hooks_of(speaker)
     turn = turn_of(moment, speaker, moment.log)
     reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)

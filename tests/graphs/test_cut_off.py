@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from langchain_core.messages import AIMessage
 from rich.console import Console
 
 from duologue.graphs import (
@@ -27,6 +28,7 @@ from duologue.graphs.run.events import CodeStarted, MessageSaid, ReplyRejected
 from duologue.graphs.run.log_events import replayed
 from duologue.graphs.text.joined import joined
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook
 
 from .people_help import Played, play
 
@@ -261,6 +263,50 @@ def test_code_that_goes_on_runs_as_a_whole() -> None:
     played = play(conversation, [*parts, "It is 42."])
     assert played.speeches[0] == ("Coder", "```python\nx = 6\nprint(x * 7)\n```")
     assert "42" in played.speeches[1][1]
+
+
+def test_a_rest_that_begins_with_its_mark_again_has_it_once() -> None:
+    """R3, R8."""
+    script: list[Line] = [
+        cut("Instruction: Plant the beans.\nInput: Seeds of this and"),
+        "**Input:** of that, and a spade.\nNext.",
+        "Fine.",
+    ]
+    whole = "Instruction: Plant the beans.\nInput: Seeds of this and of that, and a spade.\nNext."
+    assert play(talk(format=MARKS, on_length="continue"), script).speeches[0] == ("Ann", whole)
+    # A rest that says all of it anew is taken as it is.
+    script = [cut("Instruction: Plant"), "Instruction: Plant it.\nInput: None\nNext.", "Fine."]
+    whole = "Instruction: Plant it.\nInput: None\nNext."
+    assert play(talk(format=MARKS, on_length="continue"), script).speeches[0] == ("Ann", whole)
+
+
+def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_path: Path) -> None:
+    """R3, R15: a part stands between them."""
+    script: list[Line] = ["Plant the beans now.", cut("Instruction: <what"), " is next>", "Fine."]
+    form = {"lines": ["Instruction:"], "end": "Next."}
+    store = str(tmp_path / "s.db")
+    played = play(talk(format=form, on_length="continue"), script, store=store)
+    assert played.speeches[0] == ("Ann", "Instruction: Plant the beans now.\nNext.")
+    assert [line(one).flaw for one in played.result.messages if line(one).is_speech] == [None] * 2
+    assert replay("s", store=store).speeches == played.speeches
+
+
+@pytest.mark.parametrize("hooks", [[], ["same"], ["loud"]])
+def test_a_stop_text_never_ends_what_was_cut_off(hooks: list[str]) -> None:
+    """R3: a hook that sees it first changes nothing about that."""
+    block = {"kind": "blocks", "begin": "[[", "end": "]]"}
+    conversation = talk(format=block, generation={"stop": ["]]"]}, hooks=hooks)
+    known = {
+        "same": Hook(after_speaker=lambda turn, reply: None),
+        "loud": Hook(after_speaker=lambda turn, reply: AIMessage(reply.text.upper())),
+    }
+    played = play(
+        conversation, [cut("[[open the"), "Fine."], hooks={one: known[one] for one in hooks}
+    )
+    (blocks,) = played.result.parsed("Ann")
+    assert isinstance(blocks, list)
+    assert isinstance(blocks[0], dict)
+    assert blocks[0]["status"] == -1
 
 
 def test_tokens_are_those_of_the_whole_message() -> None:
