@@ -1,12 +1,12 @@
 """What is looked for in a reply before it enters the conversation. Pure functions."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from ...graphs.common.data import Data
 from ...graphs.log.done_tokens import DATA, done_tokens
@@ -88,7 +88,8 @@ def checked(
     if _repeats(speaker, text, log):
         told = conversation.worded(prompts.SAME_AGAIN)
         return Checked(text, Problem(flaw=Flaw.REPEATED, text=told))
-    echoed = _echoed(conversation, speaker, text, log)
+    own = _own_words(speaker, text, read.value) if is_formed else text
+    echoed = _echoed(conversation, speaker, own, log)
     if echoed is not None:
         told = conversation.worded(prompts.ANOTHERS_WORDS, other=echoed)
         return Checked(text, Problem(flaw=Flaw.ECHO, text=told))
@@ -205,12 +206,11 @@ def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
 
 
 def _echoed(
-    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
+    conversation: Conversation, speaker: Speaker, own: str, log: Sequence[BaseMessage]
 ) -> str | None:
     """Find whose words a message repeats, of those that were said since the speaker's last one."""
     if not conversation.end_chat.guards.echo:
         return None
-    own = text if speaker.format is None else _without_marks(speaker, text)
     begins = _WORD.findall(own.casefold(), 0, _FIRST)[:2]
     for place in reversed(range(len(log))):
         about = line(log[place])
@@ -221,7 +221,7 @@ def _echoed(
         if about.audience is not None and speaker.name not in about.audience:
             continue
         other, said = conversation.speaker(about.speaker), str(log[place].text)
-        said = said if other.format is None else _without_marks(other, said)
+        said = said if other.format is None else _own_words(other, said, about.parsed)
         # Cheap first: most begin with other words.
         if _WORD.findall(said.casefold(), 0, _FIRST)[:2] != begins:
             continue
@@ -238,8 +238,18 @@ def _may_repeat(conversation: Conversation, speaker: Speaker, log: Sequence[Base
     return any(asks_to_repeat(text) for text in (*tasks, *heard))
 
 
-def _without_marks(speaker: Speaker, text: str) -> str:
-    """What stands behind the marks of a message; all of it where it has none."""
+def _own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
+    """What stands behind the marks of a message, or in the fields of JSON; all of it else."""
+    if isinstance(speaker.format, Schema):
+        return text if parsed is None else "\n".join(_values(parsed))
     marks = speaker.marks
     values = None if marks is None else read_marks(marks.lines, marks.end, text)
     return text if values is None else "\n".join(one for one in values if plain(one) != plain(NONE))
+
+
+def _values(found: JsonValue) -> Iterator[str]:
+    if not isinstance(found, dict | list):
+        yield str(found)
+        return
+    for one in found.values() if isinstance(found, dict) else found:
+        yield from _values(one)

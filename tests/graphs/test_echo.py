@@ -4,6 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
 from duologue.graphs.log.messages import Flaw, line
@@ -145,6 +146,31 @@ def test_r16_the_marks_of_a_format_hide_no_echo() -> None:
     result = play(spec, f"Instruction: {order}\nInput: None", solution, "def add(a, b): ...")
     assert flaws(result) == [None, None]
     assert result.latest("Coder") == "Solution: def add(a, b): ...\nNext request."
+
+
+class Vote(BaseModel):
+    """A ballot."""
+
+    vote: str
+    abstain: bool
+    why: str
+
+
+@pytest.mark.parametrize("form", ["structured", "text"])
+@pytest.mark.parametrize(
+    ("why", "is_echo"), [("cheap", False), ("because it costs us much less", True)]
+)
+def test_r16_of_json_its_values_count(form: str, why: str, *, is_echo: bool) -> None:
+    """The names of the fields are nobody's words: the same vote is no echo."""
+    ballot = {"vote": "yes", "abstain": False, "why": why}
+    format = {"kind": "schema", "name": "Vote", "form": form}  # noqa: A001
+    people = [{"name": "Ann", "format": format}, {"name": "Bob", "format": format}]
+    spec = {"task": "Vote.", "speakers": people, "end_chat": {"max_iterations": 1}}
+    script: list[Line] = [ballot, ballot, *[ballot] * is_echo]
+    model = ScriptedChatModel(script=script)
+    result = converse(spec, model=model, store=f"memory:{uuid4().hex}", schemas={"Vote": Vote})
+    assert len(model.calls) == len(script)
+    assert result.parsed("Bob") == [ballot]
 
 
 def test_r16_what_people_and_functions_say_is_no_echo() -> None:
