@@ -29,6 +29,9 @@ LEADING: Final = re.compile(r"[#>\s]*")
 
 _EMPHASIS = re.compile(f"[{re.escape(EMPHASIS)}]+")
 
+BEFORE_COLON: Final = re.compile(rf"(?<!\s)[^\S\r\n]++(?=[{re.escape(EMPHASIS)}]*[:：])")  # noqa: RUF001
+"""The space that some languages put before a colon."""
+
 WIDE: Final = str.maketrans("：．。", ":..")  # noqa: RUF001
 """Full-width colons and full stops, and what they are compared as."""
 
@@ -39,8 +42,11 @@ Verbatim = Annotated[
 
 
 def plain(text: str) -> str:
-    """Give a mark, or a line, as they are compared: without case, width and Markdown."""
-    signs = _EMPHASIS.sub("", text)
+    """Give a mark, or a line, as they are compared.
+
+    Case, width and Markdown do not count, nor does a space before a colon, as in French.
+    """
+    signs = BEFORE_COLON.sub("", _EMPHASIS.sub("", text))
     leading = LEADING.match(signs)
     return signs[leading.end() if leading else 0 :].translate(WIDE).casefold()
 

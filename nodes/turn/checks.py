@@ -143,7 +143,8 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
         mark = other.format.lines[0] if isinstance(other.format, Marks) else None
         if mark is None or mark in own or other.name == speaker.name:
             continue
-        if any(one.startswith(plain(mark)) for one in shown):
+        found = [place for place, one in enumerate(shown) if one.startswith(plain(mark))]
+        if found and found[-1] >= _length_of_form(speaker, shown):
             return other.name
     names = [(name, plain(f"{name}:")) for name in conversation.names]
     labels = [name for one in shown for name, label in names if one.startswith(label)]
@@ -153,6 +154,16 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
         return first if first != speaker.name else None
     others = [name for name in labels if name != speaker.name]
     return others[0] if first is not None and others and len(labels) > 1 else None
+
+
+def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
+    """How many lines a message that has its form takes: within it may stand any text."""
+    marks = speaker.marks
+    if marks is None or marks.end is None:
+        return 0
+    opens = [place for place, one in enumerate(shown) if one.startswith(plain(marks.lines[0]))]
+    closes = (one.rstrip().endswith(plain(marks.end)) for one in shown)
+    return next((place for place, one in enumerate(closes, 1) if one and opens == [0]), 0)
 
 
 def _says_nothing(

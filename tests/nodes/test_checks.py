@@ -176,6 +176,27 @@ def test_marks_are_found_where_they_belong(marks: Marks, text: str, carried: boo
         pytest.param(
             PROGRAMMER, "Solution: a play\nStock Trader: sell\nNext request.", None, id="Z3-quoted"
         ),
+        pytest.param(
+            PROGRAMMER,
+            "Solution: One row of the data is\nInstruction: Add.\nInput: 2, 3\nNext request.",
+            None,
+            id="R8-any-text-within-its-form",
+        ),
+        pytest.param(
+            PROGRAMMER,
+            "Solution: 3\n**Next request.**\n\nInstruction: Test it.\nInput: None\nNext request.",
+            TRADER,
+            id="R8-behind-its-form",
+        ),
+        pytest.param(
+            PROGRAMMER,
+            "Solution: Done.\nInstruction: Test it.\nSolution: It works.\nNext request.",
+            TRADER,
+            id="R8-both-parts",
+        ),
+        pytest.param(
+            PROGRAMMER, "Solution: Done.\nInstruction: Test it.", TRADER, id="R8-no-whole-form"
+        ),
     ],
 )
 def test_a_reply_that_speaks_anothers_part_is_seen(

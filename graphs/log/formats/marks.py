@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...speakers.formats import EMPHASIS, LEADING, WIDE, plain
+from ...speakers.formats import BEFORE_COLON, EMPHASIS, LEADING, WIDE, plain
 
 _SIGNS = re.escape(EMPHASIS)
 _OPENING = re.compile(f"[{_SIGNS}]*$")
@@ -116,11 +116,12 @@ def _unsigned_text(text: str) -> str:
 
 
 def _folded(text: str) -> tuple[str, list[int]]:
-    """Text without case and emphasis, and of each of its characters where it comes from."""
+    """Text as marks are compared, and of each of its characters where it comes from."""
+    spaces = {place for found in BEFORE_COLON.finditer(text) for place in range(*found.span())}
     pairs = [
         (sign, place)
         for place, given in enumerate(text)
-        if given not in EMPHASIS
+        if given not in EMPHASIS and place not in spaces
         for sign in given.translate(WIDE).casefold()
     ]
     return "".join(sign for sign, _ in pairs), [place for _, place in pairs]

@@ -11,7 +11,7 @@ NONE: Final = "None"
 """What stands behind a mark that may be missing."""
 
 _POINTS = ".!?。！？"  # noqa: RUF001
-_COLON = "[:：]"  # noqa: RUF001
+_COLON = r"[^\S\r\n]*[:：]"  # noqa: RUF001
 _BREAK = "\n"
 _ITEM = re.compile(r"[ \t]*(?:[-+•–]|\d{1,2}[.)])[ \t]+")  # noqa: RUF001
 """How an item of a list begins."""
