@@ -47,6 +47,7 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
         most=parameters.get("max_tokens"),
         small=model.is_embedded,
         behind=once.messages,
+        goes_on=speaker.on_length != "accept" and not moment.position.cut_off,
     )
     return Given(found.answer, Source.MODEL, found.new, found.usage)
 

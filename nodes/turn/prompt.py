@@ -196,10 +196,13 @@ async def asked_of(
     most: object = None,
     small: bool = False,
     behind: Sequence[BaseMessage] = (),
+    goes_on: bool = False,
 ) -> Asked[T]:
     """Ask a speaker's model, with a shorter history where the whole one is too long for it.
 
-    Each time the older half is left out, and stays so: the cut stands in the log.
+    Each time the older half is left out, and stays so: the cut stands in the log. So it is where an
+    answer was cut off for lack of room; where its limit is not known that is only guessed, and not
+    at all where it goes on by a further answer.
     """
     lines: list[AnyMessage] = [*moment.log, *new]
     usage, has_room = moment.usage, False
@@ -216,7 +219,8 @@ async def asked_of(
             usage = moment.with_call(usage, model, answer)
             limit = most if isinstance(most, int) else model.max_tokens
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
-            has_room = has_room or not ran_out_of_room(answer, limit)
+            is_guessed = goes_on and limit is None
+            has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)
             cut = None if has_room else _cut(moment, speaker, lines, beside)
             if cut is None:
                 return Asked(answer, found, lines[len(moment.log) :], usage)

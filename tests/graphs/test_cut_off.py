@@ -265,6 +265,16 @@ def test_code_that_goes_on_runs_as_a_whole() -> None:
     assert "42" in played.speeches[1][1]
 
 
+@pytest.mark.parametrize("how", ["continue", "retry"])
+def test_what_goes_on_costs_no_history(how: str) -> None:
+    """R3: where no limit is known, a part is a part, and no sign of a full context."""
+    script: list[Line] = ["Plant them.", "Where?", cut("By the wall, in"), "By the wall.", "Fine."]
+    played = play(talk(2, on_length=how), script)
+    assert drafts(played.result) == ["By the wall, in"]
+    assert [line(one).kind for one in played.result.messages].count(Kind.SUMMARY) == 0
+    assert played.prompts[3][1]["content"] == "Please begin."
+
+
 def test_a_rest_that_begins_with_its_mark_again_has_it_once() -> None:
     """R3, R8."""
     script: list[Line] = [

@@ -401,6 +401,8 @@ def answer(reason: str, tokens: int | None, *, estimated: bool = False) -> AIMes
         (answer("length", 12), 200, True),
         (answer("length", 200), 200, False),
         (answer("length", 12), None, True),
+        (answer("length", 91), None, False),
+        (answer("length", 91, estimated=True), None, True),
         (answer("length", None), None, True),
         (answer("length", None), 200, False),
         (answer("length", 12, estimated=True), 200, False),

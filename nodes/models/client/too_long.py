@@ -151,9 +151,9 @@ def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
     """Whether an answer was cut off because the context was full, and not by its own limit."""
     if not is_cut_off(answer):
         return False
-    if max_tokens is None:
-        return True
-    used = answer.usage_metadata
-    if used is None or answer.response_metadata.get(ESTIMATED):
-        return False
-    return used["output_tokens"] < max_tokens
+    used = None if answer.response_metadata.get(ESTIMATED) else answer.usage_metadata
+    if used is None:
+        return max_tokens is None
+    # Where it took more room than the prompt, a shorter prompt would give it little more.
+    most = used["input_tokens"] if max_tokens is None else max_tokens
+    return used["output_tokens"] < most
