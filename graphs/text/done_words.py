@@ -68,9 +68,17 @@ def says(token: str, text: str, match: Match = "alone") -> bool:
     return any(True for _ in _said(token, text, match))
 
 
-def without(token: str, text: str, match: Match = "alone") -> str:
-    """Leave a token out of a text where it says it, with the emphasis around it."""
-    for start, end in reversed([*_said(token, text, match)]):
+def without(token: str, text: str, match: Match = "alone", shown: str | None = None) -> str:
+    """Leave a token out of a text where it says it, with the emphasis around it.
+
+    Args:
+        token: The token.
+        text: The text.
+        match: As for `says`.
+        shown: The text in which it is looked for, with white space for some of its parts. None: all
+            of it.
+    """
+    for start, end in reversed([*_said(token, text if shown is None else shown, match)]):
         while start and text[end : end + 1] and text[start - 1] == text[end] in _EMPHASIS:
             start, end = start - 1, end + 1
         before, behind = text[:start].rstrip(" \t"), text[end:]

@@ -17,11 +17,13 @@ from duologue.graphs import (
     get_session,
     load_conversation,
     role_play,
+    stream,
 )
+from duologue.graphs.run.events import MessageSaid, Token
 from duologue.graphs.spec.ends import End
 from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.graphs.text.done_words import Match
-from duologue.nodes.testing import Prompt, ScriptedChatModel
+from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 
 STOP = "###STOP###"
 ANN, BOB = DoneToken(token=STOP, by="Ann"), DoneToken(token=STOP, by="Bob")
@@ -107,6 +109,35 @@ def test_r1_where_a_token_counts_can_be_set(match: Match, said: str) -> None:
     result, _ = play(talk(DoneToken(token=STOP, match=match)), said)
     assert result.outcome is not None
     assert result.outcome.reason == "done_token"
+
+
+DONE = "<CAMEL_TASK_DONE>"
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (f"Instruction: {DONE}\nInput: None", "Instruction:\nInput: None"),
+        (f"**Instruction:** {DONE}", "**Instruction:**"),
+        (f"<think>{DONE}?</think>Instruction:\n{DONE}\nInput: None", "Instruction:\nInput: None"),
+        (f"Instruction: Explain this.\nInput: {DONE}", None),
+        (f"<think>{DONE}</think>Instruction: Say {DONE}.\nInput: None", None),
+        (f"Instruction: `{DONE}` ends it, so take care.\nInput: None", None),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_r1_a_token_that_is_the_whole_of_an_instruction_ends_it(
+    said: str, heard: str | None, size: int
+) -> None:
+    spec = role_play("Plan.", "Lead", "Solver", specify_task=False, max_iterations=1)
+    chunks = tuple(said[at : at + size] for at in range(0, len(said), size))
+    model = ScriptedChatModel(script=[Reply(text=said, chunks=chunks), "Solution: So it is."])
+    events = [*stream(spec, model=model, store="memory:")]
+    assert len(model.calls) == (1 if heard else 2)
+    message = next(one for one in events if isinstance(one, MessageSaid))
+    assert message.heard == heard
+    told = [one.text for one in events if isinstance(one, Token) and one.speaker == "Lead"]
+    assert "".join(told) == (heard or message.text)
 
 
 def test_r1_a_role_play_ends_by_a_token_behind_a_sentence() -> None:
