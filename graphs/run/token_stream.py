@@ -3,7 +3,15 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from .events import Event, MessageSaid, ReplyRejected, SpeechStarted, ThoughtNoted, Token
+from .events import (
+    Event,
+    HistoryShortened,
+    MessageSaid,
+    ReplyRejected,
+    SpeechStarted,
+    ThoughtNoted,
+    Token,
+)
 
 
 @dataclass
@@ -68,6 +76,10 @@ class TokenStream:
         if isinstance(event, ThoughtNoted):
             yield from self.thought(event.speaker, event.text)
             self._now.thought = ""
+            return
+        if isinstance(event, HistoryShortened):
+            # It was found out while the message was written, and stands in front of it.
+            yield event
             return
         told = self._now.told
         if isinstance(event, MessageSaid | ReplyRejected) and told and event.speaker:
