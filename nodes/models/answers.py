@@ -20,6 +20,9 @@ from .reasoning import apart
 THOUGHT: Final = "duologue_thought"
 """Where an answer that was read has its thought, in its ``additional_kwargs``."""
 
+RECORDED: Final = "duologue_recorded"
+"""Says there that an answer comes from a record: it is what came of all that was asked for then."""
+
 _CUT_OFF: Final = "length"
 """How our own client says why an answer that reached its longest length has ended."""
 
@@ -70,6 +73,11 @@ def as_cut_off(answer: AIMessage) -> AIMessage:
 def is_cut_off(answer: AIMessage) -> bool:
     """Whether an answer that was normalised ended at its longest length."""
     return bool(answer.response_metadata.get("finish_reason") == _CUT_OFF)
+
+
+def is_recorded(answer: AIMessage) -> bool:
+    """Whether an answer comes from a record."""
+    return RECORDED in answer.additional_kwargs
 
 
 def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:

@@ -6,7 +6,7 @@ from ...graphs.log.formats.marks import begins, length_of
 from ...graphs.rules.position import Position
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.joined import joined
-from ..models.answers import as_cut_off
+from ..models.answers import as_cut_off, is_recorded
 from ..prompts import speaking as prompts
 from ..prompts.template import Prompt
 from .record import is_call
@@ -23,6 +23,8 @@ def more_asked(speaker: Speaker, position: Position, text: str) -> Prompt | None
 
 def together(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
     """Give the reply out of the one that was cut off and what came after it."""
+    if is_recorded(answer):
+        return answer
     if not answer.text.strip() and not is_call(answer):
         # Nothing came: what was said before stays as it is.
         return as_cut_off(answer.model_copy(update={"content": before.text}))

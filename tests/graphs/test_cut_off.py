@@ -161,6 +161,67 @@ def test_a_replay_says_the_same(how: str, tmp_path: Path) -> None:
     assert cut_off(again) == cut_off(played.result)
 
 
+@pytest.mark.parametrize(
+    ("first", "rest", "whole"),
+    [
+        pytest.param(
+            "Ann: Instruction: Plant",
+            " it.\nInput: None\nNext.",
+            "Instruction: Plant it.\nInput: None\nNext.",
+            id="R3-a-label-is-taken-away",
+        ),
+        pytest.param(
+            "- Instruction: Plant it in",
+            "in rows.",
+            "Instruction: Plant it in rows.\nInput: None\nNext.",
+            id="R3-and-the-sign-of-a-list",
+        ),
+        pytest.param(
+            "Instruction: Plant it. Input: see",
+            "ds, or none.\nNext.",
+            "Instruction: Plant it.\nInput: seeds, or none.\nNext.",
+            id="R3-marks-get-lines-of-their-own",
+        ),
+    ],
+)
+def test_a_replay_says_the_same_where_what_was_joined_was_mended(
+    first: str, rest: str, whole: str, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "s.db")
+    form = MARKS | {"optional": ["Input:"]}
+    played = play(talk(format=form, on_length="continue"), [cut(first), rest, "So."], store=store)
+    assert played.speeches[0] == ("Ann", whole)
+    assert replay("s", store=store).speeches == played.speeches
+
+
+def test_a_replay_says_the_same_where_a_context_seemed_to_be_full(tmp_path: Path) -> None:
+    """R3: an answer that was cut off again, with half of the history, is said."""
+    store = str(tmp_path / "s.db")
+    before = [f"This is the line number {number}." for number in range(6)]
+    played = play(talk(4), [*before, cut("By"), cut("By the"), "So."], store=store)
+    assert played.speeches[6] == ("Ann", "By the")
+    kinds = [line(one).kind for one in played.result.messages]
+    again = replay("s", store=store)
+    assert [line(one).kind for one in again.messages] == kinds
+    assert kinds.count(Kind.SUMMARY) == 1
+
+
+def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
+    """R3, R15: the mark that is added is told, too."""
+    form = {"lines": ["Say:"], "end": "Over."}
+    script: list[Line] = ["Say: Plant them.", "Where?", cut("Say: By"), "Say: By it.", "So."]
+    model = ScriptedChatModel(script=script)
+    told: list[str] = []
+    for event in stream(talk(2, format=form), model=model, store="memory:"):
+        if event.event == "start":
+            told.append("")
+        elif event.event == "token":
+            told[-1] += event.text
+        elif event.event == "message":
+            assert told[-1] == event.text
+    assert told[-2] == "Say: By it.\nOver."
+
+
 def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
     """R3: what was joined is looked at as one message; either is asked for once."""
     conversation = talk(format={"lines": ["Plan:"]}, on_length="continue")

@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ....nodes.models.answers import THOUGHT
+from ....nodes.models.answers import RECORDED, THOUGHT
 from ....nodes.testing import Reply
 from ...log.call_text import TO_USER
 from ...log.kinds import Kind
@@ -83,6 +83,7 @@ def _spoken(message: AIMessage, about: About) -> AIMessage:
         invalid_tool_calls=[*message.invalid_tool_calls],
         additional_kwargs={
             THOUGHT: about.thought,
+            RECORDED: True,
             **({TO_USER: said} if about.to_user else {}),
         },
         response_metadata={"finish_reason": "length"} if about.cut_off else {},

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 
 from ....graphs.common.errors import ContextTooLongError
 from ....graphs.spec.usage import ESTIMATED
-from ..answers import is_cut_off
+from ..answers import is_cut_off, is_recorded
 from .origin import is_api_error
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _sentence(label: str, prompt: int | None, limit: int | None) -> str:
 
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
     """Whether an answer was cut off because the context was full, and not by its own limit."""
-    if not is_cut_off(answer):
+    if not is_cut_off(answer) or is_recorded(answer):
         return False
     used = None if answer.response_metadata.get(ESTIMATED) else answer.usage_metadata
     if used is None:
