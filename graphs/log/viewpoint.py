@@ -227,7 +227,7 @@ def _add_own(
 ) -> None:
     """Add a line of the speaker's own, with the results of its calls after it."""
     view = shown.view
-    made = _calls(message) if isinstance(message, AIMessage) else []
+    made = calls_of(message) if isinstance(message, AIMessage) else []
     new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
     calls = [call for call in made if _taken(new, call["id"])]
     text, calls = put_back(message.text, calls, about.to_user)
@@ -265,7 +265,7 @@ def _taken(new: set[str | None], call_id: str | None) -> bool:
     return True
 
 
-def _calls(message: AIMessage) -> list[ToolCall]:
+def calls_of(message: AIMessage) -> list[ToolCall]:
     """Copies of all calls of a message. Servers read arguments as JSON: broken ones are empty."""
     broken = (
         ToolCall(name=call["name"] or "unknown", args={}, id=call["id"])

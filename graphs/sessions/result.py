@@ -7,8 +7,11 @@ from typing import Any
 from langchain_core.messages import AnyMessage, BaseMessage
 from pydantic import JsonValue
 
+from ..common.sanitize import clean
 from ..log.channels import log_of
+from ..log.heard import overheard
 from ..log.messages import is_said, line, speeches
+from ..log.trajectory import trajectory
 from ..log.viewpoint import viewpoint
 from ..rules.ends.cause import Cause
 from ..rules.outcome import Outcome
@@ -19,7 +22,10 @@ from ..spec.questions import Question
 
 @dataclass(frozen=True)
 class Result:
-    """A session as it stands: finished, or waiting to be resumed."""
+    """A session as it stands: finished, or waiting to be resumed.
+
+    `print` shows who said what and how it ended.
+    """
 
     session: str
     """The session's id."""
@@ -62,6 +68,19 @@ class Result:
             Outcome.model_validate(ended) if ended else None,
             tuple(pending),
         )
+
+    def __str__(self) -> str:
+        said = overheard(self.messages, private=True)
+        parts = [said, *(f"Waits for an answer. {one.summary()}" for one in self.pending)]
+        if self.outcome is not None:
+            parts.append(self.outcome.sentence())
+        elif not self.pending:
+            parts.append("Not finished.")
+        return clean("\n\n".join(part for part in parts if part))
+
+    def __repr__(self) -> str:
+        ended = None if self.outcome is None else self.outcome.reason.value
+        return f"Result(session={self.session!r}, outcome={ended!r})"
 
     @property
     def speeches(self) -> list[tuple[str, str]]:
@@ -128,6 +147,25 @@ class Result:
         who = self.conversation.speaker(speaker)
         system = self.conversation.system_prompt(who, self.specified_task)
         return viewpoint(self.conversation, self.messages, speaker, system=system)
+
+    def trajectory(self, speaker: str | None = None) -> list[dict[str, Any]]:
+        """Give the session as messages in OpenAI's form, as evaluators of agents take them.
+
+        Args:
+            speaker: The name of the speaker whose view it is. None: nobody's.
+
+        Returns:
+            Dicts with `role` and `content`, and where they apply `name`, `tool_calls` and
+            `tool_call_id`. In a speaker's view its own lines are the assistant's and the others'
+            the user's, as in `viewpoint`, without the system prompt. In nobody's view the task is
+            the user's first message, if there is one; then comes all that was said, private lines
+            included, with every call of tools and its result: what people said is the user's,
+            what others said the assistant's.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        return trajectory(self.conversation, self.messages, self.specified_task, speaker)
 
     def why(self) -> list[Cause]:
         """Tell what led to the end: verdicts, rejected drafts, what guards counted, reasons.

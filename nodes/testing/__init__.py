@@ -3,13 +3,14 @@
 The same over HTTP is `duologue.nodes.testing.server.ScriptedServer`.
 """
 
-from .chat_model import Call, ScriptedChatModel
+from .chat_model import Call, Purpose, ScriptedChatModel
 from .script import Line, Prompt, Reply, Script, ScriptedToolCall, ScriptExhaustedError
 
 __all__ = [
     "Call",
     "Line",
     "Prompt",
+    "Purpose",
     "Reply",
     "Script",
     "ScriptExhaustedError",

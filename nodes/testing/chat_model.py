@@ -5,9 +5,13 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    BaseRunManager,
+    CallbackManagerForLLMRun,
+)
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -19,9 +23,24 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel, PrivateAttr, SkipValidation, ValidationError
 
+from ...graphs.log.kinds import Kind
 from ..models.tool_calling.calls import RAW, read_calls
 from .script import Prompt, Reply, Script, Tape, as_prompt
 from .wire import client_error, deltas, usage
+
+Purpose: TypeAlias = Literal["speech", "verdict", "choice", "summary", "task"]
+"""What a conversation calls a model for: what a speaker says or which tools it calls, whether the
+task is complete, who speaks next, what stands for older messages, the task in other words."""
+
+_PURPOSES: Final[Mapping[str, Purpose]] = {
+    Kind.SPEECH: "speech",
+    # A speech, too: one that is not shown while it comes.
+    Kind.ANSWER: "speech",
+    Kind.REFLECTION: "verdict",
+    Kind.CHOICE: "choice",
+    Kind.SUMMARY: "summary",
+    Kind.SPECIFIED_TASK: "task",
+}
 
 
 @dataclass(frozen=True)
@@ -33,12 +52,18 @@ class Call:
         kwargs: The call's other parameters, such as `temperature` or `stop`.
         tools: The tools on offer, in OpenAI's form: `{"type": "function", "function": {…}}`.
         response_format: What the answer must look like, in OpenAI's form, or None.
+        purpose: What a conversation makes the call for: `"speech"`, `"verdict"`, `"choice"`,
+            `"summary"` or `"task"`. None where no conversation makes it.
+        speaker: The speaker whose model is called; None where it is nobody's, such as a separate
+            judge's.
     """
 
     messages: tuple[BaseMessage, ...]
     kwargs: dict[str, Any]
     tools: tuple[dict[str, Any], ...] = ()
     response_format: dict[str, Any] | None = None
+    purpose: Purpose | None = None
+    speaker: str | None = None
 
     @property
     def prompt(self) -> Prompt:
@@ -69,7 +94,8 @@ class ScriptedChatModel(BaseChatModel):
     `stop` and the other parameters are recorded and have no effect.
 
     Args:
-        script: Replies in the order of the calls, or a function from the messages to a reply.
+        script: Replies in the order of the calls, or a function from the messages to a reply, or
+            from the messages and the `Call`.
 
     Example:
         >>> model = ScriptedChatModel(script=["Hello.", "Bye."])
@@ -153,7 +179,7 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: object,
     ) -> ChatResult:
-        prompt, reply = self._play(messages, stop, kwargs)
+        prompt, reply = self._play(messages, stop, run_manager, kwargs)
         time.sleep(reply.delay)
         return _result(reply, prompt)
 
@@ -164,7 +190,7 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: object,
     ) -> ChatResult:
-        prompt, reply = self._play(messages, stop, kwargs)
+        prompt, reply = self._play(messages, stop, run_manager, kwargs)
         await asyncio.sleep(reply.delay)
         return _result(reply, prompt)
 
@@ -175,7 +201,7 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: object,
     ) -> Iterator[ChatGenerationChunk]:
-        prompt, reply = self._play(messages, stop, kwargs)
+        prompt, reply = self._play(messages, stop, run_manager, kwargs)
         time.sleep(reply.delay)
         yield from _chunks(reply, prompt)
 
@@ -186,20 +212,26 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: object,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        prompt, reply = self._play(messages, stop, kwargs)
+        prompt, reply = self._play(messages, stop, run_manager, kwargs)
         await asyncio.sleep(reply.delay)
         for chunk in _chunks(reply, prompt):
             yield chunk
 
     def _play(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        run_manager: BaseRunManager | None,
+        kwargs: Mapping[str, Any],
     ) -> tuple[Prompt, Reply]:
         rest = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         tools = tuple(rest.pop("tools", None) or ())
         response_format = rest.pop("response_format", None)
+        beside = {} if run_manager is None else run_manager.metadata
+        purpose, speaker = _PURPOSES.get(str(beside.get("purpose"))), beside.get("speaker")
+        call = Call(tuple(messages), rest, tools, response_format, purpose, speaker)
         prompt = as_prompt(messages)
-        number = self._tape.record(Call(tuple(messages), rest, tools, response_format))
-        return prompt, self._tape.answer(number, prompt)
+        return prompt, self._tape.answer(self._tape.record(call), prompt)
 
 
 def _parsed(message: AIMessage, model: type[BaseModel] | None) -> object:

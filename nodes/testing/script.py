@@ -3,10 +3,12 @@
 The chat model and the server share them, so that a script behaves the same in both.
 """
 
+import inspect
 import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -154,10 +156,11 @@ def _check_joined(chunks: tuple[str, ...] | None, whole: str, what: str) -> None
 Line: TypeAlias = str | Reply | BaseModel | Mapping[str, Any] | Exception
 """One answer in a script. A pydantic object or a mapping is said as JSON, an exception raised."""
 
-Script: TypeAlias = Sequence[Line] | Callable[[Prompt], Line]
+Script: TypeAlias = Sequence[Line] | Callable[[Prompt], Line] | Callable[[Prompt, Any], Line]
 """Either answers, in the order of the calls, or a function from a request's messages to its answer.
-With the function a transcript does not depend on the order in which calls arrive; it may be called
-from several threads at once."""
+Where the function requires a second argument, that is the call as it is recorded. With a function
+a transcript does not depend on the order in which calls arrive; it may be called from several
+threads at once."""
 
 
 def as_reply(line: Line) -> Reply:
@@ -227,10 +230,10 @@ class Tape(Generic[CallT]):
     def __init__(self, script: Script) -> None:
         self.calls: list[CallT] = []
         self._lock = threading.Lock()
-        self._function: Callable[[Prompt], Line] | None = None
+        self._function: Callable[[Prompt, CallT], Line] | None = None
         self._lines: tuple[Line, ...] = ()
         if callable(script):
-            self._function = script
+            self._function = _of_both(script)
         elif isinstance(script, str) or not isinstance(script, Sequence):
             raise TypeError(
                 f"A script is a list of replies or a function, not {type(script).__name__}; "
@@ -249,13 +252,27 @@ class Tape(Generic[CallT]):
     def answer(self, number: int, prompt: Prompt) -> Reply:
         """Give the reply to a recorded call; raise what the script or its function raises."""
         if self._function is not None:
-            return as_reply(self._function(deepcopy(prompt)))
+            return as_reply(self._function(deepcopy(prompt), self.calls[number]))
         if number < len(self._lines):
             return as_reply(self._lines[number])
         raise ScriptExhaustedError(
             f"The script has {len(self._lines)} replies, but this is call number {number + 1}. "
             f"Its prompt was:\n{_shown(prompt)}"
         )
+
+
+def _of_both(function: Callable[..., Line]) -> Callable[[Prompt, Any], Line]:
+    """Give a script's function the call, too, where it requires a second argument."""
+    with suppress(ValueError):  # of something built in
+        required = [
+            one
+            for one in inspect.signature(function).parameters.values()
+            if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+            and one.default is one.empty
+        ]
+        if len(required) > 1:
+            return function
+    return lambda prompt, _: function(prompt)
 
 
 def _shown(prompt: Prompt) -> str:

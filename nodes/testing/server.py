@@ -71,7 +71,8 @@ class ScriptedServer:
     It needs the packages of the extra `testing`; without them, importing it says so.
 
     Args:
-        script: Replies in the order of the calls, or a function from the messages to a reply.
+        script: Replies in the order of the calls, or a function from the messages to a reply, or
+            from the messages and the `Request`, which does not tell what the call is for.
         models: The model ids that exist.
         api_key: The key clients must send; None accepts any.
         hold: Numbers of the calls to hold, as with the method `hold`.

@@ -3,6 +3,8 @@
 import asyncio
 import copy
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
+from unittest.mock import Mock
 
 import openai
 import pytest
@@ -10,8 +12,17 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessageChunk, HumanMessage
 from pydantic import BaseModel, ValidationError
 
+from duologue.graphs import Conversation, converse
 from duologue.nodes import scripted, testing
-from duologue.nodes.testing import Prompt, Reply, Script, ScriptedChatModel, ScriptExhaustedError
+from duologue.nodes.testing import (
+    Line,
+    Prompt,
+    Purpose,
+    Reply,
+    Script,
+    ScriptedChatModel,
+    ScriptExhaustedError,
+)
 
 
 class Verdict(BaseModel):
@@ -169,3 +180,48 @@ def test_the_earlier_name_gives_the_same() -> None:
     assert scripted.__all__ == testing.__all__
     for name in testing.__all__:
         assert getattr(scripted, name) is getattr(testing, name)
+
+
+def test_a_script_sees_what_each_call_is_for() -> None:
+    said: dict[str | None, Line] = {
+        "task": "Plant beans.",
+        "speech": "Beans! " * 60,
+        "choice": {"next_speaker": "Ben"},
+        "verdict": {"criterion_1": "not_met"},
+        "summary": "Beans were planted.",
+    }
+
+    model = ScriptedChatModel(lambda prompt, call: said[call.purpose])
+    names = ("Ann", "Ben", "Cat")
+    spec = {
+        "task": "Plan a garden",
+        "task_specification": {},
+        "speakers": [
+            {"name": name, "context": {"kind": "summary", "limit": 460}} for name in names
+        ],
+        "turn_order": "moderator",
+        "judge": {"kind": "separate", "criteria": ["They agree."]},
+        "end_chat": {
+            "mode": "end_chat_after_first_completion",
+            "max_iterations": 3,
+            "guards": {"same_replies": 0, "standstill": 0, "echo": 0},
+        },
+    }
+    converse(Conversation.model_validate(spec), model=model, store="memory:")
+    assert {call.purpose for call in model.calls} == {*get_args(Purpose)}
+    for call in model.calls:
+        is_of_a_speaker = call.purpose in ("speech", "summary")
+        assert (call.speaker in names) == is_of_a_speaker
+
+
+def test_a_call_that_no_conversation_makes_has_no_purpose() -> None:
+    model = ScriptedChatModel(lambda prompt, call: f"{call.purpose} {call.speaker}")
+    assert model.invoke("x").content == "None None"
+
+
+def test_only_a_second_argument_that_is_required_gets_the_call() -> None:
+    def script(prompt: Prompt, said: str = "x") -> str:
+        return said
+
+    assert ScriptedChatModel(script).invoke("a").content == "x"
+    assert ScriptedChatModel(Mock(return_value="y")).invoke("a").content == "y"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Unpack, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, BaseRunManager
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -238,7 +238,11 @@ class _Recorded(ScriptedChatModel):
         self._spoken = [*answers]
 
     def _play(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        run_manager: BaseRunManager | None,
+        kwargs: Mapping[str, Any],
     ) -> tuple[Prompt, Reply]:
         # What it is asked is not looked at; to write it all down would take longer at each call.
         number = self._tape.record(Call((), {}))
