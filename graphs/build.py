@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple, Required, Unpack, cast, get_args
 
-from langchain_core.language_models import BaseChatModel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -13,6 +12,7 @@ from typing_extensions import TypedDict, get_type_hints
 
 from ..nodes.assistant_agent import assistant_agent
 from ..nodes.completion_judge import completion_judge
+from ..nodes.models.composed import Chat
 from ..nodes.models.resolve import Models
 from ..nodes.step.resources import AskedToStop, Resources, session_id
 from ..nodes.step.running import RunningSessions
@@ -55,8 +55,8 @@ _NODES = (
 def build_graph(
     *,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
-    model: BaseChatModel | str | None = None,
-    models: Models | Mapping[str, BaseChatModel] | None = None,
+    model: Chat | str | None = None,
+    models: Models | Mapping[str, Chat] | None = None,
     stop_requested: AskedToStop | None = None,
     form: type[Form] | None = None,
     name: str | None = None,

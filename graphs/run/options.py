@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import BaseChatModel
 
+from ...nodes.models.composed import Chat
 from ...tools.registry.registry import Registered, check_options
 from ..common.validation import kind_of
 from ..spec.questions import Answer
@@ -18,9 +18,9 @@ class Options(Registered, total=False):
     store: str | Path | None
     """Where sessions are kept: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None:
     the setting, else one SQLite file in the user's data folder."""
-    model: BaseChatModel | str | None
+    model: Chat | str | None
     """What speaks where the conversation names no model: a LangChain chat model or a name."""
-    models: Mapping[str, BaseChatModel]
+    models: Mapping[str, Chat]
     """LangChain chat models by the names that the conversation uses."""
     callbacks: Sequence[BaseCallbackHandler]
     """LangChain callback handlers, which are told of each node, model call and tool."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
@@ -25,14 +25,16 @@ from ...graphs.speakers.schemas import is_strict, read_json, schema_of
 from ...graphs.spec.usage import Price
 from ...graphs.text.fences import unfenced
 from .answers import as_answer, as_text, counted
-from .binding import binding
 from .client.failures import broke_off, failures, name_of, once_more, refusals
 from .client.forms import form_of, takes_forms
 from .client.origin import answer_in, comes_from, is_ours, is_status_error, speaks_openai
 from .client.retries import tries_told
+from .composed import Chat, bound_options, configured, first
 from .embedded import child as embedded
 from .embedded.grammar import grammar
 from .listeners import Listener
+from .providers import provider_failures
+from .structured import shaped
 from .tool_calling.by_schema import answer_schema, read_answer, response_format, told
 from .tool_calling.calls import normalised, unread
 from .tool_calling.names import renamed, wire_names, with_called
@@ -59,12 +61,14 @@ class Model:
 
     label: str
     """How it is called in usage and errors."""
-    chat: BaseChatModel
-    """What speaks to it."""
+    chat: Chat
+    """What speaks to it: a chat model, or one that is composed of some."""
     address: str | None = None
     """Where its server is. None: in a child of this process, or not ours to know."""
     is_local: bool = False
     """Whether it runs in a child of this process."""
+    is_of_provider: bool = False
+    """Whether it was made by the name of a provider."""
     is_embedded: bool = False
     """Whether it is the tiny embedded one, which is told little and held to its form."""
     n_ctx: int = embedded.N_CTX
@@ -77,13 +81,17 @@ class Model:
     @property
     def max_tokens(self) -> int | None:
         """The longest answer, in tokens, where a call names none. None: not known."""
-        most = getattr(self.chat, "max_tokens", None)
+        if isinstance(self.chat, BaseChatModel):
+            most = getattr(self.chat, "max_tokens", None)
+        else:
+            own = getattr(first(self.chat), "max_tokens", None)
+            most = bound_options(self.chat).get("max_tokens", own)
         return most if isinstance(most, int) else None
 
     @property
     def takes_max_tokens(self) -> bool:
         """Whether it is known to take a limit by this name; not all clients do."""
-        return is_ours(self.chat) or "max_tokens" in type(self.chat).model_fields
+        return is_ours(self.chat) or "max_tokens" in type(first(self.chat)).model_fields
 
     def price(self, prices: Mapping[str, Price]) -> Price | None:
         """Give what it charges by a price table, under either of its names."""
@@ -126,9 +134,9 @@ class Model:
             shown = Kind.ANSWER if purpose is Kind.SPEECH else purpose
             return await self._by_form(prompt, tools, tool_choice, options, shown, speaker)
         names = wire_names(tool.name for tool in tools)
-        chat: Runnable[LanguageModelInput, AIMessage] = self.chat
+        chat = self.chat if isinstance(self.chat, BaseChatModel) else configured(self.chat)
         if tools and not by_schema:
-            chat = offering(self.chat, self.label, tools, tool_choice, names)
+            chat = offering(chat, self.label, tools, tool_choice, names)
 
         def read(found: object) -> AIMessage:
             answer = as_answer(found, self.label)
@@ -137,7 +145,7 @@ class Model:
                 answer = read_answer(answer, tools)
                 answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
             # Our client and the scripted one do.
-            keeps_broken = not answer.tool_calls or comes_from(self.chat, "duologue.nodes")
+            keeps_broken = not answer.tool_calls or comes_from(first(self.chat), "duologue.nodes")
             return counted(normalised(answer, names, keeps_broken=keeps_broken), prompt)
 
         try:
@@ -171,9 +179,9 @@ class Model:
         else:
             # A dict: given the class, the client raises on what it can't read and hides the text.
             form = schema_of(schema)
-            # Others than OpenAI's client may not know the word.
-            strict = {"strict": is_strict(form)} if speaks_openai(self.chat) else {}
-            ask, options = self._held(form, options, instead, **strict).ainvoke, {}
+            strict = is_strict(form)
+            asked = shaped(self.chat, self.label, form, options, instead, strict=strict)
+            ask, options = asked.ainvoke, {}
         prompt = self._prompt(messages, (), "none", tool_calling)
 
         def read(found: Any) -> tuple[AIMessage, S | None]:  # noqa: ANN401
@@ -242,21 +250,8 @@ class Model:
             held = {**options, "extra_body": extra}
             return await self._asked(self.chat.ainvoke, read, prompt, purpose, speaker, held)
         schema = {"title": "answer", **answer_schema(tools, choice)}
-        asked = self._held(schema, options, 'tool_calling = "native"')
+        asked = shaped(self.chat, self.label, schema, options, 'tool_calling = "native"')
         return await self._asked(asked.ainvoke, read_with_raw, prompt, purpose, speaker, {})
-
-    def _held(
-        self, schema: dict[str, Any], options: Mapping[str, Any], instead: str, **strict: bool
-    ) -> Runnable[LanguageModelInput, Any]:
-        """The model with structured output, which also gives the raw message."""
-        fields = type(self.chat).model_fields
-        known = {name: value for name, value in options.items() if name in fields}
-        rest = {name: value for name, value in options.items() if name not in fields}
-        chat = self.chat.model_copy(update=known)
-        try:
-            return binding(chat.with_structured_output(schema, include_raw=True, **strict), rest)
-        except NotImplementedError as error:
-            raise ModelError(f"{self.label} has no structured output: set {instead}") from error
 
     def _options(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a call; a seed means nothing where a cache may change the numbers."""
@@ -276,6 +271,8 @@ class Model:
         """Ask and read the answer, with retries; every failure becomes one error."""
         # What a model of the user's own raises is the user's to read.
         reading = failures(self.label, self.address) if is_ours(self.chat) else refusals(self.label)
+        if self.is_of_provider:
+            reading = provider_failures(self.label)
         retries = (self.chat.max_retries or 0) if is_ours(self.chat) else 0
         with reading, tries_told(self.notify, name_of(self.label, self.address), retries):
             async for attempt in AsyncRetrying(

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from langchain_core.language_models import BaseChatModel
-
 from ...graphs.common.env_file import is_weights
 from ...graphs.common.errors import ModelError
 from ...graphs.common.settings import Settings, load_settings
@@ -21,8 +19,10 @@ from ...graphs.common.validation import kind_of
 from ...graphs.spec.conversation import Conversation
 from .client.connections import close_with_loop, made_in
 from .client.failures import address_of
+from .composed import Chat, bound_options, first, is_chat
 from .embedded import child as embedded
 from .model import Model, Notify
+from .providers import is_of_provider, of_provider
 
 OPENAI_MODEL = "gpt-4.1-mini"
 """The model used at OpenAI itself when none is named."""
@@ -47,18 +47,22 @@ class Models:
     """Finds the model for a name.
 
     Args:
-        default: What speaks where no model is named: a LangChain chat model or a name.
+        default: What speaks where no model is named: a LangChain chat model, also with fallbacks,
+            bound or configurable, or a name.
         named: LangChain chat models by the names that specs use.
         settings: Where others are found. None: read when first needed.
 
     Raises:
-        TypeError: Something is no chat model, such as one with bound arguments; names it.
+        TypeError: Something is no chat model, such as one with structured output, or has tools
+            bound to it; names it.
     """
 
-    default: BaseChatModel | str | None = None
-    named: Mapping[str, BaseChatModel] = field(default_factory=dict)
+    default: Chat | str | None = None
+    named: Mapping[str, Chat] = field(default_factory=dict)
     settings: Settings | None = None
     _told: set[str | None] = field(default_factory=set)
+    _label: str = ""
+    """How the default is called, where it is a chat model."""
     _first: str | None = None
     """The first model that the server lists, once it has been asked."""
 
@@ -66,20 +70,25 @@ class Models:
         """Refuse options that would be ignored, so that another model would speak."""
         default, named = self.default, self.named
         chat = "a LangChain chat model"
-        if not isinstance(default, BaseChatModel | str | None):
+        if not (isinstance(default, str | None) or is_chat(default)):
             raise TypeError(f"model must be {chat} or a name, not {kind_of(default)}")
         if not isinstance(named, Mapping):
             raise TypeError(f"models must be a dict from names to models, not {kind_of(named)}")
         for name, one in named.items():
-            if not isinstance(one, BaseChatModel):
+            if not is_chat(one):
                 raise TypeError(f"models: {name!r} must be {chat}, not {kind_of(one)}")
+        if not isinstance(default, str | None):
+            self._label = _label(default)
+        for given in (default, *named.values()):
+            if is_chat(given) and "tools" in bound_options(given):
+                raise TypeError("a model must have no tools of its own: give them to the speakers")
 
     async def get(self, name: str | None, notify: Notify) -> Model:
         """Give the model of this name, started if need be.
 
         Args:
             name: A registered name, a model's name, ``embedded``, the path of a ``.gguf`` file,
-                or None for the default.
+                a provider's name and a model's, or None for the default.
             notify: Is told when something takes a moment.
 
         Returns:
@@ -97,8 +106,8 @@ class Models:
     async def _found(self, name: str | None, notify: Notify) -> Model:
         if name is not None and name in self.named:
             return Model(name, self.named[name])
-        if name is None and isinstance(self.default, BaseChatModel):
-            return Model(_label(self.default), self.default)
+        if name is None and not isinstance(self.default, str | None):
+            return Model(self._label, self.default)
         found = _of_this_loop(self).get(name)
         if found is None:
             found = await self._looked_up(name, notify)
@@ -113,6 +122,9 @@ class Models:
             self.settings = await asyncio.to_thread(load_settings)
         settings = self.settings
         name = name or (self.default if isinstance(self.default, str) else None) or settings.model
+        if name is not None and is_of_provider(name):
+            chat = await asyncio.to_thread(of_provider, name)
+            return Model(name, chat, is_of_provider=True)
         loop = asyncio.get_running_loop()
         await close_with_loop()
         if await asyncio.to_thread(is_local, name, settings):
@@ -186,7 +198,8 @@ def no_model() -> str:
     return _NO_MODEL + embedded.how_to_install()
 
 
-def _label(chat: BaseChatModel) -> str:
+def _label(given: Chat) -> str:
+    chat = first(given)
     named = getattr(chat, "model_name", None) or getattr(chat, "model", None)
     return named if isinstance(named, str) else type(chat).__name__
 

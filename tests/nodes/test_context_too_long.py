@@ -20,6 +20,7 @@ from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.spec.usage import ESTIMATED
 from duologue.nodes.models.client.too_long import as_too_long, ran_out_of_room
+from duologue.nodes.models.composed import first
 from duologue.nodes.models.model import Model
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, ScriptedChatModel
@@ -286,7 +287,7 @@ async def test_a_scripted_refusal_looks_like_the_servers(like: Any, made: Any) -
 async def test_it_is_recognised_while_an_answer_streams(*, streaming: bool) -> None:
     with ScriptedServer([too_long(3000, 2048)]) as server:
         model = await ours(server)
-        chat = model.chat.model_copy(update={"streaming": streaming})
+        chat = first(model.chat).model_copy(update={"streaming": streaming})
         with pytest.raises(ContextTooLongError):
             await plainly(Model("scripted", chat))
 
@@ -367,7 +368,7 @@ async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
         url = f"http://127.0.0.1:{server.server_port}/v1"
         given = {"base_url": url, "model": "scripted", "api_key": "k"}
         model = await Models(settings=Settings.model_validate(given)).get(None, silent)
-        chat = model.chat.model_copy(update={"streaming": True})
+        chat = first(model.chat).model_copy(update={"streaming": True})
         with pytest.raises(ContextTooLongError):
             await plainly(Model("scripted", chat))
     finally:

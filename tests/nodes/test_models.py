@@ -311,8 +311,8 @@ def test_a_speakers_own_model_comes_before_the_conversations_and_that_before_the
     ("options", "words"),
     [
         (
-            {"model": ScriptedChatModel(script=["Hi."]).bind(temperature=0)},
-            "model must be a LangChain chat model or a name, not [A-Za-z_]+Binding",
+            {"model": ScriptedChatModel(script=["Hi."]) | str},
+            "model must be a LangChain chat model or a name, not RunnableSequence",
         ),
         (
             {"model": ScriptedChatModel},

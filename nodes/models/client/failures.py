@@ -43,7 +43,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
     except DuologueError:
         raise
     except Exception as error:
-        if _passed(error, "langchain_core.callbacks.manager"):
+        if passed(error, "langchain_core.callbacks.manager"):
             raise
         if (too_long := as_too_long(error, label)) is not None:
             raise too_long from error
@@ -203,7 +203,7 @@ def broke_off(error: BaseException) -> bool:
     cause: BaseException | None = error
     while cause is not None:
         # Where the client reads a stream; a failure before that it has retried itself.
-        if _passed(cause, "openai._streaming"):
+        if passed(cause, "openai._streaming"):
             from openai import APIConnectionError
 
             return isinstance(error, APIConnectionError)
@@ -222,7 +222,7 @@ def once_more(label: str, state: "RetryCallState") -> str:
     return f"{label} {how}: asking once more"
 
 
-def _passed(error: BaseException, module: str) -> bool:
+def passed(error: BaseException, module: str) -> bool:
     """Whether an exception has passed through a function of a module."""
     trace = error.__traceback__
     while trace is not None:

@@ -1,0 +1,87 @@
+"""Chat models and what LangChain composes of them: with fallbacks, bound, configurable."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeGuard
+
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langchain_core.runnables.configurable import DynamicRunnable
+
+Chat: TypeAlias = Runnable[LanguageModelInput, AIMessage]
+"""A chat model, or what is composed of some."""
+
+Make: TypeAlias = Callable[[BaseChatModel, Mapping[str, Any]], Runnable[LanguageModelInput, Any]]
+"""Makes something of a chat model and the options that are bound to it."""
+
+
+def is_chat(chat: object) -> TypeGuard[Chat]:
+    """Whether it is a chat model, or what is composed of nothing else."""
+    if isinstance(chat, BaseChatModel):
+        return True
+    inner = [*_inside(chat)]
+    return bool(inner) and all(map(is_chat, inner))
+
+
+def _inside(chat: object) -> Iterator[object]:
+    match chat:
+        case RunnableWithFallbacks():
+            yield from chat.runnables
+        case RunnableBindingBase():
+            yield chat.bound
+        case DynamicRunnable():
+            yield chat.default
+
+
+def first(chat: object) -> BaseChatModel:
+    """Give the chat model that is asked first, as long as nothing else is configured."""
+    while not isinstance(chat, BaseChatModel):
+        chat = next(_inside(chat))
+    return chat
+
+
+def bound_options(chat: object) -> dict[str, Any]:
+    """Give the options that are bound to that model."""
+    options: dict[str, Any] = {}
+    while not isinstance(chat, BaseChatModel):
+        if isinstance(chat, RunnableBindingBase):
+            options = {**chat.kwargs, **options}
+        chat = next(_inside(chat))
+    return options
+
+
+def configured(chat: Chat, config: RunnableConfig | None = None) -> Chat:
+    """Choose what is configurable, by the configuration of the run."""
+    match chat:
+        case DynamicRunnable():
+            return configured(chat.prepare(ensure_config(config))[0], config)
+        case RunnableBindingBase():
+            inner = merge_configs(config, chat.config)
+            return chat.model_copy(update={"bound": configured(chat.bound, inner)})
+        case RunnableWithFallbacks():
+            runnables = [configured(one, config) for one in chat.runnables]
+            return chat.model_copy(update={"runnable": runnables[0], "fallbacks": runnables[1:]})
+        case _:
+            return chat
+
+
+def composed(
+    chat: Chat, make: Make, options: Mapping[str, Any] | None = None
+) -> Runnable[LanguageModelInput, Any]:
+    """Compose in the same way what is made of each chat model.
+
+    Its own methods can't do this: a bound model's `bind_tools` forgets what is bound.
+    """
+    options = options or {}
+    match chat:
+        case BaseChatModel():
+            return make(chat, options)
+        case RunnableBindingBase():
+            made = composed(chat.bound, make, {**chat.kwargs, **options})
+            return chat.model_copy(update={"bound": made, "kwargs": {}})
+        case RunnableWithFallbacks():
+            made_of = [composed(one, make, options) for one in chat.runnables]
+            return chat.model_copy(update={"runnable": made_of[0], "fallbacks": made_of[1:]})
+    raise TypeError(f"{type(chat).__name__} is not composed of chat models")

@@ -1,0 +1,87 @@
+"""Models of providers, by names such as ``anthropic:claude-…``, as LangChain makes them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Final
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import ValidationError
+
+from ...graphs.common.errors import DuologueError, ModelError
+from ...graphs.common.sanitize import excerpt
+from .client.failures import passed, refusals
+from .client.origin import answer_in
+from .tool_calling.calls import unread
+
+_PACKAGES: Final = {
+    **{
+        name: f"langchain-{name.replace('_', '-')}"
+        for name in (
+            *("anthropic", "azure_ai", "baseten", "cohere", "deepseek", "fireworks"),
+            *("google_genai", "google_vertexai", "groq", "huggingface", "ibm", "litellm"),
+            *("mistralai", "ollama", "openrouter", "perplexity", "together", "upstage", "xai"),
+        )
+    },
+    "azure_openai": "langchain-openai",
+    "bedrock": "langchain-aws",
+    "bedrock_converse": "langchain-aws",
+    "nvidia": "langchain-nvidia-ai-endpoints",
+}
+"""The package of each provider. Any other word before a colon is part of a model's name."""
+
+
+def is_of_provider(name: str | None) -> bool:
+    """Whether a name begins with that of a provider."""
+    provider, colon, model = (name or "").partition(":")
+    return provider in _PACKAGES and bool(colon and model.strip())
+
+
+def of_provider(name: str) -> BaseChatModel:
+    """Make the model of a provider. It takes seconds and reads files.
+
+    Raises:
+        ModelError: A package or a setting of the provider is missing.
+    """
+    package = _PACKAGES[name.partition(":")[0]]
+    missing = [
+        install
+        for module, install in (
+            ("langchain", "duologue[providers]"),
+            (package.replace("-", "_"), package),
+        )
+        if find_spec(module) is None
+    ]
+    if missing:
+        raise ModelError(f"model {name!r} needs more packages: install {' and '.join(missing)}")
+    from langchain.chat_models import init_chat_model
+
+    with provider_failures(name):
+        return init_chat_model(name)
+
+
+@contextmanager
+def provider_failures(label: str) -> Iterator[None]:
+    """Make one error of whatever a provider's package raises inside the block."""
+    try:
+        with refusals(label):
+            yield
+    except DuologueError:
+        raise
+    except Exception as error:
+        if passed(error, "langchain_core.callbacks.manager") or _holds_answer(error):
+            raise
+        raise ModelError(f"the model {label} failed: {_told(error)}") from error
+
+
+def _holds_answer(error: Exception) -> bool:
+    """Whether the answer can be read from it."""
+    if isinstance(error, ValidationError):
+        return unread(error) is not None
+    return answer_in(error) is not None
+
+
+def _told(error: Exception) -> str:
+    # Among the input that pydantic shows there may be a key.
+    what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    return excerpt(what) or type(error).__name__

@@ -1,0 +1,125 @@
+"""Models by names such as ``anthropic:claude-…``, which LangChain makes."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import Conversation, ModelError, converse
+from duologue.nodes.models.providers import _PACKAGES, is_of_provider
+from duologue.nodes.testing import Reply, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
+
+PAIR = Conversation.model_validate(
+    {
+        "task": "Compute",
+        "speakers": [{"name": "Ann", "tools": ["calculator"], "stops_chat": True}, {"name": "Ben"}],
+        "end_chat": {"mode": "end_chat_after_first_completion"},
+        "prices": {"deepseek:deepseek-chat": {"input": 1, "output": 2}},
+    }
+)
+SUM = ScriptedToolCall(name="calculator", args={"expression": "2 * 3"}, id="a")
+
+
+@pytest.fixture
+def deepseek(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of a provider whose client speaks OpenAI's API."""
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("deepseek")
+def test_a_providers_model_talks_calls_tools_and_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    yes = {"objectives_left": [], "complete": True}
+    verdict = ScriptedToolCall(name="SelfVerdict", args=yes, id="v")
+
+    def script(prompt: list[dict[str, str]]) -> Reply:
+        number = len(server.calls)
+        if number == 1:
+            return Reply(tool_calls=(SUM,))
+        if number in (2, 3):
+            return Reply(text=f"Reply {number}.")
+        tools = server.calls[-1].body.get("tools")
+        if not tools:
+            return Reply(text='{"objectives_left": [], "complete": true}')
+        name = tools[0]["function"]["name"]
+        return Reply(tool_calls=(verdict.model_copy(update={"name": name}),))
+
+    with ScriptedServer(script, models=("deepseek-chat",)) as server:
+        monkeypatch.setenv("DEEPSEEK_API_BASE", server.url)
+        result = converse(PAIR, model="deepseek:deepseek-chat", store="memory:")
+    assert result.outcome is not None
+    assert result.outcome.reason == "completed"
+    assert result.speeches[0] == ("Ann", "Reply 2.")
+    assert list(result.outcome.usage) == ["deepseek:deepseek-chat"]
+    assert result.outcome.total.cost
+
+
+@pytest.mark.usefixtures("deepseek")
+def test_what_a_provider_refuses_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedServer([]) as server:
+        monkeypatch.setenv("DEEPSEEK_API_BASE", server.url)
+        with pytest.raises(ModelError, match=r"^the model deepseek:deepseek-chat failed: .*404"):
+            converse(PAIR, model="deepseek:deepseek-chat", store="memory:")
+    monkeypatch.delenv("DEEPSEEK_API_KEY")
+    monkeypatch.delenv("DEEPSEEK_API_BASE")
+    with pytest.raises(ModelError, match="DEEPSEEK_API_KEY must be set"):
+        converse(PAIR, model="deepseek:deepseek-chat", store="memory:")
+
+
+@pytest.mark.parametrize(
+    ("has_langchain", "name", "packages"),
+    [
+        (True, "anthropic:claude", "langchain-anthropic"),
+        (True, "google_genai:gemini", "langchain-google-genai"),
+        (False, "ollama:llama3:8b", "duologue[providers] and langchain-ollama"),
+        (False, "deepseek:deepseek-chat", "duologue[providers]"),
+    ],
+)
+def test_a_missing_package_is_named_before_any_model_is_called(
+    monkeypatch: pytest.MonkeyPatch, has_langchain: bool, name: str, packages: str
+) -> None:
+    if not has_langchain:
+        monkeypatch.setattr(
+            "duologue.nodes.models.providers.find_spec",
+            lambda module: None if module == "langchain" else find_spec(module),
+        )
+    ben = PAIR.speakers[1].model_copy(update={"model": name})
+    changes = {"speakers": (PAIR.speakers[0], ben), "prices": {}}
+    with ScriptedServer(["Hello."]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        words = f"model {name!r} needs more packages: install {packages}"
+        with pytest.raises(ModelError, match=f"^{re.escape(words)}$"):
+            converse(PAIR.model_copy(update=changes), store="memory:", model="scripted")
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("name", ["llama3:8b", "ft:gpt-4o:acme", "ollama:", "ollama", "scripted"])
+def test_any_other_name_with_a_colon_is_asked_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    talk = Conversation.model_validate(
+        {
+            "task": "x",
+            "speakers": [{"name": "Ann"}, {"name": "Ben"}],
+            "end_chat": {"max_iterations": 1},
+        }
+    )
+    with ScriptedServer(["One.", "Two."], models=(name,)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        result = converse(talk, model=name, store="memory:")
+        assert [call.body["model"] for call in server.calls] == [name, name]
+    assert result.outcome is not None
+
+
+def test_the_providers_are_langchains_and_stand_in_the_docs() -> None:
+    from langchain.chat_models import base
+
+    page = Path(__file__).parents[2].joinpath("docs/models.md").read_text(encoding="utf-8")
+    for name, package in _PACKAGES.items():
+        module = base._BUILTIN_PROVIDERS[name][0].partition(".")[0]
+        assert module.replace("_", "-") == package
+        assert f"`{name}`" in page
+        assert is_of_provider(f"{name}:model")
