@@ -113,7 +113,12 @@ def _may_say(token: str, text: str, match: Match, since: int) -> Iterator[int]:
         # Whether it stands in a quotation or in code is known only when more has come.
         line = text.find("\n", found.end())
         end = found.end() if match == "anywhere" else line if line >= 0 else len(text)
-        if says(token, text[:end], match):
+        shown = [text]
+        if line < 0:
+            # Signs of code on a line that goes on may turn out to be none.
+            begin = text.rfind("\n", 0, found.start()) + 1
+            shown.append(text[:begin] + text[begin:].replace("`", " "))
+        if any(says(token, one[:end], match) for one in shown):
             yield found.start()
 
 

@@ -35,7 +35,7 @@ from duologue.graphs.log.state import State
 from duologue.graphs.log.viewpoint import SILENCE, View
 from duologue.graphs.rules.moves import max_steps
 from duologue.nodes.prompts import judging, speaking
-from duologue.nodes.prompts.speaking import LAST_WORDS
+from duologue.nodes.prompts.speaking import FROM_MODERATOR, LAST_WORDS, filled
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -299,7 +299,8 @@ def without_announcement(prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
     """R18: that it has last words stands behind what a speaker heard last, in that turn alone."""
     found = [*prompt]
     place = max(place for place, one in enumerate(found) if isinstance(one, HumanMessage))
-    text = found[place].text.removesuffix(f"\n\n{LAST_WORDS}")
+    told = filled(FROM_MODERATOR, text=LAST_WORDS)
+    text = found[place].text.removesuffix(f"\n\n{told}").removesuffix(f"\n\n{LAST_WORDS}")
     found[place] = found[place].model_copy(update={"content": text})
     return found
 

@@ -5,7 +5,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from duologue.graphs.text.done_words import Match, settled, without
 from duologue.graphs.text.thoughts import ThoughtReader, split, thoughts
@@ -157,6 +157,7 @@ TOKENS: list[tuple[str, Match]] = [
 ]
 
 
+@example(". `###STOP###```\n", ("###STOP###", "last"), 1)
 @settings(max_examples=400)
 @given(
     st.lists(
