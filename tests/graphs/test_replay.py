@@ -9,6 +9,8 @@ from langchain_core.messages import AIMessage
 from duologue.graphs import Conversation, SessionError, SpecError, converse, fork, replay, resume
 from duologue.graphs.common.errors import ContextTooLongError
 from duologue.graphs.log.messages import place_of
+from duologue.nodes.prompts import judging, speaking
+from duologue.nodes.prompts.template import Prompt as PromptText
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -161,3 +163,19 @@ def test_a_fork_by_other_rules_is_told_to_differ(tmp_path: Path) -> None:
     resume(other, store=store, model=model, hooks={"loud": Hook(after_speaker=loud)})
     with pytest.raises(SessionError, match="from message m0001 on"):
         replay(other, store=store, hooks={"loud": Hook(after_speaker=loud)})
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_what_duologue_says_itself_may_be_worded_otherwise_meanwhile(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R14: a record outlives the prompts of the release that made it."""
+    conversation, lines = TALKS[name]
+    store = f"memory:{tmp_path.name}"
+    recorded = run(conversation, lines, store=store, session="one")
+    for module in (judging, speaking):
+        for field, text in vars(module).items():
+            if isinstance(text, PromptText):
+                worded = PromptText(text.name, f"In other words: {text}")
+                monkeypatch.setattr(module, field, worded)
+    assert replay("one", store=store, **FORKED).speeches == recorded.speeches

@@ -38,10 +38,10 @@ from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...spec.questions import ApprovalQuestion, MessageQuestion, Question
 from ..checkpoints import config_of, settle, write_state
-from ..dumps.lines import dumped
 from ..result import Result
 from ..say import spoken
 from ..session import aget_session, read_session
+from .comparing import compare, compare_ends
 from .recording import answers, decisions_given, message_given, up_to_each_end
 
 
@@ -110,7 +110,7 @@ async def _run(graph: Graph, recorded: Result) -> Result:
             await _go_on(graph, native, recorded, said)
             given = None
         again = await _until_end(graph, given, native, part, said)
-    _compare_ends(recorded, again)
+    compare_ends(recorded, again)
     return replace(again, conversation=recorded.conversation)
 
 
@@ -132,7 +132,7 @@ async def _go_on(
     new = spoken(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
     said += log_of(new)
-    _compare(recorded, said, known, "")
+    compare(recorded, said, known, "")
 
 
 async def _close_interpreter(graph: Graph, session: str) -> None:
@@ -159,7 +159,7 @@ async def _until_end(
         except AnswerError as error:
             misfit = str(error)
         again = await read_session(recorded.session, conversation, graph)
-        _compare(recorded, again.messages, len(said), misfit)
+        compare(recorded, again.messages, len(said), misfit)
         if is_over or again.outcome is not None or not again.pending:
             return again
         value = _given(again.pending[0], recorded, again)
@@ -181,7 +181,7 @@ async def _leg(graph: Graph, given: Any, recorded: Result, said: list[AnyMessage
             for one in written:
                 known = len(said)
                 said += log_of(one)
-                _compare(recorded, said, known, "")
+                compare(recorded, said, known, "")
             if len(said) == len(recorded.messages) and _breaks_off(recorded):
                 return True
     return False
@@ -261,38 +261,3 @@ class _Recorded(ScriptedChatModel):
         nothing = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
         message = message.model_copy(update={"usage_metadata": nothing})
         return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-def _compare(recorded: Result, messages: Sequence[BaseMessage], same: int, misfit: str) -> None:
-    """Make sure that so far the same was said, and that a person's answer fits as it did."""
-    where = f"session {recorded.session!r} goes another way now, from message"
-    said = zip(recorded.messages[same:], messages[same:], strict=False)
-    for before, now in said:
-        one, other = _plain(before), _plain(now)
-        different = next((field for field in one if one[field] != other[field]), None)
-        if different is not None:
-            raise SessionError(
-                f"{where} {place_of(before)} on: "
-                f"its {different} is {other[different]!r} instead of {one[different]!r}"
-            )
-    if len(messages) > len(recorded.messages):
-        raise SessionError(
-            f"session {recorded.session!r} goes on now: message "
-            f"{place_of(messages[len(recorded.messages)])} is not in the record"
-        )
-    if misfit:
-        raise SessionError(f"{where} {place_of(recorded.messages[len(messages)])} on: {misfit}")
-
-
-def _compare_ends(recorded: Result, again: Result) -> None:
-    if len(again.messages) < len(recorded.messages):
-        raise SessionError(
-            f"session {recorded.session!r} ends earlier now: message "
-            f"{place_of(recorded.messages[len(again.messages)])} is not said"
-        )
-
-
-def _plain(message: BaseMessage) -> dict[str, Any]:
-    """What is compared of a message: all that a dump holds of it but the id."""
-    says = dumped(message).model_dump(mode="json", exclude={"message_id"})
-    return {"id": says.pop("id"), "text": says.pop("text"), **says.pop("line"), **says}

@@ -1,0 +1,52 @@
+"""Comparing what a recorded session says when it is run once more with what its record holds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from ...common.errors import SessionError
+from ...log.kinds import Kind
+from ...log.messages import place_of
+from ..dumps.lines import dumped
+from ..result import Result
+
+
+def compare(recorded: Result, messages: Sequence[BaseMessage], same: int, misfit: str) -> None:
+    """Make sure that so far the same was said, and that a person's answer fits as it did."""
+    where = f"session {recorded.session!r} goes another way now, from message"
+    said = zip(recorded.messages[same:], messages[same:], strict=False)
+    for before, now in said:
+        one, other = _plain(before), _plain(now)
+        different = next((field for field in one if one[field] != other[field]), None)
+        if different is not None:
+            raise SessionError(
+                f"{where} {place_of(before)} on: "
+                f"its {different} is {other[different]!r} instead of {one[different]!r}"
+            )
+    if len(messages) > len(recorded.messages):
+        raise SessionError(
+            f"session {recorded.session!r} goes on now: message "
+            f"{place_of(messages[len(recorded.messages)])} is not in the record"
+        )
+    if misfit:
+        raise SessionError(f"{where} {place_of(recorded.messages[len(messages)])} on: {misfit}")
+
+
+def compare_ends(recorded: Result, again: Result) -> None:
+    """Make sure that what was run once more came to the end of the record."""
+    if len(again.messages) < len(recorded.messages):
+        raise SessionError(
+            f"session {recorded.session!r} ends earlier now: message "
+            f"{place_of(recorded.messages[len(again.messages)])} is not said"
+        )
+
+
+def _plain(message: BaseMessage) -> dict[str, Any]:
+    """What is compared of a message: all that a dump holds of it but its id, and our own words."""
+    says = dumped(message).model_dump(mode="json", exclude={"message_id"})
+    text, about = says.pop("text"), says.pop("line") | {"problem": None}
+    # A newer release may word them otherwise.
+    if about["kind"] in (Kind.QUESTION, Kind.INSTRUCTION) or about["verdict"] is not None:
+        text = ""
+    return {"id": says.pop("id"), "text": text, **about, **says}
