@@ -180,9 +180,12 @@ def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
         message.model_copy(
             update={
                 # Beside calls of the turn that goes on stands what was thought with them.
-                "content": deepcopy(message.content),
-                "additional_kwargs": deepcopy(message.additional_kwargs),
-                "response_metadata": deepcopy(message.response_metadata),
+                # A walk into what is empty takes as long as the rest.
+                "content": text if isinstance(text := message.content, str) else deepcopy(text),
+                "additional_kwargs": deepcopy(extra)
+                if (extra := message.additional_kwargs)
+                else {},
+                "response_metadata": deepcopy(told) if (told := message.response_metadata) else {},
                 **({"tool_calls": deepcopy(calls)} if (calls := _made(message)) else {}),
             }
         )
