@@ -56,7 +56,7 @@ async def play(
         async with aclosing(_noted(held, steps, waits=waits)) as events:
             async for event in events:
                 yield event
-        message, waits = steps.message, False
+        message, reply, waits = steps.message, None, False
         result = await _finished(held, conversation, graph, runs_code=runs_code)
     if result.outcome is None and message is not None:
         # A result would look as if it had been said.

@@ -22,6 +22,7 @@ from duologue.graphs import (
     load_conversation,
     load_session,
     replay,
+    respond,
     resume,
     say,
     stop_session,
@@ -183,6 +184,14 @@ def test_r10_a_chat_takes_a_message_each_time(store: str) -> None:
     assert last.outcome is None
     assert last.speeches[-2:] == [("User", "Are you there?"), ("Assistant", "Yes.")]
     assert [outcome.reason.value for outcome in last.earlier] == ["quit"]
+
+
+def test_r10_a_message_comes_after_an_answer_that_ends_it(store: str) -> None:
+    options: dict[str, Any] = {"store": store}
+    converse(chat(), message="Hello.", session="s", model=model("Hello!"), **options)
+    result = respond("s", "exit", message="Wait.", model=model("Yes?"), **options)
+    assert result.speeches[-2:] == [("User", "Wait."), ("Assistant", "Yes?")]
+    assert [outcome.reason.value for outcome in result.earlier] == ["quit"]
 
 
 def test_r10_a_message_waits_for_the_end_of_what_was_broken_off(store: str) -> None:
