@@ -43,19 +43,6 @@ class Checked(NamedTuple):
     """Why it is asked for once more. None: it is said."""
 
 
-def find_problem(
-    conversation: Conversation,
-    speaker: Speaker,
-    text: str,
-    log: Sequence[BaseMessage],
-    schema: type[BaseModel] | None = None,
-    *,
-    cut_off: bool = False,
-) -> Problem | None:
-    """Look for a reason to ask a speaker for its reply once more."""
-    return checked(conversation, speaker, text, log, schema, cut_off=cut_off).problem
-
-
 def checked(
     conversation: Conversation,
     speaker: Speaker,
