@@ -127,10 +127,9 @@ def _check_end(conversation: ConversationFields, path: str, end: Leaf) -> None:
             raise ValueError(f"{path}.tool: {lacks} {end.tool!r}: name it among a speaker's tools")
     if isinstance(end, NoCode) and not any(one.runs_code for one in conversation.speakers):
         raise ValueError(f'{path}: nobody runs code: put "code" among a speaker\'s replies')
-    if isinstance(end, MaxCost) and not any(
-        price.input or price.output for price in conversation.prices.values()
-    ):
-        raise ValueError(f"{path}: is never reached: give the models' prices")
+    charged = any(price.input or price.output for price in conversation.prices.values())
+    if isinstance(end, MaxCost) and conversation.prices and not charged:
+        raise ValueError(f"{path}: is never reached: all prices are 0")
 
 
 def _check_possible(conversation: ConversationFields, path: str, end: End | None) -> None:

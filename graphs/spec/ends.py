@@ -150,7 +150,8 @@ class MaxCost(_End):
     kind: Literal["max_cost"] = "max_cost"
     """Which end it is."""
     limit: Annotated[PositiveFloat, Field(allow_inf_nan=False)]
-    """In the currency of the price table."""
+    """In the currency of the conversation's ``prices``. Where it has none: US dollars, by the table
+    of the package genai-prices."""
 
 
 class MaxSeconds(_End):
@@ -238,6 +239,11 @@ def leaves(end: End | None, path: str = "") -> Iterator[tuple[str, Leaf]]:
             yield from leaves(part, f"{path}.of.{place}")
     elif end is not None:
         yield path, end
+
+
+def ends_by_money(end: End | None) -> bool:
+    """Whether money spent is among the ends."""
+    return any(isinstance(leaf, MaxCost) for _, leaf in leaves(end))
 
 
 def lone(end: End | None) -> Iterator[Leaf]:

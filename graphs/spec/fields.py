@@ -101,7 +101,8 @@ class ConversationFields(Spec):
     model: Text | None = None
     """The model for all that name none. None: the one of the settings, else the embedded one."""
     prices: dict[Text, Price] = Field(default_factory=dict)
-    """What the models charge, by their names. Where there is one, every model must be in it."""
+    """What the models charge, by their names. Where there is one, every model must be in it; where
+    there is none, those count that the package genai-prices knows."""
     max_tool_rounds: Cap = 5
     """How many rounds of tool calls one turn may have before the speaker must answer (LazyLLM).
     Rounds in which no call succeeds do not count."""

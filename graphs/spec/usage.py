@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage
 from pydantic import Field, NonNegativeInt
@@ -53,6 +53,14 @@ class Price(Spec):
         return max(charged, 0.0) / _MILLION
 
 
+class Charges(Protocol):
+    """What a model charges."""
+
+    def of(self, prompt: int, cached: int, answer: int) -> float:
+        """Give what a call costs."""
+        ...
+
+
 class Usage(Data):
     """What model calls used."""
 
@@ -67,9 +75,9 @@ class Usage(Data):
     estimated_calls: NonNegativeInt = 0
     """Calls whose tokens are estimated, since the model does not tell."""
     cost: float = Field(default=0, ge=0)
-    """What they cost, where the conversation has a price table."""
+    """What they cost, where the prices are known."""
 
-    def plus(self, answer: AIMessage, price: Price | None = None) -> "Usage":
+    def plus(self, answer: AIMessage, price: "Charges | None" = None) -> "Usage":
         """Add one answered call.
 
         Args:

@@ -22,6 +22,8 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.formats import Marks
 from ...graphs.speakers.schemas import is_strict, read_json, schema_of
+from ...graphs.spec.conversation import Conversation
+from ...graphs.spec.ends import ends_by_money
 from ...graphs.spec.usage import Price
 from ...graphs.text.fences import unfenced
 from .answers import as_answer, as_text, counted
@@ -32,6 +34,7 @@ from .client.retries import tries_told
 from .composed import Chat, bound_options, configured, first
 from .embedded import child as embedded
 from .embedded.grammar import grammar
+from .list_prices import ListPrice
 from .listeners import Listener
 from .providers import provider_failures
 from .structured import shaped
@@ -77,6 +80,8 @@ class Model:
     """Is told when an answer takes longer than it should."""
     name: str | None = None
     """What the conversation calls it."""
+    listed: ListPrice | None = None
+    """What its provider charges, where a conversation has no prices."""
 
     @property
     def max_tokens(self) -> int | None:
@@ -93,15 +98,18 @@ class Model:
         """Whether it is known to take a limit by this name; not all clients do."""
         return is_ours(self.chat) or "max_tokens" in type(first(self.chat)).model_fields
 
-    def price(self, prices: Mapping[str, Price]) -> Price | None:
+    def price(self, prices: Mapping[str, Price]) -> Price | ListPrice | None:
         """Give what it charges by a price table, under either of its names."""
+        if not prices:
+            return self.listed
         return prices.get(self.label) or prices.get(self.name or "")
 
-    def check_price(self, prices: Mapping[str, Price]) -> None:
-        """Make sure that a price table, where there is one, knows the model."""
-        if prices and self.price(prices) is None:
-            known = listing(prices)
-            raise SpecError(f"prices: there is none for the model {self.label!r}, only for {known}")
+    def check_price(self, conversation: Conversation) -> None:
+        """Make sure that the price is known, where there is a price table or money is an end."""
+        prices = conversation.prices
+        if self.price(prices) is None and (prices or ends_by_money(conversation.end_chat.when)):
+            why = f", only for {listing(prices)}" if prices else ", and max_cost needs it"
+            raise SpecError(f"prices: there is none for the model {self.label!r}{why}")
 
     async def answer(
         self,

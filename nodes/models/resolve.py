@@ -21,6 +21,7 @@ from .client.connections import close_with_loop, made_in
 from .client.failures import address_of
 from .composed import Chat, bound_options, first, is_chat
 from .embedded import child as embedded
+from .list_prices import ListPrice, list_price
 from .model import Model, Notify
 from .providers import is_of_provider, of_provider
 
@@ -61,6 +62,8 @@ class Models:
     named: Mapping[str, Chat] = field(default_factory=dict)
     settings: Settings | None = None
     _told: set[str | None] = field(default_factory=set)
+    _listed: dict[str, ListPrice | None] = field(default_factory=dict)
+    """What providers charge for the models, by their labels."""
     _label: str = ""
     """How the default is called, where it is a chat model."""
     _first: str | None = None
@@ -101,7 +104,10 @@ class Models:
         found = await self._found(name, notify)
         default = self.default if isinstance(self.default, str) else None
         called = name or default or (EMBEDDED if found.is_embedded else None)
-        return replace(found, notify=notify, name=called)
+        if found.label not in self._listed:
+            # It is read from a file.
+            self._listed[found.label] = await asyncio.to_thread(list_price, found.chat)
+        return replace(found, notify=notify, name=called, listed=self._listed[found.label])
 
     async def _found(self, name: str | None, notify: Notify) -> Model:
         if name is not None and name in self.named:
@@ -145,11 +151,11 @@ class Models:
 
         Raises:
             ModelError: One can't be had.
-            SpecError: The price table lacks one.
+            SpecError: A price is missing.
         """
         for name in conversation.model_names:
             model = await self.get(name, notify)
-            model.check_price(conversation.prices)
+            model.check_price(conversation)
 
 
 def _of_this_loop(models: Models) -> dict[str | None, Model]:

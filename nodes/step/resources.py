@@ -138,7 +138,7 @@ class Moment:
     async def model(self, name: str | None) -> Model:
         """Give the model of this name, or the conversation's; ready, and with a price."""
         model = await self.resources.models.get(name or self.conversation.model, notify)
-        model.check_price(self.conversation.prices)
+        model.check_price(self.conversation)
         return model
 
     def parameters(self, generation: Generation, temperature: float) -> dict[str, object]:

@@ -108,9 +108,13 @@ BAD: list[Any] = [
         id="price-of-the-judges-model",
     ),
     pytest.param(
-        {"end_chat": {"when": {"kind": "max_cost", "limit": 1.0}}},
-        "end_chat.when: is never reached: give the models' prices",
-        id="money-without-prices",
+        {
+            "end_chat": {"when": {"kind": "max_cost", "limit": 1.0}},
+            "model": "tiny",
+            "prices": {"tiny": {"input": 0, "output": 0}},
+        },
+        "end_chat.when: is never reached: all prices are 0",
+        id="money-without-charges",
     ),
     pytest.param(
         {

@@ -5,10 +5,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from genai_prices import Usage, calc_price
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
-from duologue.graphs import Conversation, ModelError, converse
+from duologue.graphs import Conversation, EndChat, MaxCost, ModelError, SpecError, converse
 from duologue.nodes.models.providers import _PACKAGES, is_of_provider
-from duologue.nodes.testing import Reply, ScriptedToolCall
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 
 PAIR = Conversation.model_validate(
@@ -28,6 +31,51 @@ def deepseek(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("deepseek")
+def test_without_prices_the_providers_price_list_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = PAIR.model_copy(update={"prices": {}, "end_chat": EndChat(max_iterations=1)})
+    with ScriptedServer(["Hello.", "Well."] * 2, models=("deepseek-chat",)) as server:
+        monkeypatch.setenv("DEEPSEEK_API_BASE", server.url)
+        result = converse(free, model="deepseek:deepseek-chat", store="memory:listed")
+        assert result.outcome is not None
+        used = result.outcome.total
+        listed = calc_price(
+            Usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens),
+            "deepseek-chat",
+            provider_id="deepseek",
+        )
+        assert used.cost == pytest.approx(float(listed.total_price))
+        # Another server may have a model of the same name.
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        result = converse(free, model="deepseek-chat", store="memory:unlisted")
+    assert result.outcome is not None
+    assert result.outcome.total.input_tokens
+    assert not result.outcome.total.cost
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_where_money_ends_it_each_model_needs_a_price(
+    *, installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = EndChat(when=MaxCost(limit=0.000_001), max_iterations=9)
+    dear = PAIR.model_copy(update={"prices": {}, "end_chat": end})
+    model = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"))
+    if not installed:
+        monkeypatch.setattr("duologue.nodes.models.list_prices.find_spec", lambda name: None)
+    monkeypatch.setattr(
+        ChatOpenAI, "_agenerate", ScriptedChatModel(script=["Hello."] * 20)._agenerate
+    )
+    if not installed:
+        with pytest.raises(SpecError, match="prices: there is none for the model 'gpt-4o', and"):
+            converse(dear, model=model, store="memory:")
+        return
+    result = converse(dear, model=model, store="memory:")
+    assert result.outcome is not None
+    assert result.outcome.reason == "max_cost"
+    with pytest.raises(SpecError, match="none for the model 'ScriptedChatModel', and"):
+        converse(dear, model=ScriptedChatModel(script=["Hello."]), store="memory:")
 
 
 @pytest.mark.usefixtures("deepseek")
