@@ -53,13 +53,8 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
     field = ".".join(path)
     match first["type"]:
         case "extra_forbidden":
-            unknown = str(first["loc"][-1])
-            known = [name for found in near_models for name in _given_names(found)]
-            deeper = [place for found in near_models for place in _deeper(found, unknown)]
-            hint = did_you_mean(unknown, known)
-            # The very name, in a part of the model, is a better guess than one like it.
-            hint = f"; did you mean {listing(deeper)}?" if deeper else hint
-            return f"{field}: there is no such field{hint}"
+            known = [found.model_fields for found in near_models]
+            return no_such_field(field, str(first["loc"][-1]), known)
         case "union_tag_invalid":
             context = first.get("ctx") or {}
             kinds, tag = str(context["expected_tags"]), str(context["tag"])
@@ -88,21 +83,33 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
             return f"{field}: {text}" if field else text
 
 
-def _given_names(model: type[BaseModel]) -> list[str]:
+def no_such_field(path: str, unknown: str, models: Sequence[Mapping[str, FieldInfo]]) -> str:
+    """Say in one sentence that models with these fields have none of this name."""
+    known = [name for fields in models for name in _given_names(fields)]
+    deeper = [place for fields in models for place in _deeper(fields, unknown)]
+    hint = did_you_mean(unknown, known)
+    # The very name, in a part of the model, is a better guess than one like it.
+    hint = f"; did you mean {listing(deeper)}?" if deeper else hint
+    return f"{path}: there is no such field{hint}"
+
+
+def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:
     """The names by which a model's fields are given: where one has an alias, that."""
     return [
         field.validation_alias if isinstance(field.validation_alias, str) else name
-        for name, field in model.model_fields.items()
+        for name, field in fields.items()
     ]
 
 
-def _deeper(model: type[BaseModel], name: str) -> Iterator[str]:
+def _deeper(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
     """Where a field of this name stands in the parts that a model always has."""
-    for part, field in model.model_fields.items():
+    for part, field in fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found = [name] if name in inner.model_fields else _deeper(inner, name)
-            yield from (f"{part}.{place}" for place in found)
+            known = inner.model_fields
+            yield from (
+                f"{part}.{place}" for place in ([name] if name in known else _deeper(known, name))
+            )
 
 
 def _near_value(fault: ErrorDetails) -> str:

@@ -4,7 +4,7 @@ The writer writes, the critic says what to mend, and the writer revises it; the 
 word, or the critic is satisfied before.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -12,7 +12,6 @@ from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Mark, Name, Temperature, Text
-from ..common.validation import validated
 from ..rules.people import with_people
 from ..spec.conversation import Conversation, Form
 from ..spec.ends import DoneToken, MaxMessages
@@ -41,6 +40,8 @@ BEGIN_WRITING = of_kind("blogger_begin")
 class Blogger(Form):
     """The short form of a writer and a critic; only the task is needed."""
 
+    roles: ClassVar = {"writer": "writer", "critic": "critic"}
+
     task: Text
     """What is to be written."""
     writer: Name = "Writer"
@@ -68,7 +69,7 @@ class Blogger(Form):
 
     def _others(self) -> dict[str, Any]:
         names = {"writer": self.writer, "critic": self.critic, "satisfied": self.satisfied}
-        generation = self.own({"temperature": self.temperature}, "temperature")
+        generation = self.shared({"temperature": self.temperature}, "temperature")
         prefixes = {} if self.critic_prefix is None else {self.writer: self.critic_prefix}
         writer = {
             "name": self.writer,
@@ -106,8 +107,9 @@ def blogger(task: str, **options: Any) -> Conversation:
 
     Args:
         task: What is to be written.
-        **options: Other fields of `Blogger`, such as ``rounds``, ``writer_prompt`` or
-            ``critic_prefix``.
+        **options: Other fields of `Blogger`, such as ``rounds`` or ``critic_prefix``, those of a
+            `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``writer`` and
+            ``critic``, each of which may also be the name alone.
 
     Returns:
         The conversation, ready for `converse`.
@@ -123,7 +125,7 @@ def blogger(task: str, **options: Any) -> Conversation:
         >>> result.latest("Writer")
         'They map.'
     """
-    return validated(Blogger, {"task": task, **options}).conversation()
+    return Blogger.of({"task": task, **options})
 
 
 graph = build_graph(form=Blogger)

@@ -3,7 +3,7 @@
 After Agere's chat with tools.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -11,8 +11,8 @@ from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import Cap, Name, Named, Temperature, Text
-from ..common.validation import validated
 from ..speakers.approval import Rule
+from ..spec.changes.own import Own
 from ..spec.conversation import Conversation, Form
 
 CHAT = of_kind("chat")
@@ -26,6 +26,8 @@ CHAT_REMINDER = of_kind("chat_reminder")
 class Chat(Form):
     """The short form of a chat between a person and an agent; no field is needed."""
 
+    roles: ClassVar = {"user": "user", "assistant": "assistant"}
+
     message: Text | None = None
     """What the person says first. None: the person is asked."""
     user: Name = "User"
@@ -38,7 +40,7 @@ class Chat(Form):
     """The tools that the agent may call: registered names, or in Python the tools."""
     to_user: bool = True
     """Whether the agent may say something while it calls tools, as for a `Speaker`."""
-    interrupt_on: dict[Name, Rule] = Field(default_factory=dict)
+    interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
     """The tools that the person must approve of before they run, as for a `Speaker`."""
     max_iterations: Cap | None = None
     """The cap, in rounds. None: it goes on until the person leaves."""
@@ -52,7 +54,10 @@ class Chat(Form):
     def _others(self) -> dict[str, Any]:
         speaks = self.to_user and bool(self.tools)
         prompts = [self.assistant_prompt, *([CHAT_TOOLS] if speaks else [])]
-        said = [{"kind": "text", "text": self.message, "once": True}] if self.message else []
+        replies: object = ("human",)
+        if self.message:
+            first = {"kind": "text", "text": self.message, "once": True}
+            replies = Own((first, "human"), "message")
         agent = {
             "name": self.assistant,
             "role_prompt": self.own(
@@ -66,7 +71,7 @@ class Chat(Form):
         }
         return {
             "title": self.own(None if self.message else f"Chat with {self.assistant}"),
-            "speakers": ({"name": self.user, "replies": (*said, "human")}, agent),
+            "speakers": ({"name": self.user, "replies": replies}, agent),
             "end_chat": {
                 "max_iterations": self.own(self.max_iterations, "max_iterations"),
                 "on_guard": self.own("ask"),
@@ -83,7 +88,9 @@ def chat(message: str | None = None, **options: Any) -> Conversation:
 
     Args:
         message: What the person says first. None: the person is asked.
-        **options: Other fields of `Chat`, such as ``tools`` or ``assistant_prompt``.
+        **options: Other fields of `Chat`, such as ``tools`` or ``assistant_prompt``, those of a
+            `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``user`` and
+            ``assistant``, each of which may also be the name alone.
 
     Returns:
         The conversation, ready for `converse`.
@@ -104,7 +111,7 @@ def chat(message: str | None = None, **options: Any) -> Conversation:
         >>> result.outcome.reason.value
         'quit'
     """
-    return validated(Chat, {"message": message, **options}).conversation()
+    return Chat.of({"message": message, **options})
 
 
 graph = build_graph(form=Chat)

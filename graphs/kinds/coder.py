@@ -5,7 +5,7 @@ sandbox runs. The conversation ends with the first message that holds none, or w
 used up; either way the agent has the last word.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -13,7 +13,6 @@ from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Name, Temperature, Text
-from ..common.validation import validated
 from ..spec.conversation import Conversation, Form
 from ..spec.ends import MaxMessages, NoCode
 from ..spec.sandbox import Sandbox
@@ -28,6 +27,8 @@ BEGIN_CODING = of_kind("coder_begin")
 
 class Coder(Form):
     """The short form of an agent whose code is run; only the task is needed."""
+
+    roles: ClassVar = {"executor": "executor", "coder": "coder"}
 
     task: Text
     """What is to be solved."""
@@ -82,7 +83,9 @@ def coder(task: str, **options: Any) -> Conversation:
 
     Args:
         task: What is to be solved.
-        **options: Other fields of `Coder`, such as ``executions``, ``sandbox`` or ``coder_prompt``.
+        **options: Other fields of `Coder`, such as ``executions`` or ``sandbox``, those of a
+            `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``coder`` and
+            ``executor``, each of which may also be the name alone.
 
     Returns:
         The conversation, ready for `converse`.
@@ -101,7 +104,7 @@ def coder(task: str, **options: Any) -> Conversation:
         >>> result.outcome.reason.value
         'no_code'
     """
-    return validated(Coder, {"task": task, **options}).conversation()
+    return Coder.of({"task": task, **options})
 
 
 graph = build_graph(form=Coder)

@@ -12,7 +12,7 @@ from pydantic import Field
 from ..build import build_graph
 from ..common.data import AtLeast, Cap, Name, Text
 from ..common.errors import SpecError
-from ..common.validation import near_or_all, validated
+from ..common.validation import near_or_all
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation, Form
 from ..spec.end_chat import EndChat
@@ -83,7 +83,8 @@ def group_solve(speakers: Sequence[Speaker | Mapping[str, Any]], **options: Any)
     Args:
         speakers: `Speaker`s or their fields, at least two, each with a ``task``.
         **options: Other fields of `GroupSolve`, such as ``end_chat``, ``shift_owner``,
-            ``shift_content`` or ``reconcile_first_message``.
+            ``shift_content`` or ``reconcile_first_message``, and those of a `Conversation`, such
+            as ``sandbox``.
 
     Returns:
         The conversation, ready for `converse`.
@@ -103,7 +104,7 @@ def group_solve(speakers: Sequence[Speaker | Mapping[str, Any]], **options: Any)
         >>> game.order
         ('Bob', 'Ann')
     """
-    return validated(GroupSolve, {"speakers": speakers, **options}).conversation()
+    return GroupSolve.of({"speakers": speakers, **options})
 
 
 graph = build_graph(form=GroupSolve)

@@ -1,7 +1,7 @@
 """Reading conversations from dicts and files, with one clear error for what is wrong.
 
 A dict holds either a whole `Conversation`, or the short form of a kind: ``kind = "role_play"``
-and that kind's fields. Specs of older versions are brought up to date first.
+and what its function takes. Specs of older versions are brought up to date first.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..common.errors import SpecError
 from ..common.files import read_file
-from ..common.validation import check_depth, listing, validated
+from ..common.validation import check_depth, listing
 from ..spec.conversation import Conversation, Form
 from ..spec.versions import restored
 
@@ -58,9 +58,8 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
     forms = forms_by_kind()
     if not isinstance(kind, str) or kind not in forms:
         raise SpecError(f"{where}kind: {kind!r} is unknown; there are {listing(forms)}")
-    form = validated(forms[kind], data, where)
     try:
-        return form.conversation()
+        return forms[kind].of(data)
     except SpecError as error:
         raise SpecError(f"{where}{error}") from error
 

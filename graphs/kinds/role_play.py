@@ -4,7 +4,7 @@ The user gives one instruction at a time, the assistant answers each with a solu
 ends the conversation by the done token, or the round cap does.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import PositiveInt
 
@@ -12,7 +12,6 @@ from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
-from ..common.validation import validated
 from ..rules.people import with_people
 from ..speakers.formats import Marks
 from ..spec.conversation import Conversation, Form
@@ -46,6 +45,8 @@ BEGIN_INSTRUCTING = of_kind("role_play_begin")
 
 class RolePlay(Form):
     """The short form of a role-play; only the task and the two roles are needed."""
+
+    roles: ClassVar = {"user": "user_role", "assistant": "assistant_role"}
 
     task: Text
     """What the two work on."""
@@ -119,7 +120,7 @@ class RolePlay(Form):
             "name": me,
             "role_prompt": self.own(told, prompt),
             "brief": self.own({"role_prompt": filled(brief, **names), "reminder": reminder}),
-            "generation": self.own({"temperature": self.temperature}, "temperature"),
+            "generation": self.shared({"temperature": self.temperature}, "temperature"),
         }
 
 
@@ -134,7 +135,9 @@ def role_play(task: str, user_role: str, assistant_role: str, **options: Any) ->
         task: What the two work on.
         user_role: Who instructs.
         assistant_role: Who solves.
-        **options: Other fields of `RolePlay`, such as ``max_iterations`` or ``mode``.
+        **options: Other fields of `RolePlay`, such as ``max_iterations`` or ``mode``, those of a
+            `Conversation`, such as ``judge``, and those of a `Speaker` in ``user`` and
+            ``assistant``.
 
     Returns:
         The conversation, ready for `converse`.
@@ -147,8 +150,9 @@ def role_play(task: str, user_role: str, assistant_role: str, **options: Any) ->
         >>> conversation.names
         ('Owner', 'Gardener')
     """
-    data = {"task": task, "user_role": user_role, "assistant_role": assistant_role, **options}
-    return validated(RolePlay, data).conversation()
+    return RolePlay.of(
+        {"task": task, "user_role": user_role, "assistant_role": assistant_role, **options}
+    )
 
 
 graph = build_graph(form=RolePlay)

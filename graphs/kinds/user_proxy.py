@@ -3,7 +3,7 @@
 After AutoGen's assistant and user proxy.
 """
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,9 +11,9 @@ from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Cap, Mark, Name, Named, Temperature, Text
-from ..common.validation import validated
 from ..speakers.approval import Rule
 from ..speakers.replies import TERMINATE, HumanInputMode
+from ..spec.changes.own import Own
 from ..spec.conversation import Conversation, Form
 from ..spec.sandbox import Sandbox
 
@@ -35,6 +35,8 @@ _OF_THE_PERSON = (
 
 class UserProxy(Form):
     """The short form of an assistant and a user proxy; only the first message is needed."""
+
+    roles: ClassVar = {"user": "user", "assistant": "assistant"}
 
     message: Text
     """What the user says first: what is to be solved."""
@@ -67,7 +69,7 @@ class UserProxy(Form):
     """Registered functions that may reply for the user, tried before code."""
     tools: tuple[Named, ...] = ()
     """The tools that the assistant may call. Their calls pass through the user."""
-    interrupt_on: dict[Name, Rule] = Field(default_factory=dict)
+    interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
     """The tools that a person must approve of before they run, as for a `Speaker`."""
     max_iterations: Cap | None = None
     """The cap, in rounds. None: there is none but that on automatic replies."""
@@ -91,15 +93,18 @@ class UserProxy(Form):
             **{name: self.own(getattr(self, name), name) for name in _OF_THE_PERSON},
             "sees_calls": self.own(bool(self.tools), "tools"),
         }
-        generation = self.own({"temperature": self.temperature}, "temperature")
+        generation = self.shared({"temperature": self.temperature}, "temperature")
         user = {
             "name": self.user,
-            "replies": (
-                {"kind": "text", "text": self.message, "once": True},
-                human,
-                *({"kind": "function", "name": name} for name in self.functions),
-                *(["code"] if self.code else []),
-                *self._last_reply(),
+            "replies": Own(
+                (
+                    {"kind": "text", "text": self.message, "once": True},
+                    human,
+                    *({"kind": "function", "name": name} for name in self.functions),
+                    *(["code"] if self.code else []),
+                    *self._last_reply(),
+                ),
+                "message",
             ),
             "role_prompt": self.own(
                 self.user_prompt and filled(self.user_prompt, me=self.user, **names), "user_prompt"
@@ -166,7 +171,9 @@ def user_proxy(message: str, **options: Any) -> Conversation:
     Args:
         message: What the user says first.
         **options: Other fields of `UserProxy`: ``human_input_mode``,
-            ``max_consecutive_auto_reply``, ``default_auto_reply``, ``is_termination`` and so on.
+            ``max_consecutive_auto_reply``, ``default_auto_reply``, ``is_termination`` and so on,
+            those of a `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``user``
+            and ``assistant``, each of which may also be the name alone.
 
     Returns:
         The conversation, ready for `converse`, whose ``answer`` may answer for the person.
@@ -183,7 +190,7 @@ def user_proxy(message: str, **options: Any) -> Conversation:
         >>> result.outcome.reason.value, result.outcome.by
         ('termination', 'Assistant')
     """
-    return validated(UserProxy, {"message": message, **options}).conversation()
+    return UserProxy.of({"message": message, **options})
 
 
 graph = build_graph(form=UserProxy)

@@ -7,6 +7,7 @@ from ..common.errors import SpecError
 from ..common.validation import near_or_all
 from ..log.stage import ALOUD
 from ..speakers.replies import HumanInputMode
+from ..spec.changes.own import Own
 from ..spec.conversation import Conversation
 from ..spec.questions import Asking, Because, Empty, is_exit
 from .position import Leaving, Phase, Position
@@ -135,6 +136,6 @@ def with_people(
         if name not in known:
             raise SpecError(f"people: nobody is called {name!r}{near_or_all(name, known)}")
     return tuple(
-        {**speaker, "replies": ("human",)} if speaker["name"] in names else speaker
+        {**speaker, "replies": Own(("human",), "people")} if speaker["name"] in names else speaker
         for speaker in speakers
     )

@@ -7,22 +7,19 @@ from any message. The session it comes from is only read.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from langchain_core.messages import AnyMessage, RemoveMessage
 
 from ..build import build_graph
 from ..common.background import in_background
 from ..common.errors import SpecError
-from ..common.validation import near_or_all, validated
 from ..log.channels import log_of, update_of
 from ..log.reducer import append, take_back
 from ..rules.outcome import Outcome
-from ..speakers.speaker import Speaker
+from ..spec.changes.laid_over import fields_in
 from ..spec.conversation import Conversation
-from ..spec.end_chat import by_mode
-from ..spec.sandbox import Kept, by_level, new_key
-from ..spec.versions import restored
+from ..spec.sandbox import Kept, new_key
 from ..store.address import Store
 from ..store.rows import check_session_id
 from .checkpoints import StoredStep, copy_steps, find_step, write_state
@@ -32,8 +29,6 @@ from .session import known_session, made_up_id, new_session
 
 _FIXED: Final = ("version", "opening")
 _FIXED_OF_SPEAKERS: Final = ("name", "private_opening")
-_BY_WORD: Final = {"end_chat": by_mode, "sandbox": by_level}
-"""The parts of a conversation of which a bare word changes one field."""
 
 
 async def afork(
@@ -98,55 +93,16 @@ def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conver
     for field in _FIXED:
         if field in changes:
             raise SpecError(f"{field}: can't change in a fork")
-    data = conversation.stored()
-    speakers = _changed_speakers(conversation, data["speakers"], changes.get("speakers", {}))
-    words = {name: read(changes[name]) for name, read in _BY_WORD.items() if name in changes}
-    found = restored(_merged(data, {**changes, **words}) | {"speakers": speakers})
+    of_speakers = fields_in(changes.get("speakers", {}), "speakers", "from names to what changes")
+    for name, given in of_speakers.items():
+        for field in _FIXED_OF_SPEAKERS:
+            if isinstance(given, Mapping) and field in given:
+                raise SpecError(f"speakers.{name}.{field}: can't change in a fork")
+    found = conversation.but(**changes)
     for name, own in found.prompts.items():
         if own.text is None:
             raise SpecError(f"prompts.{name}: give the text itself: a fork knows no registered one")
     return found
-
-
-def _changed_speakers(
-    conversation: Conversation, speakers: list[dict[str, Any]], changes: object
-) -> list[dict[str, Any]]:
-    names = conversation.names
-    result = list(speakers)
-    for name, fields in _fields(changes, "speakers", "from names to what changes").items():
-        if name not in names:
-            raise SpecError(f"speakers: nobody is called {name!r}{near_or_all(name, names)}")
-        where = f"speakers.{name}"
-        given = _fields(fields, where, "of its fields")
-        for field in _FIXED_OF_SPEAKERS:
-            if field in given:
-                raise SpecError(f"{where}.{field}: can't change in a fork")
-        place = names.index(name)
-        result[place] = _merged(result[place], given)
-        if "role_prompt" in given and "brief" not in given:
-            # The few words for a tiny model say the old prompt's part.
-            result[place].pop("brief", None)
-        # Read alone first, so that an error names the speaker and not its number.
-        validated(Speaker, result[place], f"{where}.")
-    return result
-
-
-def _fields(given: object, field: str, what: str) -> Mapping[str, object]:
-    if not isinstance(given, Mapping):
-        raise SpecError(f"{field}: must be a dict {what}, not {given!r}")
-    return given
-
-
-def _merged(data: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
-    """Put changes into data; a dict changes only the fields it names, save one of another kind."""
-    merged = dict(data)
-    for field, value in changes.items():
-        before = data.get(field) or {}
-        if isinstance(value, Mapping) and isinstance(before, Mapping) and "kind" not in value:
-            merged[field] = _merged(before, value)
-        else:
-            merged[field] = value
-    return merged
 
 
 async def _write(store: Store, session: str, conversation: Conversation, step: StoredStep) -> None:

@@ -193,7 +193,7 @@ class Schema(Kinded):
     text is read, for models without structured output and speakers that call tools."""
 
 
-_TELLING: Final = {"begin": "blocks", "languages": "code", "name": "schema"}
+TELLING: Final = {"lines": "lines", "begin": "blocks", "languages": "code", "name": "schema"}
 """The fields that only one kind has, and needs or is given for."""
 
 
@@ -201,7 +201,7 @@ def _tag(given: object) -> str | None:
     """Tell the kinds apart by their ``kind``, else by a field that only one has."""
     if not isinstance(given, dict):
         return getattr(given, "kind", "lines")
-    found = (kind for field, kind in _TELLING.items() if field in given)
+    found = (kind for field, kind in TELLING.items() if field in given)
     return str(given.get("kind", next(found, "lines")))
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from ..common.data import AtLeast, DistinctNames, Name, Spec, Temperature, Text
+from ..common.data import AtLeast, DistinctNames, Name, Named, Spec, Temperature, Text
 from ..common.validation import did_you_mean
 from .approval import Rule
 from .context import Context, KeepAll
@@ -130,9 +130,10 @@ class Speaker(Spec):
     tool_calling: Literal["native", "schema"] | None = None
     """How its model calls them: ``native`` as the endpoint has it, ``schema`` by an answer that is
     held to a JSON schema, for endpoints without tool calls. None: as is known of the model."""
-    interrupt_on: dict[Name, Rule] = Field(default_factory=dict)
-    """The tools that a person is asked about before they run, by their registered names: true, or
-    which decisions there are (LangChain's human in the loop). False: nobody is asked."""
+    interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
+    """The tools that a person is asked about before they run, by their registered names, or in
+    Python functions themselves: true, or which decisions there are (LangChain's human in the loop).
+    False: nobody is asked."""
     to_user: bool = False
     """Whether it may say something beside a call of a tool, by an optional argument ``to_user`` of
     every tool (Agere)."""

@@ -2,16 +2,27 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
 
 from ..common.data import Spec
+from ..common.errors import SpecError
 from ..common.field_docs import field_docs
-from ..common.validation import validated
+from ..common.validation import check_depth, no_such_field, validated
+from ..speakers.speaker import Speaker
+from .changes.laid_over import (
+    by_words,
+    given_twice,
+    laid_over,
+    speaker_laid_over,
+    speakers_laid_over,
+)
+from .changes.own import Own, made, plain, set_fields
 from .consistency import check
+from .end_chat import EndChat
 from .fields import ConversationFields, Prompts
 
 
@@ -29,19 +40,44 @@ class Conversation(ConversationFields):
         check(self)
         return self
 
+    def but(self, **changes: Any) -> "Conversation":
+        """Give the same conversation with other fields.
 
-@dataclass(frozen=True)
-class Own:
-    """A value that a short form fills in by itself."""
+        Args:
+            **changes: The fields that are other. A dict changes only what it names, as in
+                ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"role_prompt": "…"}}``;
+                anything else takes the place of what was there.
 
-    value: object
+        Returns:
+            The new conversation; this one stays as it is.
+
+        Raises:
+            SpecError: A change is not valid; names the field.
+
+        Example:
+            >>> from duologue.graphs import role_play
+            >>> garden = role_play("Plan a garden", "Owner", "Gardener")
+            >>> garden.but(end_chat={"max_iterations": 9}, seed=7).end_chat.max_iterations
+            9
+        """
+        check_depth(changes)
+        changes = by_words(changes)
+        if isinstance(changes.get("speakers"), Mapping):
+            changes["speakers"] = speakers_laid_over(self.speakers, changes["speakers"])
+        return made(Conversation, laid_over(self, changes))
 
 
 class Form(Spec, ABC):
-    """The short form of one kind of conversation: flat fields, as in a file or in Studio.
+    """The short form of one kind of conversation: flat fields, as in Studio.
 
-    A field that a `Conversation` has, too, is that field of the conversation.
+    A field that a `Conversation` has, too, is that field of the conversation. In Python and in
+    files the conversation's other fields, and those of each speaker, may stand beside the form's
+    own: `of` takes them all.
     """
+
+    # What its speakers are called in Python and files, in their order: in which field each has its
+    # name. None where the speakers are given as they are.
+    roles: ClassVar[Mapping[str, str]] = {}
 
     prompts: Prompts = Field(default_factory=dict)
     """What models are told in other words, as in a `Conversation`."""
@@ -58,13 +94,51 @@ class Form(Spec, ABC):
         """Give the name of the kind, such as ``role_play`` for ``RolePlay``."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Conversation:
+        """Make a conversation of this form's fields and all others that it has.
+
+        Raises:
+            SpecError: A field is missing, unknown, wrong or given twice; names it.
+        """
+        check_depth(given)
+        taken = cls.taken()
+        unknown = next((name for name in given if name not in taken), None)
+        if unknown is not None:
+            raise SpecError(no_such_field(unknown, unknown, [taken]))
+        flat = {name: given[name] for name in given if name in cls.model_fields}
+        by_role = {role: _speaker_in(role, given[role]) for role in cls.roles if role in given}
+        for role, fields in by_role.items():
+            flat.pop(role, None)
+            if "name" in fields:
+                _put_name(flat, cls.roles[role], role, fields.pop("name"))
+        others = {name: given[name] for name in given if name not in {*flat, *cls.roles}}
+        return validated(cls, flat)._laid_over(by_role, others)
+
+    @classmethod
+    def taken(cls) -> dict[str, FieldInfo]:
+        """Give all that `of` takes."""
+        conversation = {
+            name: field
+            for name, field in Conversation.model_fields.items()
+            if name not in ("version", "speakers")
+        }
+        of_speakers = dict.fromkeys(cls.roles, FieldInfo(annotation=Speaker))
+        return conversation | cls.model_fields | of_speakers
+
     def conversation(self) -> Conversation:
         """Give the conversation that this form stands for.
 
         Raises:
             SpecError: The fields do not fit one another; names one.
         """
-        fields = {
+        return self._laid_over({}, {})
+
+    def _laid_over(
+        self, by_role: Mapping[str, Mapping[str, Any]], others: Mapping[str, Any]
+    ) -> Conversation:
+        """Give the conversation, with what it does not have in short laid over it."""
+        data: dict[str, Any] = {
             name: self.own(getattr(self, name), name)
             for name in Conversation.model_fields.keys() & type(self).model_fields.keys()
             # What nobody set stays so, unless the form has a default of its own.
@@ -72,52 +146,56 @@ class Form(Spec, ABC):
             or getattr(self, name)
             != Conversation.model_fields[name].get_default(call_default_factory=True)
         }
-        fields |= self._others()
-        found = validated(Conversation, _plain(fields))
-        # What the caller did not set is not compared when a session goes on: another release may
-        # fill in something else, and what is stored holds.
-        for path in _own_paths(fields):
-            _unset(found, path)
-        return found
+        data |= self._others()
+        changes = by_words(set_fields(others))
+        _add_ends(data.get("end_chat"), changes)
+        data = laid_over(data, changes)
+        if by_role:
+            places = zip(self.roles, data["speakers"], strict=True)
+            data["speakers"] = tuple(
+                speaker_laid_over(speaker, by_role[role], (role,)) if role in by_role else speaker
+                for role, speaker in places
+            )
+        return made(Conversation, data)
 
     @abstractmethod
     def _others(self) -> dict[str, Any]:
         """Give the conversation's other fields."""
 
     def own(self, value: object, *names: str) -> object:
-        """Mark what the form fills in by itself, unless the caller set one of these fields."""
+        """Mark what the form fills in by itself, unless the caller set one of these fields.
+
+        What the first of them sets can't be set in full, too.
+        """
+        if names and names[0] in self.model_fields_set:
+            return Own(value, names[0])
+        return self.shared(value, *names)
+
+    def shared(self, value: object, *names: str) -> object:
+        """Mark the same, where one speaker may be given something else."""
         return value if self.model_fields_set & {*names} else Own(value)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Data without marks."""
-    match value:
-        case Own():
-            return _plain(value.value)
-        case Mapping():
-            return {name: _plain(one) for name, one in value.items()}
-        case list() | tuple():
-            return tuple(map(_plain, value))
-        case _:
-            return value
+def _speaker_in(role: str, given: object) -> dict[str, Any]:
+    """Read what a speaker is given by its role: a name, or its fields."""
+    if isinstance(given, str):
+        return {"name": given}
+    if isinstance(given, Mapping | Speaker):
+        return dict(set_fields(given))
+    raise SpecError(f"{role}: must be a name or a dict of a speaker's fields, not {given!r}")
 
 
-def _own_paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where marks stand in data."""
-    match value:
-        case Own():
-            yield path
-        case Mapping():
-            for name, one in value.items():
-                yield from _own_paths(one, (*path, name))
-        case list() | tuple():
-            for place, one in enumerate(value):
-                yield from _own_paths(one, (*path, place))
+def _put_name(flat: dict[str, Any], field: str, role: str, name: object) -> None:
+    """Put a speaker's name where the form has it."""
+    if flat.setdefault(field, name) != name:
+        raise given_twice(field, f"{role}.name")
 
 
-def _unset(model: BaseModel, path: tuple[str | int, ...]) -> None:
-    """Take the field at the end of a path for one that was not set."""
-    at: Any = model
-    for part in path[:-1]:
-        at = at[part] if isinstance(part, int) else getattr(at, part)
-    at.model_fields_set.discard(path[-1])
+def _add_ends(own: object, changes: dict[str, Any]) -> None:
+    """Add what else ends it to the form's own ends, of which models are told."""
+    given = changes.get("end_chat")
+    if isinstance(own, dict) and own.get("when") and isinstance(given, Mapping):
+        changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}
+        found = validated(EndChat, {"when": given.get("when")}, "end_chat.").when
+        if found is not None:
+            own["when"] = plain(own["when"]) | found

@@ -102,8 +102,8 @@ class EndingTool(_End):
 
     kind: Literal["ending_tool"] = "ending_tool"
     """Which end it is."""
-    tool: Name
-    """The tool's name."""
+    tool: Named
+    """The tool: its name, or in Python the tool or function itself."""
     by: Name | None = None
     """The speaker whose call counts. None: any speaker that has the tool."""
 

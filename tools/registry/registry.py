@@ -22,7 +22,7 @@ from ...graphs.speakers.replies import FunctionReply, HumanReply
 from ...graphs.speakers.schemas import is_object
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
-from ...graphs.spec.ends import Predicate, leaves
+from ...graphs.spec.ends import EndingTool, Predicate, leaves
 from ...graphs.spec.fields import Wording
 from ...graphs.spec.judges import ByFunction
 from ...graphs.spec.sandbox import Language
@@ -282,6 +282,8 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
     for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
         if isinstance(end, Predicate):
             yield f"{path}.name", "predicates", end.name
+        elif isinstance(end, EndingTool) and isinstance(end.tool, Bringing):
+            yield f"{path}.tool", "tools", end.tool
     if isinstance(conversation.turn_order, ByFunction):
         yield "turn_order.name", "orders", conversation.turn_order.name
     # What a session began with is stored with it.

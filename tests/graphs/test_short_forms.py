@@ -1,0 +1,331 @@
+"""Short forms take all that a conversation and its speakers have; a conversation can be changed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from duologue.graphs import (
+    Conversation,
+    DoneToken,
+    EndChat,
+    EndingTool,
+    Generation,
+    Guards,
+    Marks,
+    MaxMessages,
+    Speaker,
+    SpecError,
+    blogger,
+    chat,
+    coder,
+    converse,
+    group_solve,
+    load_conversation,
+    role_play,
+    user_proxy,
+)
+from duologue.graphs.kinds.load import forms_by_kind
+from duologue.graphs.spec.difference import first_difference
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+
+PAIR = [{"name": "Ann", "task": "a", "stops_chat": True}, {"name": "Bob", "task": "b"}]
+SHORT: dict[str, dict[str, Any]] = {
+    "role_play": {"task": "Plan", "user_role": "Owner", "assistant_role": "Gardener"},
+    "blogger": {"task": "Bees"},
+    "coder": {"task": "Add."},
+    "chat": {"message": "Hi."},
+    "user_proxy": {"message": "Hi."},
+    "group_solve": {"speakers": PAIR},
+}
+MADE: dict[str, Callable[..., Conversation]] = {
+    "role_play": role_play,
+    "blogger": blogger,
+    "coder": coder,
+    "chat": chat,
+    "user_proxy": user_proxy,
+    "group_solve": group_solve,
+}
+WHOLE: list[dict[str, Any]] = [
+    {"title": "Mine"},
+    {"end_chat": {"min_iterations": 1, "guards": {"echo": 0}}},
+    {"end_chat": EndChat(guards=Guards(echo=0), tell_rounds_left=True)},
+    {"judge": {"criteria": ["It is done."], "final_verdict": False}},
+    {"model": "tiny", "prices": {"tiny": {"input": 1, "output": 2}}},
+    {"seed": 7, "max_tool_rounds": 2, "max_call_errors": 3, "max_tool_errors": 4},
+    {"sandbox": "monty", "tool_timeout": 9},
+    {"opening": {"first_speaker": None}, "turn_order": "round_robin"},
+]
+
+
+def short(kind: str, **options: Any) -> Conversation:
+    return MADE[kind](**SHORT[kind], **options)
+
+
+def test_the_kinds_are_all_that_there_are() -> None:
+    assert SHORT.keys() == MADE.keys() == forms_by_kind().keys()
+
+
+@pytest.mark.parametrize("kind", SHORT)
+@pytest.mark.parametrize("options", WHOLE, ids=lambda options: "-".join(options))
+def test_each_form_takes_the_fields_of_a_conversation(kind: str, options: dict[str, Any]) -> None:
+    """What the form fills in stays; a file says the same."""
+    made = short(kind, **options)
+    changes = {
+        name: one.model_dump(exclude_unset=True) if isinstance(one, EndChat) else one
+        for name, one in options.items()
+    }
+    assert made == short(kind).but(**changes)
+    assert made == load_conversation({"kind": kind, **SHORT[kind], **options})
+    assert load_conversation(made.stored()) == made
+    for name in options:
+        assert name in made.model_fields_set
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SHORT if kind != "group_solve"])
+def test_each_form_takes_the_fields_of_its_speakers(kind: str) -> None:
+    own = short(kind)
+    for place, role in enumerate(forms_by_kind()[kind].roles):
+        fields: dict[str, Any] = {
+            "context": {"kind": "last", "limit": 4},
+            "generation": Generation(top_p=0.5),
+            "hooks": ["shout"],
+        }
+        made = short(kind, temperature=0.7, **{role: fields})
+        speaker, other = made.speakers[place], made.speakers[1 - place]
+        assert (speaker.context.kind, speaker.hooks, other.hooks) == ("last", ("shout",), ())
+        assert speaker.generation.top_p == 0.5
+        assert speaker.generation.temperature == own_temperature(kind, place)
+        # All else is as the form has it.
+        kept = {name: getattr(own.speakers[place], name) for name in fields}
+        assert speaker.model_copy(update=kept) == own.speakers[place]
+        named = {name: one for name, one in fields.items() if name != "generation"}
+        as_object = Speaker(name=speaker.name, generation=fields["generation"], **named)
+        assert short(kind, temperature=0.7, **{role: as_object}) == made
+
+
+def own_temperature(kind: str, place: int) -> float | None:
+    """What the one temperature of a form is for: a model that has a part in it."""
+    only_agent = {"coder": 1, "chat": 1}
+    return None if only_agent.get(kind, place) != place else 0.7
+
+
+def test_one_speaker_s_own_wins_over_what_is_for_both() -> None:
+    made = short("role_play", temperature=0.7, user={"generation": {"temperature": 0}})
+    assert [one.generation.temperature for one in made.speakers] == [0, 0.7]
+
+
+@pytest.mark.parametrize("when", [MaxMessages(limit=8), [{"kind": "max_messages", "limit": 8}]])
+def test_other_ends_stand_beside_the_form_s_own(when: object) -> None:
+    made = short("role_play", end_chat={"when": when, "max_iterations": 9})
+    own = short("role_play").end_chat.when
+    assert isinstance(own, DoneToken)
+    assert made.end_chat.when == own | MaxMessages(limit=8)
+    assert made.end_chat.max_iterations == 9
+    assert short("role_play", end_chat={"when": None}).end_chat.when == own
+    # A change puts them in its place.
+    assert short("role_play").but(end_chat={"when": when}).end_chat.when == MaxMessages(limit=8)
+
+
+def test_a_format_takes_the_place_of_the_form_s_own() -> None:
+    plan = Marks(lines=("Plan:",))
+    for given in (plan, {"lines": ["Plan:"]}):
+        assert short("role_play", user={"format": given}).speakers[0].format == plan
+    assert short("role_play", user={"format": None}).speakers[0].format is None
+
+
+def test_a_prompt_takes_the_place_of_the_few_words_for_a_tiny_model() -> None:
+    told = short("role_play", user={"role_prompt": "You lead."}).speakers
+    assert (told[0].role_prompt, told[0].brief) == ("You lead.", None)
+    assert told[1].brief is not None
+
+
+@pytest.mark.parametrize("given", ["Cook", {"name": "Cook"}, Speaker(name="Cook")])
+def test_a_speaker_is_named_in_short_or_among_its_fields(given: object) -> None:
+    expected = role_play("Plan", "Cook", "Gardener")
+    data = {"kind": "role_play", "task": "Plan", "user": given, "assistant_role": "Gardener"}
+    assert load_conversation(data) == expected
+    assert role_play("Plan", "Cook", "Gardener", user=given) == expected
+    assert chat(user=given) == chat(user="Cook")
+
+
+def test_a_file_has_it_all(tmp_path: Path) -> None:
+    path = tmp_path / "garden.toml"
+    more: dict[str, Any] = {
+        "user": {"tools": ["clock"]},
+        "assistant": {"generation": {"max_tokens": 90}},
+        "end_chat": {"when": [{"kind": "max_messages", "limit": 8}]},
+        "seed": 3,
+    }
+    path.write_text(tomli_w.dumps({"kind": "role_play", **SHORT["role_play"], **more}))
+    assert load_conversation(path) == short("role_play", **more)
+    path.write_text(tomli_w.dumps({"kind": "chat", "user": {"nme": "Bob"}}))
+    with pytest.raises(SpecError, match=r"garden\.toml: user\.nme: there is no such field; did "):
+        load_conversation(path)
+
+
+def test_both_experts_may_read_the_history() -> None:
+    """LazyLLM's own example: `get_history` for both."""
+    tools = {"tools": ["get_history"]}
+    trading = role_play(
+        *("Develop a trading bot for the stock market", "Stock Trader", "Python Programmer"),
+        user=tools,
+        assistant=tools,
+        max_iterations=1,
+    )
+    calls = [
+        Reply(tool_calls=[ScriptedToolCall(name="get_history", args={}, id=f"call_{number}")])
+        for number in range(2)
+    ]
+    said = ["Instruction: Begin.\nInput: None", "Solution: I began. Next request."]
+    model = ScriptedChatModel(script=["A bot.", calls[0], said[0], calls[1], said[1]])
+    result = converse(trading, model=model, store="memory:")
+    assert [text for _, text in result.speeches] == said
+    results = [one.text for one in result.messages if one.type == "tool"]
+    assert results[0] == "Nothing has been said yet."
+    assert results[1].startswith("Stock Trader: Instruction: Begin.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "both"),
+    [
+        ("role_play", {"max_iterations": 3, "end_chat": {"max_iterations": 9}}, ""),
+        ("role_play", {"mode": "max_iterations_only", "end_chat": "all_task_must_complete"}, ""),
+        ("role_play", {"user_prompt": "x", "user": {"role_prompt": "y"}}, "user_prompt and user.r"),
+        ("role_play", {"word_limit": 9, "task_specification": {"word_limit": 8}}, "word_limit and"),
+        ("role_play", {"specify_task": False, "task_specification": {"word_limit": 8}}, "specify"),
+        ("role_play", {"user": {"name": "Cook"}}, "user_role and user.name"),
+        ("role_play", {"people": ["Owner"], "user": {"replies": ["human"]}}, "people and user.rep"),
+        ("blogger", {"critic_prefix": "y", "critic": {"prefixes": {"Writer": "x"}}}, "critic_pr"),
+        ("blogger", {"rounds": 2, "end_chat": {"max_iterations": 3}}, "rounds and end_chat.max_i"),
+        ("coder", {"temperature": 1, "coder": {"generation": {"temperature": 0}}}, "temperature"),
+        ("chat", {"tools": ["a"], "assistant": {"tools": ["b"]}}, "tools and assistant.tools"),
+        ("chat", {"user": {"replies": ["human"]}}, "message and user.replies"),
+        ("user_proxy", {"user": {"replies": ["human"]}}, "message and user.replies"),
+    ],
+)
+def test_what_is_given_twice_is_one_error_that_names_both(
+    kind: str, options: dict[str, Any], both: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        short(kind, **options)
+    short_name, _, whole = str(caught.value).partition(" set the same")[0].partition(" and ")
+    assert str(caught.value).startswith(both)
+    assert whole.split(".")[0] in options
+    assert short_name in {*options, *SHORT[kind]}
+
+
+def test_what_only_follows_from_a_field_may_be_given_beside_it() -> None:
+    assert short("chat", tools=["clock"], assistant={"to_user": False}).speakers[1].to_user is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("role_play", {"tools": ["x"]}, "tools: there is no such field; did you mean 'user.tools'"),
+        ("role_play", {"sed": 3}, "sed: there is no such field; did you mean 'seed'"),
+        ("role_play", {"standstill": 3}, "standstill: there is no such field; did you mean 'end_c"),
+        ("role_play", {"assistnt": {}}, "assistnt: there is no such field; did you mean 'assista"),
+        (
+            "role_play",
+            {"user": {"tols": []}},
+            "user.tols: there is no such field; did you mean 'to",
+        ),
+        ("role_play", {"user": 5}, "user: must be a name or a dict of a speaker's fields, not 5"),
+        ("role_play", {"speakers": PAIR}, "speakers: there is no such field"),
+        (
+            "role_play",
+            {"end_chat": {"when": "max_cst"}},
+            "end_chat.when.kind: 'max_cst' is unknown",
+        ),
+        ("coder", {"coder": {"generation": {"temperature": 3}}}, "coder.generation.temperature: "),
+        ("chat", {"judge": {"criteria": []}}, "judge.criteria: needs at least 1"),
+        ("group_solve", {"prises": {}}, "prises: there is no such field; did you mean 'prices'"),
+    ],
+)
+def test_a_wrong_option_is_one_error_that_names_it(
+    kind: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        short(kind, **options)
+    assert str(caught.value).startswith(said)
+
+
+def test_what_the_form_fills_in_is_not_compared_when_a_session_goes_on() -> None:
+    """Another release may fill in something else; what the caller set belongs to the session."""
+    given = short("role_play", user={"tools": ["clock"]}, end_chat={"guards": {"echo": 0}})
+    older = given.but(
+        speakers={"Owner": {"role_prompt": "You lead."}}, end_chat={"max_iterations": 8}
+    )
+    assert first_difference(older, given) == ""
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"speakers": {"Owner": {"tools": []}}}, "speakers.0.tools"),
+        ({"end_chat": {"guards": {"echo": 3}}}, "end_chat.guards.echo"),
+    ]
+    for change, differs in changes:
+        assert first_difference(given.but(**change), given) == differs
+
+
+def search(query: str) -> str:
+    """Search the web."""
+    return f"found {query}"
+
+
+def test_a_conversation_is_changed_by_making_another() -> None:
+    before = short("chat", tools=[search])
+    stored = before.stored()
+    after = before.but(
+        seed=3,
+        sandbox="monty",
+        end_chat={"max_iterations": 2},
+        speakers={"Assistant": {"name": "Ada", "role_prompt": "You help."}},
+    )
+    assert before.stored() == stored
+    assert (after.seed, after.sandbox.level, after.end_chat.max_iterations) == (3, "monty", 2)
+    assert after.names == ("User", "Ada")
+    assert after.end_chat.on_guard == "ask"
+    assert after.speakers[0] is before.speakers[0]
+    call = ScriptedToolCall(name="search", args={"query": "beans"}, id="1")
+    model = ScriptedChatModel(script=[Reply(tool_calls=[call]), "Beans grow.", "Yes."])
+    result = converse(after, model=model, store="memory:", answer=lambda question: "More?")
+    # The function that it was given is still there.
+    assert [one.text for one in result.messages if one.type == "tool"] == ["found beans"]
+    assert before.but() == before
+    assert before.but().model_fields_set == before.model_fields_set
+    assert short("group_solve").but(speakers=PAIR[::-1]).names == ("Bob", "Ann")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sed": 3}, "sed: there is no such field; did you mean 'seed'?"),
+        ({"speakers": {"Anna": {}}}, "speakers: nobody is called 'Anna'; did you mean 'Ann'?"),
+        ({"speakers": {"Ann": {"nme": 1}}}, "speakers.Ann.nme: there is no such field; did you m"),
+        ({"speakers": {"Ann": 5}}, "speakers.Ann: must be a dict of its fields, not 5"),
+        ({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: input should be greater"),
+        ({"version": 7}, "version: input should be 8"),
+    ],
+)
+def test_a_wrong_change_is_one_error_that_names_it(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        short("group_solve").but(**changes)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_tool_is_named_by_itself_wherever_one_is_named() -> None:
+    end = EndingTool(tool=search)
+    made = chat("Beans?", tools=["search"], interrupt_on={search: True}, end_chat={"when": end})
+    assert made == chat(
+        *("Beans?",),
+        tools=["search"],
+        interrupt_on={"search": True},
+        end_chat={"when": EndingTool(tool="search")},
+    )
+    call = ScriptedToolCall(name="search", args={"query": "beans"}, id="1")
+    model = ScriptedChatModel(script=[Reply(tool_calls=[call]), "Beans grow."])
+    approved = {"decisions": [{"type": "approve"}]}
+    result = converse(made, model=model, store="memory:", answer=lambda question: approved)
+    assert result.outcome is not None
+    assert result.outcome.reason == "ending_tool"
