@@ -1,8 +1,19 @@
 """The base class of everything in a spec, and the types of its fields."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+)
 
 from pydantic import (
     AfterValidator,
@@ -92,6 +103,20 @@ def _named(given: object, handler: ValidatorFunctionWrapHandler) -> object:
         raise ValueError("has no name of its own: register it by one, and give that")
     return handler(given)
 
+
+class HasName(Protocol):
+    """What has a name of its own, such as a tool."""
+
+    @property
+    def name(self) -> str | None:
+        """Its name."""
+
+
+Thing: TypeAlias = str | Callable[..., Any] | HasName
+"""What may be given where something registered is named, by type."""
+
+Fields: TypeAlias = Mapping[str, Any]
+"""What may be given where a part of a spec stands, by type: its fields."""
 
 Named = Annotated[Name, WrapValidator(_named)]
 """The name of something registered, or in Python the thing itself, which is registered by its own

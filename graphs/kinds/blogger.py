@@ -4,7 +4,8 @@ The writer writes, the critic says what to mend, and the writer revises it; the 
 word, or the critic is satisfied before.
 """
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Unpack
 
 from pydantic import Field
 
@@ -13,6 +14,7 @@ from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Mark, Name, Temperature, Text
 from ..rules.people import with_people
+from ..spec.changes.options import CommonOptions, Role
 from ..spec.conversation import Conversation, Form
 from ..spec.ends import DoneToken, MaxMessages
 from ..spec.fields import Opening
@@ -98,7 +100,21 @@ class Blogger(Form):
         }
 
 
-def blogger(task: str, **options: Any) -> Conversation:
+class BloggerOptions(CommonOptions, total=False):
+    """What `blogger` takes by name."""
+
+    writer: Role
+    critic: Role
+    writer_prompt: str
+    critic_prompt: str
+    critic_prefix: str | None
+    rounds: int
+    satisfied: str
+    temperature: float | None
+    people: Sequence[str]
+
+
+def blogger(task: str, **options: Unpack[BloggerOptions]) -> Conversation:
     """Make a conversation of a writer and a critic.
 
     After Lagent's blogging agents: writer and critic speak in turn for ``rounds`` rounds, and the

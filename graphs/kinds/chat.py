@@ -3,15 +3,17 @@
 After Agere's chat with tools.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Unpack
 
 from pydantic import Field
 
 from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
-from ..common.data import Cap, Name, Named, Temperature, Text
-from ..speakers.approval import Rule
+from ..common.data import Cap, Fields, Name, Named, Temperature, Text, Thing
+from ..speakers.approval import InterruptOn, Rule
+from ..spec.changes.options import Role, TaskOptions
 from ..spec.changes.own import Own
 from ..spec.conversation import Conversation, Form
 
@@ -79,7 +81,20 @@ class Chat(Form):
         }
 
 
-def chat(message: str | None = None, **options: Any) -> Conversation:
+class ChatOptions(TaskOptions, total=False):
+    """What `chat` takes by name."""
+
+    user: Role
+    assistant: Role
+    assistant_prompt: str
+    tools: Sequence[Thing]
+    to_user: bool
+    interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
+    max_iterations: int | None
+    temperature: float | None
+
+
+def chat(message: str | None = None, **options: Unpack[ChatOptions]) -> Conversation:
     """Make a conversation of a person and an agent with tools, for many rounds.
 
     After Agere's chat: the person is asked in each round, once everything of the round before has

@@ -5,7 +5,7 @@ sandbox runs. The conversation ends with the first message that holds none, or w
 used up; either way the agent has the last word.
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Unpack
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import MOST, Name, Temperature, Text
+from ..spec.changes.options import CommonOptions, Role
 from ..spec.conversation import Conversation, Form
 from ..spec.ends import MaxMessages, NoCode
 from ..spec.sandbox import Sandbox
@@ -73,7 +74,17 @@ class Coder(Form):
         }
 
 
-def coder(task: str, **options: Any) -> Conversation:
+class CoderOptions(CommonOptions, total=False):
+    """What `coder` takes by name."""
+
+    coder: Role
+    executor: Role
+    coder_prompt: str
+    executions: int
+    temperature: float | None
+
+
+def coder(task: str, **options: Unpack[CoderOptions]) -> Conversation:
     r"""Make a conversation of an agent that writes code and of what runs it.
 
     After Lagent's coder: the code of each message, in fences marked with a language that the

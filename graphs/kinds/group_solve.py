@@ -4,8 +4,8 @@ Each answers its own task first, unheard by the others unless that is reconciled
 is told how to begin, and all speak in turn until the end-chat mode or the round cap ends it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Unpack
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from ..common.data import AtLeast, Cap, Name, Text
 from ..common.errors import SpecError
 from ..common.validation import near_or_all
 from ..speakers.speaker import Speaker
+from ..spec.changes.options import AnySpeaker, TaskOptions
 from ..spec.conversation import Conversation, Form
 from ..spec.end_chat import EndChat
 from ..spec.judges import AnyJudge, Judge, RoundRobin, TurnOrder
@@ -74,7 +75,17 @@ class GroupSolve(Form):
         }
 
 
-def group_solve(speakers: Sequence[Speaker | Mapping[str, Any]], **options: Any) -> Conversation:
+class GroupSolveOptions(TaskOptions, total=False):
+    """What `group_solve` takes by name."""
+
+    shift_owner: str | None
+    shift_content: str | None
+    reconcile_first_message: bool
+
+
+def group_solve(
+    speakers: Sequence[AnySpeaker], **options: Unpack[GroupSolveOptions]
+) -> Conversation:
     """Make a conversation of speakers who have a task each.
 
     After Yacana's group solve: each speaker answers its own task alone, then the owner of the shift

@@ -4,7 +4,8 @@ The user gives one instruction at a time, the assistant answers each with a solu
 ends the conversation by the done token, or the round cap does.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack
 
 from pydantic import PositiveInt
 
@@ -14,6 +15,7 @@ from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..rules.people import with_people
 from ..speakers.formats import Marks
+from ..spec.changes.options import CommonOptions, Role
 from ..spec.conversation import Conversation, Form
 from ..spec.end_chat import EndChatMode
 from ..spec.ends import DoneToken
@@ -124,7 +126,26 @@ class RolePlay(Form):
         }
 
 
-def role_play(task: str, user_role: str, assistant_role: str, **options: Any) -> Conversation:
+class RolePlayOptions(CommonOptions, total=False):
+    """What `role_play` takes by name."""
+
+    user: Role
+    assistant: Role
+    specify_task: bool
+    word_limit: int
+    mode: EndChatMode | str
+    max_iterations: int
+    done_token: str
+    user_prompt: str
+    assistant_prompt: str
+    task_temperature: float | None
+    temperature: float | None
+    people: Sequence[str]
+
+
+def role_play(
+    task: str, user_role: str, assistant_role: str, **options: Unpack[RolePlayOptions]
+) -> Conversation:
     """Make a role-play of two experts.
 
     After CAMEL's role-playing and LazyLLM's multi-turn dialogue: the task is made more specific,

@@ -3,16 +3,18 @@
 After AutoGen's assistant and user proxy.
 """
 
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self, Unpack
 
 from pydantic import Field, field_validator, model_validator
 
 from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
-from ..common.data import MOST, Cap, Mark, Name, Named, Temperature, Text
-from ..speakers.approval import Rule
+from ..common.data import MOST, Cap, Fields, Mark, Name, Named, Temperature, Text, Thing
+from ..speakers.approval import InterruptOn, Rule
 from ..speakers.replies import TERMINATE, HumanInputMode
+from ..spec.changes.options import Role, TaskOptions
 from ..spec.changes.own import Own
 from ..spec.conversation import Conversation, Form
 from ..spec.sandbox import Sandbox
@@ -150,7 +152,27 @@ class UserProxy(Form):
         return ASSISTANT.replace("{means}", said)
 
 
-def user_proxy(message: str, **options: Any) -> Conversation:
+class UserProxyOptions(TaskOptions, total=False):
+    """What `user_proxy` takes by name."""
+
+    human_input_mode: HumanInputMode | str
+    max_consecutive_auto_reply: int
+    default_auto_reply: str | None
+    is_termination: Thing | None
+    termination: str
+    user: Role
+    assistant: Role
+    assistant_prompt: str | None
+    user_prompt: str | None
+    code: bool
+    functions: Sequence[Thing]
+    tools: Sequence[Thing]
+    interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
+    max_iterations: int | None
+    temperature: float | None
+
+
+def user_proxy(message: str, **options: Unpack[UserProxyOptions]) -> Conversation:
     r"""Make a conversation of an assistant and what speaks for its user.
 
     After AutoGen's assistant and user proxy. The user says ``message``; to each answer of the

@@ -7,7 +7,7 @@ from any message. The session it comes from is only read.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Unpack
 
 from langchain_core.messages import AnyMessage, RemoveMessage
 
@@ -18,6 +18,7 @@ from ..log.channels import log_of, update_of
 from ..log.reducer import append, take_back
 from ..rules.outcome import Outcome
 from ..spec.changes.laid_over import fields_in
+from ..spec.changes.options import Changes
 from ..spec.conversation import Conversation
 from ..spec.sandbox import Kept, new_key
 from ..store.address import Store
@@ -37,7 +38,7 @@ async def afork(
     at: str | None = None,
     into: str | None = None,
     store: str | Path | None = None,
-    **changes: object,
+    **changes: Unpack[Changes],
 ) -> str:
     """Make a new session that goes on from a message of another one.
 
@@ -94,11 +95,12 @@ def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conver
         if field in changes:
             raise SpecError(f"{field}: can't change in a fork")
     of_speakers = fields_in(changes.get("speakers", {}), "speakers", "from names to what changes")
-    for name, given in of_speakers.items():
+    for name, fields in of_speakers.items():
         for field in _FIXED_OF_SPEAKERS:
-            if isinstance(given, Mapping) and field in given:
+            if isinstance(fields, Mapping) and field in fields:
                 raise SpecError(f"speakers.{name}.{field}: can't change in a fork")
-    found = conversation.but(**changes)
+    given: dict[str, Any] = {**changes}
+    found = conversation.but(**given)
     for name, own in found.prompts.items():
         if own.text is None:
             raise SpecError(f"prompts.{name}: give the text itself: a fork knows no registered one")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
-from pydantic import JsonValue
 
 from ..common.sanitize import clean
 from ..log.channels import log_of
@@ -98,7 +97,7 @@ class Result:
         ended = (line(message).outcome for message in self.messages)
         return [Outcome.model_validate(one) for one in ended if one is not None]
 
-    def parsed(self, speaker: str) -> list[JsonValue]:
+    def parsed(self, speaker: str) -> list[Any]:
         """Give what was read from a speaker's messages by its output format.
 
         Args:

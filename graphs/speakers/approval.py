@@ -6,10 +6,11 @@ default mode, one interrupt for all calls of a message (``HITLRequest`` and ``HI
 made for it show ours. The `langchain` package itself is not needed.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
+from typing_extensions import TypedDict
 
 from ..common.data import Data, Spec, Text, all_different
 
@@ -18,6 +19,13 @@ DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
 
 DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
 """All that there are."""
+
+
+class InterruptOnFields(TypedDict, total=False):
+    """The fields of `InterruptOn`, as they may be given."""
+
+    allowed_decisions: Sequence[DecisionType]
+    description: str | None
 
 
 class InterruptOn(Spec):
@@ -33,6 +41,10 @@ class InterruptOn(Spec):
     """What a person may decide: ``approve``, ``edit``, ``reject``, ``respond``; at least one."""
     description: Text | None = None
     """What the person is told. None: who wants to call what, and with which arguments."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[InterruptOnFields]) -> None: ...
 
 
 def _read_rule(given: object) -> object:

@@ -5,8 +5,19 @@ How a reply is read is in `graphs.log.formats.parsing`, how a speaker is told of
 """
 
 import re
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    Required,
+    TypeAlias,
+    Unpack,
+)
 
 from pydantic import (
     BaseModel,
@@ -18,6 +29,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from typing_extensions import TypedDict
 
 from ..common.data import MARK_LENGTH, Data, Kinded, Mark, Name, Named, by_kind
 
@@ -51,6 +63,15 @@ def plain(text: str) -> str:
     return signs[leading.end() if leading else 0 :].translate(WIDE).casefold()
 
 
+class MarksFields(TypedDict, total=False):
+    """The fields of `Marks`, as they may be given."""
+
+    kind: Literal["lines"]
+    lines: Required[Sequence[str]]
+    end: str | None
+    optional: Sequence[str]
+
+
 class Marks(Kinded):
     """Marks that begin a line each, such as CAMEL's ``Instruction:`` and ``Input:``.
 
@@ -71,6 +92,10 @@ class Marks(Kinded):
     """What the reply ends with."""
     optional: tuple[Mark, ...] = ()
     """Which of the lines may be missing: such a line is added, and says ``None``."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[MarksFields]) -> None: ...
 
     @field_validator("lines")
     @classmethod
@@ -150,6 +175,14 @@ class Blocks(Kinded):
         return end
 
 
+class CodeFields(TypedDict, total=False):
+    """The fields of `Code`, as they may be given."""
+
+    kind: Literal["code"]
+    languages: Sequence[str]
+    required: bool
+
+
 class Code(Kinded):
     """Fenced code, as in Markdown. A reply is read as the list of all its blocks in order.
 
@@ -164,6 +197,10 @@ class Code(Kinded):
     any language, and code that names none."""
     required: bool = False
     """Whether a reply without a block is asked for again."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[CodeFields]) -> None: ...
 
     @field_validator("languages")
     @classmethod

@@ -5,11 +5,12 @@ They are tried in order. When a person is asked, and what an answer means, is in
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Unpack
 
 from pydantic import BeforeValidator, Field
+from typing_extensions import TypedDict
 
-from ..common.data import MOST, AnyCase, Kinded, Mark, Named, Text, by_kind
+from ..common.data import MOST, AnyCase, Kinded, Mark, Named, Text, Thing, by_kind
 
 TERMINATE = "TERMINATE"
 """AutoGen's word for a task that is done."""
@@ -30,6 +31,17 @@ class HumanInputMode(AnyCase):
 class _Reply(Kinded):
     may_give_none: ClassVar[bool] = False
     """Whether the next of the replies may be asked."""
+
+
+class HumanReplyFields(TypedDict, total=False):
+    """The fields of `HumanReply`, as they may be given."""
+
+    kind: Literal["human"]
+    human_input_mode: HumanInputMode | str
+    max_consecutive_auto_reply: int
+    termination: str
+    is_termination: Thing | None
+    sees_calls: bool
 
 
 class HumanReply(_Reply):
@@ -57,6 +69,10 @@ class HumanReply(_Reply):
     """Whether the calls of tools by others are its turn, too, before they run: the person may say
     something, which interrupts them, and each run counts as an automatic reply (AutoGen, whose user
     proxy runs the tools)."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[HumanReplyFields]) -> None: ...
 
 
 class FunctionReply(_Reply):

@@ -1,84 +1,18 @@
 """Who takes part in a conversation, as data."""
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
-from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from ..common.data import AtLeast, DistinctNames, Name, Named, Spec, Temperature, Text
+from ..common.data import AtLeast, DistinctNames, Name, Named, Spec, Text
 from ..common.validation import did_you_mean
 from .approval import Rule
 from .context import Context, KeepAll
 from .few_shot import Examples
 from .formats import Format, Marks, Schema
+from .given import SpeakerFields
+from .parts import Brief, Generation, PrivateOpening
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
-
-SPEAKER_TEMPERATURE = 0.2
-"""What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
-
-
-class Generation(Spec):
-    """Generation parameters sent with a model call. What is None is left to its default."""
-
-    temperature: Temperature = None
-    """Sampling temperature, 0 to 2. None: 0.2 for speakers, 1.0 for the task's rewriting."""
-    max_tokens: PositiveInt | None = None
-    """The longest answer, in tokens."""
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    """Nucleus sampling, above 0 and up to 1."""
-    stop: tuple[str, ...] = ()
-    """Texts at which the model stops."""
-    seed: int | None = None
-    """Asks a model that can for the same answer to the same prompt."""
-
-    def parameters(self, temperature: float) -> dict[str, object]:
-        """Give the arguments of a model call.
-
-        Args:
-            temperature: What to use when this spec names none.
-
-        Returns:
-            Keyword arguments in OpenAI's names, without those left to the model.
-        """
-        chosen: dict[str, object] = {
-            "temperature": temperature if self.temperature is None else self.temperature,
-            "max_tokens": self.max_tokens,
-            "top_p": self.top_p,
-            "stop": list(self.stop) or None,
-            "seed": self.seed,
-        }
-        return {name: value for name, value in chosen.items() if value is not None}
-
-
-class Brief(Spec):
-    """What a speaker is told instead where a very small model speaks for it, as the embedded one.
-
-    Its form is held by a grammar, so it need not be told; what it is told must be short.
-    """
-
-    role_prompt: Text
-    """The system prompt; ``{task}`` in it stands for the task."""
-    reminder: Text
-    """What comes after each line the speaker hears; ``{task}`` in it stands for the task as it
-    was given."""
-
-
-class PrivateOpening(Spec):
-    """What one speaker knows before all else, and the others never see (Yacana's secret).
-
-    Raises:
-        SpecError: Neither or both are given.
-    """
-
-    lines: tuple[Text, ...] = ()
-    """What it is told."""
-    prompt: Text | None = None
-    """What it answers alone, such as "Choose a secret number." It keeps the answer in mind."""
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if bool(self.lines) is (self.prompt is not None):
-            raise ValueError("give either lines or a prompt")
-        return self
 
 
 class Speaker(Spec):
@@ -151,6 +85,10 @@ class Speaker(Spec):
     shorter one is asked for, once."""
     context: Context = KeepAll()
     """How much of a long history it is shown."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[SpeakerFields]) -> None: ...
 
     @field_validator("replies")
     @classmethod

@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
@@ -20,6 +20,7 @@ from .changes.laid_over import (
     speaker_laid_over,
     speakers_laid_over,
 )
+from .changes.options import Changes, ConversationFields as Given
 from .changes.own import Own, made, plain, set_fields
 from .consistency import check
 from .end_chat import EndChat
@@ -35,16 +36,20 @@ class Conversation(ConversationFields):
             never hold, or a model has no price.
     """
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[Given]) -> None: ...
+
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
         check(self)
         return self
 
-    def but(self, **changes: Any) -> "Conversation":
+    def but(self, **given: Unpack[Changes]) -> "Conversation":
         """Give the same conversation with other fields.
 
         Args:
-            **changes: The fields that are other. A dict changes only what it names, as in
+            **given: The fields that are other. A dict changes only what it names, as in
                 ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"role_prompt": "…"}}``;
                 anything else takes the place of what was there.
 
@@ -60,8 +65,8 @@ class Conversation(ConversationFields):
             >>> garden.but(end_chat={"max_iterations": 9}, seed=7).end_chat.max_iterations
             9
         """
-        check_depth(changes)
-        changes = by_words(changes)
+        check_depth(given)
+        changes = by_words(given)
         if isinstance(changes.get("speakers"), Mapping):
             changes["speakers"] = speakers_laid_over(self.speakers, changes["speakers"])
         return made(Conversation, laid_over(self, changes))

@@ -1,11 +1,12 @@
 """How a conversation ends, as data: the mode, the caps, other ends, and the guards."""
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Unpack
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import TypedDict
 
-from ..common.data import MOST, AnyCase, Cap, Spec
-from .ends import End
+from ..common.data import MOST, AnyCase, Cap, Fields, Spec
+from .ends import AnyEnd, End
 
 NO_CAP: Final = "none"
 """How TOML says that there is no cap on rounds."""
@@ -72,6 +73,19 @@ def by_mode(given: object) -> object:
     return {"mode": given} if isinstance(given, str) else given
 
 
+class EndChatFields(TypedDict, total=False):
+    """The fields of `EndChat`, as they may be given."""
+
+    mode: EndChatMode | str
+    max_iterations: int | Literal["none"] | None
+    min_iterations: int
+    when: AnyEnd | None
+    guards: Guards | Fields
+    on_guard: Literal["end", "ask"]
+    announce_last_words: bool
+    tell_rounds_left: bool
+
+
 class EndChat(Spec):
     """How the conversation ends; a bare word is its mode."""
 
@@ -100,6 +114,10 @@ class EndChat(Spec):
     tell_rounds_left: bool = False
     """Whether a speaker is told, at the end of each of its prompts in the rounds, how many rounds
     are left up to the cap."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[EndChatFields]) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

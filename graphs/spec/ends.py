@@ -3,13 +3,25 @@
 When each of them holds, and its words, are in `graphs.rules.ends`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Required,
+    TypeAlias,
+    Union,
+    Unpack,
+    cast,
+)
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+from typing_extensions import TypedDict
 
-from ..common.data import MOST, Cap, Kinded, Mark, Name, Named, by_kind
+from ..common.data import MOST, Cap, Fields, Kinded, Mark, Name, Named, Thing, by_kind
 from ..text.done_words import Match, default_match
 
 
@@ -97,6 +109,14 @@ class Predicate(_End):
         def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
 
 
+class EndingToolFields(TypedDict, total=False):
+    """The fields of `EndingTool`, as they may be given."""
+
+    kind: Literal["ending_tool"]
+    tool: Required[Thing]
+    by: str | None
+
+
 class EndingTool(_End):
     """A tool was called and has answered without an error."""
 
@@ -106,6 +126,10 @@ class EndingTool(_End):
     """The tool: its name, or in Python the tool or function itself."""
     by: Name | None = None
     """The speaker whose call counts. None: any speaker that has the tool."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[EndingToolFields]) -> None: ...
 
 
 class NoCode(_End):
@@ -222,6 +246,9 @@ End: TypeAlias = Annotated[
     BeforeValidator(_written),
 ]
 """Any end."""
+
+AnyEnd: TypeAlias = End | str | Fields | Sequence[End | str | Fields]
+"""What may be given where an end stands, by type."""
 
 AnyOf.model_rebuild()
 AllOf.model_rebuild()

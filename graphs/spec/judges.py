@@ -1,10 +1,11 @@
 """Who decides whether a task is complete, and who decides whose turn it is, as data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Required, TypeAlias, Unpack
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag
+from typing_extensions import TypedDict
 
 from ..common.data import Data, Kinded, Named, Text, all_different, by_kind
 
@@ -27,6 +28,19 @@ class Judge(Kinded):
     """The temperature of the verdict, 0 to 2."""
     max_tokens: PositiveInt | None = None
     """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
+
+
+class SeparateJudgeFields(TypedDict, total=False):
+    """The fields of `SeparateJudge`, as they may be given."""
+
+    kind: Literal["separate"]
+    criteria: Required[Sequence[str]]
+    prompt: str | None
+    model: str | None
+    form: Literal["structured", "lines"]
+    temperature: float
+    max_tokens: int | None
+    final_verdict: bool
 
 
 class SeparateJudge(Kinded):
@@ -60,6 +74,10 @@ class SeparateJudge(Kinded):
     final_verdict: bool = True
     """Whether it is asked once more where a cap on rounds or messages ends the conversation and
     nothing was judged since the last message. The reason stays the cap."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[SeparateJudgeFields]) -> None: ...
 
 
 class Finding(StrEnum):

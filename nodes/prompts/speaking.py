@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel
 
-from ...graphs.speakers.speaker import Brief, Speaker
+from ...graphs.speakers.parts import Brief
+from ...graphs.speakers.speaker import Speaker
 from .formats import form_of, is_told
 from .template import Worded, filled as filled
 from .texts import PROMPTS

@@ -4,7 +4,8 @@ The same over HTTP is `duologue.nodes.testing.server.ScriptedServer`.
 """
 
 from .chat_model import Call, Purpose, ScriptedChatModel
-from .script import Line, Prompt, Reply, Script, ScriptedToolCall, ScriptExhaustedError
+from .replies import Reply, ScriptedToolCall
+from .script import Line, Prompt, Script, ScriptExhaustedError
 
 __all__ = [
     "Call",

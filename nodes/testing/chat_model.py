@@ -25,7 +25,8 @@ from pydantic import BaseModel, PrivateAttr, SkipValidation, ValidationError
 
 from ...graphs.log.kinds import Kind
 from ..models.tool_calling.calls import RAW, read_calls
-from .script import Prompt, Reply, Script, Tape, as_prompt
+from .replies import Reply
+from .script import Prompt, Script, Tape, as_prompt
 from .wire import client_error, deltas, usage
 
 Purpose: TypeAlias = Literal["speech", "verdict", "choice", "summary", "task"]

@@ -13,7 +13,8 @@ from typing import Any
 
 from ...graphs.common.threads import in_thread
 from ..models.client.origin import is_status_error
-from .script import Prompt, Reply, Script, ScriptExhaustedError, Tape, as_prompt
+from .replies import Reply
+from .script import Prompt, Script, ScriptExhaustedError, Tape, as_prompt
 from .wire import completion, error_body, events, reply_error
 
 try:

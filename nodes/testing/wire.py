@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .script import Prompt, Reply, openai_call
+from .replies import Reply
+from .script import Prompt, openai_call
 
 if TYPE_CHECKING:
     import openai

@@ -10,7 +10,8 @@ from langchain_core.messages.tool import tool_call
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, result, said
 from duologue.graphs.log.stage import Stage
-from duologue.graphs.speakers.speaker import PrivateOpening, Speaker
+from duologue.graphs.speakers.parts import PrivateOpening
+from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.fields import Opening
 

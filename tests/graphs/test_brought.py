@@ -78,8 +78,13 @@ LOUD = Hook(after_speaker=shout)
 
 def brought(**fields: Any) -> Conversation:
     """A conversation that names one of each kind."""
-    ann = {"name": "Ann", "tools": [search], "hooks": [LOUD], "replies": [greet, "model"]}
-    bob = {"name": "Bob", "format": Schema(Plan, form="text")}
+    ann: dict[str, Any] = {
+        "name": "Ann",
+        "tools": [search],
+        "hooks": [LOUD],
+        "replies": [greet, "model"],
+    }
+    bob: dict[str, Any] = {"name": "Bob", "format": Schema(Plan, form="text")}
     made: dict[str, Any] = {
         "task": "Plan a garden.",
         "speakers": (Speaker(**ann), Speaker(**bob)),
@@ -262,7 +267,7 @@ def undocumented(query: str) -> str:
     [
         (lambda: Predicate(lambda messages: True), "name: has no name of its own: register it by"),
         (lambda: Speaker(name="Ann", hooks=[Hook()]), "hooks.0: has no name of its own: register"),
-        (lambda: Speaker(name="Ann", tools=[3]), "tools.0: input should be a valid string, not 3"),
+        (lambda: Speaker(name="Ann", tools=[3]), "tools.0: input should be a valid string, not 3"),  # type: ignore[list-item]
         (lambda: Predicate(3), "name: input should be a valid string, not 3"),  # type: ignore[arg-type]
         (lambda: two(Plan, "x"), "speakers.0.tools: 'Plan' must be a LangChain tool, not the cl"),
         (

@@ -60,7 +60,7 @@ def tools(ran: list[str]) -> list[BaseTool]:
     return [mail, look, size]
 
 
-MAIL = {"interrupt_on": {"mail": True}, "tools": ["mail", "look", "size"]}
+MAIL: dict[str, Any] = {"interrupt_on": {"mail": True}, "tools": ["mail", "look", "size"]}
 BOTH = calls(call("mail", 1, to="Bob", to_user="I write to Bob."), call("look", 2, at="a.txt"))
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.speakers.context import Context, KeepAll, RunningSummary
+from duologue.graphs.speakers.parts import PrivateOpening
 from duologue.graphs.speakers.replies import (
     CodeReply,
     HumanInputMode,
@@ -20,7 +21,7 @@ from duologue.graphs.speakers.replies import (
     ModelReply,
     TextReply,
 )
-from duologue.graphs.speakers.speaker import PrivateOpening, Speaker
+from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
 from duologue.graphs.spec.ends import (

@@ -523,7 +523,7 @@ def test_changes_that_no_fork_can_make_are_named(
 def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
     run(plain(), ["A1", "B1", "A2", "B2"], session="two", store=store)
-    for arguments, said in [
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"session": "nobody"}, "There is no session 'nobody' in "),
         ({"session": "../x"}, "'../x' can't be a session's id"),
         ({"session": "one", "into": "a b"}, "'a b' can't be a session's id"),
@@ -535,7 +535,8 @@ def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
             "There is no message 'm0099' in session 'one': it has m0000 to m0004.",
         ),
         ({"session": "one", "at": ""}, "There is no message '' in session 'one'"),
-    ]:
+    ]
+    for arguments, said in wrong:
         with pytest.raises(SessionError, match=f"^{re.escape(said)}"):
             fork(store=store, **arguments)
     assert len(list_sessions(store=store)) == 2

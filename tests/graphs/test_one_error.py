@@ -142,8 +142,9 @@ def test_data_that_is_nested_too_deep_is_the_same_error() -> None:
     ],
 )
 def test_a_field_of_a_part_points_to_its_place(name: str, place: str) -> None:
+    wrong: dict[str, Any] = {name: 3}
     with pytest.raises(SpecError) as caught:
-        group_solve(PAIR, **{name: 3})
+        group_solve(PAIR, **wrong)
     assert str(caught.value) == f"{name}: there is no such field; did you mean {place!r}?"
     # Each of these places is a field.
     data: dict[str, Any] = {}

@@ -31,7 +31,10 @@ from duologue.graphs.kinds.load import forms_by_kind
 from duologue.graphs.spec.difference import first_difference
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
-PAIR = [{"name": "Ann", "task": "a", "stops_chat": True}, {"name": "Bob", "task": "b"}]
+PAIR: list[dict[str, Any]] = [
+    {"name": "Ann", "task": "a", "stops_chat": True},
+    {"name": "Bob", "task": "b"},
+]
 SHORT: dict[str, dict[str, Any]] = {
     "role_play": {"task": "Plan", "user_role": "Owner", "assistant_role": "Gardener"},
     "blogger": {"task": "Bees"},
@@ -73,7 +76,7 @@ def test_the_kinds_are_all_that_there_are() -> None:
 def test_each_form_takes_the_fields_of_a_conversation(kind: str, options: dict[str, Any]) -> None:
     """What the form fills in stays; a file says the same."""
     made = short(kind, **options)
-    changes = {
+    changes: dict[str, Any] = {
         name: one.model_dump(exclude_unset=True) if isinstance(one, EndChat) else one
         for name, one in options.items()
     }
@@ -143,7 +146,7 @@ def test_a_prompt_takes_the_place_of_the_few_words_for_a_tiny_model() -> None:
 
 
 @pytest.mark.parametrize("given", ["Cook", {"name": "Cook"}, Speaker(name="Cook")])
-def test_a_speaker_is_named_in_short_or_among_its_fields(given: object) -> None:
+def test_a_speaker_is_named_in_short_or_among_its_fields(given: str | Speaker) -> None:
     expected = role_play("Plan", "Cook", "Gardener")
     data = {"kind": "role_play", "task": "Plan", "user": given, "assistant_role": "Gardener"}
     assert load_conversation(data) == expected

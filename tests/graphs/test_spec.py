@@ -217,7 +217,12 @@ def test_the_short_form_is_held_to_the_same(
 
 @pytest.mark.parametrize("short_load", SHORT_LOADS.values(), ids=SHORT_LOADS.keys())
 def test_the_short_form_means_the_same_everywhere(short_load: Load) -> None:
-    fields = {"mode": "all_task_must_complete", "max_iterations": 3, "seed": 7, "word_limit": 9}
+    fields: dict[str, Any] = {
+        "mode": "all_task_must_complete",
+        "max_iterations": 3,
+        "seed": 7,
+        "word_limit": 9,
+    }
     found = short_load(ROLES | fields)
     assert found == role_play("Plan", "Owner", "Gardener", **fields)
     assert found == RolePlay.model_validate(ROLES | fields).conversation()
@@ -231,7 +236,7 @@ def test_the_short_form_means_the_same_everywhere(short_load: Load) -> None:
     assert load_conversation(found.model_dump(mode="json")) == found
 
 
-BRACES = {"done_token": "{task}!"}
+BRACES: dict[str, Any] = {"done_token": "{task}!"}
 
 
 def test_braces_in_a_users_own_words_stay_as_they_are() -> None:

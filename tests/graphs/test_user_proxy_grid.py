@@ -6,7 +6,7 @@ written out below hold both.
 
 from collections.abc import Sequence
 from itertools import product
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import pytest
 
@@ -52,7 +52,7 @@ def lines_of(turn: int | None) -> list[str]:
 
 
 def by_the_engine(
-    mode: Mode, cap: int, lines: Sequence[str], answers: Sequence[str], **options: object
+    mode: Mode, cap: int, lines: Sequence[str], answers: Sequence[str], **options: Any
 ) -> Played:
     """Play a conversation, and tell of it as the rules do."""
     given = iter(answers)

@@ -15,7 +15,7 @@ from support.installed import shaped
 
 pytestmark = pytest.mark.live
 
-FORM = {"task": "Plan a garden", "user_role": "Owner", "assistant_role": "Gardener"}
+FORM: dict[str, Any] = {"task": "Plan a garden", "user_role": "Owner", "assistant_role": "Gardener"}
 
 
 async def thread(client: LangGraphClient) -> str:

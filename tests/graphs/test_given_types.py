@@ -1,0 +1,119 @@
+"""What type checkers know of arguments agrees with what the models take."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import pytest
+from langchain_core.messages import BaseMessage, ToolCall
+from pydantic import BaseModel
+from typing_extensions import get_type_hints, is_typeddict
+
+import duologue
+from duologue import graphs
+from duologue.graphs import EndChatMode
+from duologue.graphs.common.data import HasName
+from duologue.graphs.kinds.load import forms_by_kind
+from duologue.graphs.speakers.given import SpeakerFields
+from duologue.graphs.spec.changes.options import Changes
+from duologue.nodes.testing import replies
+
+MODELS = {
+    name: found
+    for module in (graphs, replies)
+    for name in dir(module)
+    if inspect.isclass(found := getattr(module, name)) and issubclass(found, BaseModel)
+}
+
+
+def typed(of: object, name: str) -> Any:  # noqa: ANN401
+    """The typed dict of this name that stands beside something, or that its module imports."""
+    module = inspect.getmodule(of)
+    found = (getattr(module, one, None) for one in (name, "Given"))
+    return next((one for one in found if is_typeddict(one)), None)
+
+
+GIVEN = {
+    name: fields for name, model in MODELS.items() if (fields := typed(model, f"{name}Fields"))
+}
+OPTIONS = {kind: typed(form, f"{form.__name__}Options") for kind, form in forms_by_kind().items()}
+
+
+def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
+    assert {*GIVEN} == {
+        *("Code", "Conversation", "EndChat", "EndingTool", "Generation", "HumanReply"),
+        *("InterruptOn", "Marks", "PrivateOpening", "Reply", "SeparateJudge", "Speaker"),
+    }
+    assert None not in OPTIONS.values()
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_each_field_may_be_given_and_no_other(name: str) -> None:
+    fields, model = GIVEN[name], MODELS[name]
+    assert {*fields.__annotations__} == {*model.model_fields}
+    needed = {name for name, field in model.model_fields.items() if field.is_required()}
+    assert fields.__required_keys__ == needed
+    agree(get_type_hints(fields, include_extras=False), model)
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_each_option_of_a_short_form_may_be_given_and_no_other(kind: str) -> None:
+    form, made = forms_by_kind()[kind], getattr(duologue, kind)
+    by_place = {
+        name
+        for name, one in inspect.signature(made).parameters.items()
+        if one.kind != one.VAR_KEYWORD
+    }
+    hints = get_type_hints(OPTIONS[kind], include_extras=False)
+    assert {*hints} == {*form.taken()} - by_place
+    assert not OPTIONS[kind].__required_keys__
+    agree({name: one for name, one in hints.items() if name not in form.roles}, form)
+
+
+def test_each_field_of_a_conversation_may_be_changed() -> None:
+    changed = {*get_type_hints(Changes)}
+    assert changed == {*graphs.Conversation.model_fields} - {"version"}
+
+
+READ_AS_ANOTHER = {
+    *(str, dict, object, Callable, HasName, SpeakerFields, BaseMessage, ToolCall, EndChatMode),
+    *("none", "all"),
+}
+
+
+def agree(hints: Mapping[str, object], model: type[BaseModel]) -> None:
+    """See that all that a field may hold may be given."""
+    every = {**graphs.Conversation.model_fields, **model.model_fields}
+    for name, hint in hints.items():
+        held, given = kinds_in(every[name].annotation), kinds_in(hint)
+        assert held <= given, name
+        # What is read as something else, beside it.
+        assert given - held <= READ_AS_ANOTHER, name
+
+
+def kinds_in(annotation: object) -> set[object]:
+    """The types in an annotation: a list, a dict or a literal by what is in it."""
+    if get_origin(annotation) is Annotated:
+        return kinds_in(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return {one for part in get_args(annotation) for one in kinds_in(part)}
+    if get_origin(annotation) is Literal:
+        return {*get_args(annotation)}
+    if annotation is None or annotation is type(None):
+        return {type(None)}
+    origin = get_origin(annotation)
+    if isinstance(origin, type) and issubclass(origin, Sequence | tuple):
+        return kinds_in(get_args(annotation)[0])
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {dict} | kinds_in(get_args(annotation)[1])
+    if origin is not None:
+        return {origin if origin is not Callable else Callable}
+    return {object} if annotation is Any else {annotation}
