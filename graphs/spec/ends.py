@@ -205,6 +205,13 @@ def _written(given: object) -> object:
     return by_kind(given)
 
 
+class AnyOfFields(TypedDict, total=False):
+    """The fields of `AnyOf`, as they may be given."""
+
+    kind: Literal["any"]
+    of: Required["Sequence[End | str | Fields]"]
+
+
 class AnyOf(_End):
     """One of several ends; in Python ``a | b``, in a file a list of them."""
 
@@ -212,6 +219,17 @@ class AnyOf(_End):
     """Which end it is."""
     of: Annotated[tuple["End", ...], Field(min_length=1)]
     """The ends."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[AnyOfFields]) -> None: ...
+
+
+class AllOfFields(TypedDict, total=False):
+    """The fields of `AllOf`, as they may be given."""
+
+    kind: Literal["all"]
+    of: Required["Sequence[End | str | Fields]"]
 
 
 class AllOf(_End):
@@ -224,6 +242,10 @@ class AllOf(_End):
     """Which end it is."""
     of: Annotated[tuple["End", ...], Field(min_length=1)]
     """The ends."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[AllOfFields]) -> None: ...
 
 
 Leaf: TypeAlias = (

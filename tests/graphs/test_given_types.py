@@ -49,8 +49,9 @@ OPTIONS = {kind: typed(form, f"{form.__name__}Options") for kind, form in forms_
 
 def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
     assert {*GIVEN} == {
-        *("Code", "Conversation", "EndChat", "EndingTool", "Generation", "HumanReply"),
-        *("InterruptOn", "Marks", "PrivateOpening", "Reply", "SeparateJudge", "Speaker"),
+        *("AllOf", "AnyOf", "Code", "Conversation", "EndChat", "EndingTool", "Generation"),
+        *("HumanReply", "InterruptOn", "Marks", "PrivateOpening", "Reply", "SeparateJudge"),
+        "Speaker",
     }
     assert None not in OPTIONS.values()
 

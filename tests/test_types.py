@@ -1,0 +1,59 @@
+"""Type checkers accept what users write, as the documentation does, and refuse their mistakes.
+
+Strict mypy reports all that mypy does by default. Neither has a plugin here.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.types
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the code of README and all pages, and with what users may write or not."""
+    folder = tmp_path_factory.mktemp("programs")
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        name = page.stem.replace("-", "_").lower()
+        code = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+        for number, block in enumerate(code):
+            (folder / f"{name}_{number}.py").write_text(block, encoding="utf-8")
+    for program in ("program", "mistakes"):
+        shutil.copy(ROOT / "tests" / "typed" / f"{program}.py", folder)
+    assert len([*folder.iterdir()]) > 20
+    return folder
+
+
+def run(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert not done.stderr
+    return done.stdout
+
+
+def test_mypy_accepts_what_works_and_nothing_else(programs: Path) -> None:
+    """A mistake that it accepts is a comment without need."""
+    files = sorted(path.name for path in programs.glob("*.py"))
+    told = run(programs, "mypy", "--config-file=", "--strict", *files)
+    assert told == f"Success: no issues found in {len(files)} source files\n"
+
+
+def test_pyright_accepts_what_works_and_nothing_else(programs: Path) -> None:
+    config = {
+        "typeCheckingMode": "standard",
+        "strict": ["program.py", "mistakes.py"],
+        "reportUnnecessaryTypeIgnoreComment": "error",
+        "reportUnusedExpression": False,
+    }
+    (programs / "pyrightconfig.json").write_text(json.dumps(config), encoding="utf-8")
+    told = run(programs, "basedpyright", "--pythonpath", sys.executable)
+    assert told == "0 errors, 0 warnings, 0 notes\n"

@@ -1,0 +1,68 @@
+"""What type checkers must refuse: each line must need its comment. It is checked, and never run."""
+
+from duologue.graphs import (
+    Conversation,
+    EndChat,
+    EndingTool,
+    Generation,
+    HumanReply,
+    Marks,
+    Predicate,
+    SeparateJudge,
+    Speaker,
+    blogger,
+    chat,
+    coder,
+    converse,
+    fork,
+    group_solve,
+    role_play,
+    stream,
+    user_proxy,
+)
+from duologue.nodes.testing import Reply
+
+ann, bob = Speaker(name="Ann", task="a"), Speaker(name="Bob", task="b")
+talk = Conversation(task="Plan.", speakers=[ann, bob])
+
+# Misspelt options.
+role_play("Plan", "Owner", "Gardener", max_iteration=3)  # type: ignore[call-arg]
+role_play("Plan", "Owner", "Gardener", usr={"tools": []})  # type: ignore[call-arg]
+role_play("Plan", "Owner", "Gardener", writer={"tools": []})  # type: ignore[call-arg]
+blogger("Bees", round=2)  # type: ignore[call-arg]
+coder("Add.", excutions=2)  # type: ignore[call-arg]
+chat("Hi.", tols=["clock"])  # type: ignore[call-arg]
+user_proxy("Hi.", human_mode="NEVER")  # type: ignore[call-arg]
+group_solve([ann, bob], shift_ownr="Ann")  # type: ignore[call-arg]
+talk.but(sed=3)  # type: ignore[call-arg]
+fork("s", sed=3)  # type: ignore[call-arg]
+converse(talk, modell="m")  # type: ignore[call-arg]
+stream(talk, stor="memory:")  # type: ignore[call-arg]
+Speaker(name="Ann", tols=["clock"])  # type: ignore[call-arg]
+Conversation(task="Plan.", speakers=[ann, bob], seeed=3)  # type: ignore[call-arg]
+EndChat(max_iteration=3)  # type: ignore[call-arg]
+Generation(temprature=0)  # type: ignore[call-arg]
+SeparateJudge(criterion=["Done."])  # type: ignore[call-arg]
+HumanReply(mode="NEVER")  # type: ignore[call-arg]
+Reply(txt="Hi.")  # type: ignore[call-arg]
+
+# What is missing.
+role_play("Plan", "Owner")  # type: ignore[call-arg]
+Speaker(role_prompt="You lead.")  # type: ignore[call-arg]
+Conversation(task="Plan.")  # type: ignore[call-arg]
+Marks(end="Over.")  # type: ignore[call-arg]
+EndingTool(by="Ann")  # type: ignore[call-arg]
+
+# Values that can't be.
+role_play("Plan", "Owner", "Gardener", max_iterations="3")  # type: ignore[arg-type]
+role_play("Plan", "Owner", "Gardener", user=5)  # type: ignore[arg-type]
+chat(5)  # type: ignore[arg-type]
+chat("Hi.", tools=[3])  # type: ignore[list-item]
+Speaker(name="Ann", replies=[3])  # type: ignore[list-item]
+Speaker(name="Ann", on_length="again")  # type: ignore[arg-type]
+Conversation(task="Plan.", speakers=["Ann", "Bob"])  # type: ignore[list-item]
+EndChat(on_guard="stop")  # type: ignore[arg-type]
+EndChat(guards=3)  # type: ignore[arg-type]
+Predicate(3)  # type: ignore[arg-type]
+talk.but(end_chat=9)  # type: ignore[arg-type]
+converse(talk, answer="Hi.")  # type: ignore[arg-type]

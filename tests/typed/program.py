@@ -1,0 +1,288 @@
+"""What type checkers must accept: all that may be given. It is checked, and never run."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from duologue.graphs import (
+    AllOf,
+    AnyOf,
+    ByFunction,
+    Code,
+    Conversation,
+    DoneToken,
+    EndChat,
+    EndChatMode,
+    EndingTool,
+    Example,
+    Generation,
+    Guards,
+    HumanInputMode,
+    HumanReply,
+    InterruptOn,
+    LastMessages,
+    Marks,
+    MaxCost,
+    MaxMessages,
+    ModelReply,
+    Moderator,
+    Opening,
+    Predicate,
+    Price,
+    PrivateOpening,
+    Question,
+    RoundRobin,
+    Sandbox,
+    Schema,
+    SeparateJudge,
+    Speaker,
+    TaskSpecification,
+    TextReply,
+    aconverse,
+    blogger,
+    build_graph,
+    chat,
+    coder,
+    converse,
+    fork,
+    group_solve,
+    load_conversation,
+    respond,
+    resume,
+    role_play,
+    stream,
+    user_proxy,
+)
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook, Turn
+
+
+class Plan(BaseModel):
+    steps: list[str]
+
+
+def search(query: str) -> str:
+    """Search the web."""
+    return query
+
+
+@tool
+def weather(place: str) -> str:
+    """Tell the weather."""
+    return place
+
+
+def shout(turn: Turn, reply: AIMessage) -> AIMessage:
+    return AIMessage(reply.text.upper())
+
+
+def greet(turn: Turn) -> str | None:
+    return "Hello." if not turn.messages else None
+
+
+def done(messages: Sequence[BaseMessage]) -> bool:
+    return len(messages) > 2
+
+
+def alternate(messages: Sequence[BaseMessage], names: Sequence[str]) -> str:
+    return names[len(messages) % 2]
+
+
+ann = Speaker(
+    name="Ann",
+    role_prompt="You lead.",
+    task="Lead.",
+    tools=[search, weather, "clock", "server.find"],
+    hooks=[Hook(after_speaker=shout), "log"],
+    replies=[greet, "human", {"kind": "text", "text": "Yes."}, ModelReply()],
+    format={"kind": "schema", "name": Plan, "form": "text"},
+    examples=[
+        {"role": "user", "content": "Hi."},
+        Example(role="assistant", content="Ho."),
+        HumanMessage("Hi."),
+        AIMessage("Ho."),
+    ],
+    generation={"temperature": 0, "stop": ["END"]},
+    context={"kind": "last", "limit": 4},
+    prefixes={"Bob": "Bob says: "},
+    interrupt_on={"clock": True, "server.find": {"allowed_decisions": ["approve"]}},
+    private_opening={"lines": ["You know."]},
+    stops_chat=True,
+    tool_calling="native",
+    on_length="retry",
+)
+bob = Speaker(
+    name="Bob",
+    tools=(search,),
+    replies=("model",),
+    format=Marks(lines=["Plan:"], optional=[]),
+    generation=Generation(stop=["END"], max_tokens=9),
+    interrupt_on={search: InterruptOn(allowed_decisions=["approve", "edit"])},
+    private_opening=PrivateOpening(lines=["You know."]),
+    context=LastMessages(limit=3),
+    brief={"role_prompt": "Lead.", "reminder": "Lead."},
+)
+cy = Speaker(name="Cy", format=Schema(Plan), replies=[HumanReply(human_input_mode="never")])
+dee: dict[str, Any] = {"name": "Dee", "tools": [search]}
+eve = {"name": "Eve"}
+
+conversations: list[Conversation] = [
+    Conversation(task="Plan.", speakers=[ann, bob, dee, eve, {"name": "Flo", "tools": ["clock"]}]),
+    Conversation(task="Plan.", speakers=(ann, bob), end_chat="all_task_must_complete"),
+    Conversation(
+        title="T",
+        task="Plan.",
+        speakers=[ann, {"name": "Gus"}],
+        turn_order=ByFunction(alternate),
+        judge=SeparateJudge(criteria=["It is done."]),
+        sandbox="monty",
+        prices={"m": Price(input=1, output=2), "n": {"input": 1, "output": 2}},
+        prompts={"new_task": "Do {task}.", "other": {"name": "x"}},
+        opening={"first_speaker": "Ann"},
+        task_specification={"word_limit": 30, "generation": {"temperature": 1}},
+        end_chat=EndChat(
+            mode="END_CHAT_AFTER_FIRST_COMPLETION",
+            max_iterations=None,
+            when=[DoneToken(token="DEAL") | MaxMessages(limit=9), Predicate(done)],
+            guards={"echo": 0},
+        ),
+        seed=3,
+    ),
+    Conversation(
+        task="Plan.",
+        speakers=[ann, bob],
+        turn_order="moderator",
+        judge={"criteria": ["It is done."]},
+        sandbox=Sandbox(level="monty"),
+        opening=Opening(answers=True),
+        task_specification=TaskSpecification(word_limit=9),
+        end_chat={"max_iterations": 9, "when": {"kind": "max_cost", "limit": 1}},
+    ),
+    Conversation(
+        task="Plan.",
+        speakers=[ann, bob],
+        turn_order=Moderator(prompt="You moderate."),
+        end_chat=EndChat(
+            mode=EndChatMode.ALL_TASK_MUST_COMPLETE,
+            when=EndingTool(tool=search) & EndingTool(tool="clock", by="Ann"),
+            guards=Guards(echo=0),
+        ),
+    ),
+    Conversation(
+        task="Plan.",
+        speakers=[ann, bob],
+        turn_order=RoundRobin(),
+        end_chat=EndChat(when="stop_requested"),
+    ),
+    role_play(
+        "Plan a garden",
+        "Owner",
+        assistant_role="Gardener",
+        user={"tools": ["get_history"], "format": None},
+        assistant=Speaker(name="Gardener", tools=[weather]),
+        mode="all_task_must_complete",
+        max_iterations=3,
+        people=["Owner"],
+        end_chat={"when": MaxCost(limit=1)},
+        prices={"m": {"input": 1, "output": 2}},
+        judge={"criteria": ["It is done."]},
+        seed=7,
+        temperature=0.5,
+    ),
+    role_play("Plan", "Owner", "Gardener", user=eve, mode=EndChatMode.MAX_ITERATIONS_ONLY),
+    blogger("Bees", writer="W", critic={"name": "C", "model": "m"}, rounds=2, people=("W",)),
+    coder("Add.", coder={"tools": [search]}, executor="E", sandbox="monty", executions=2),
+    coder("Add.", sandbox={"level": "monty"}, end_chat=EndChat(min_iterations=1)),
+    chat(),
+    chat(
+        "Hi.",
+        user="Bob",
+        assistant=dee,
+        tools=[search, weather, "clock"],
+        interrupt_on={search: True},
+        max_iterations=None,
+    ),
+    user_proxy(
+        "Hi.",
+        human_input_mode="NEVER",
+        is_termination=done,
+        functions=[greet, "other"],
+        tools=(search,),
+        user={"keep_reflection": True},
+        sandbox="bubblewrap",
+    ),
+    user_proxy("Hi.", human_input_mode=HumanInputMode.NEVER, interrupt_on={"mail": InterruptOn()}),
+    group_solve(
+        [ann, eve, {"name": "Hal", "task": "Help."}],
+        shift_owner="Ann",
+        end_chat="all_task_must_complete",
+    ),
+    load_conversation({"kind": "chat", "message": "Hi."}),
+    load_conversation("garden.toml"),
+]
+ends = [
+    AnyOf(of=[MaxCost(limit=1), DoneToken(token="X")]),
+    AllOf(of=(MaxCost(limit=1),)),
+    Code(languages=["python"]),
+]
+changed = conversations[0].but(
+    end_chat={"max_iterations": 9}, speakers={"Ann": {"tools": [search]}}, seed=3
+)
+reply = TextReply(text="Yes.", once=True)
+
+call = ScriptedToolCall(name="search", args={"query": "beans"}, id="1")
+model = ScriptedChatModel(script=["Hi.", Reply(tool_calls=[call]), "Ho.", {"complete": True}])
+
+
+def answer(question: Question) -> object:
+    if question.kind == "message":
+        return question.prompt
+    if question.kind == "approval":
+        return {"decisions": [{"type": "approve"} for _ in question.action_requests]}
+    return json.dumps(question.value)
+
+
+result = converse(
+    changed,
+    session="s",
+    model=model,
+    models={"m": model},
+    store="memory:",
+    tools=[search, weather],
+    functions={"greet": greet},
+    hooks={"log": Hook(), "old": None},
+    schemas={"Plan": Plan},
+    predicates={"done": done},
+    orders={"alternate": alternate},
+    prompts={"x": "Do {task}."},
+    mcp_servers={"server": {"command": "server", "args": ["--quiet"]}},
+    callbacks=[UsageMetadataCallbackHandler()],
+    answer=answer,
+    durability="async",
+    message="More?",
+)
+for name, text in result.speeches:
+    print(name.upper(), text.upper())
+print(result.parsed("Ann")[0]["steps"], result.conversation.end_chat.mode.value)
+if result.outcome:
+    print(result.outcome.reason.value, result.outcome.usage)
+result = respond("s", {"decisions": []}, store="memory:")
+result = resume(fork("s", into="t", end_chat={"max_iterations": 9}), model="m")
+for event in stream({"task": "x", "speakers": [eve, eve]}, session="s", model=model):
+    if event.event == "message":
+        print(event.text.upper())
+
+
+async def main() -> None:
+    found = await aconverse("garden.toml", tools=(search,))
+    print(found.latest("Ann"))
+
+
+asyncio.run(main())
+graph = build_graph(model=model, tools=[search])
