@@ -106,10 +106,8 @@ def _deeper(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
     for part, field in fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            known = inner.model_fields
-            yield from (
-                f"{part}.{place}" for place in ([name] if name in known else _deeper(known, name))
-            )
+            found = [name] if name in inner.model_fields else _deeper(inner.model_fields, name)
+            yield from (f"{part}.{place}" for place in found)
 
 
 def _near_value(fault: ErrorDetails) -> str:

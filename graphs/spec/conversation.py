@@ -45,11 +45,11 @@ class Conversation(ConversationFields):
         check(self)
         return self
 
-    def but(self, **given: Unpack[Changes]) -> "Conversation":
+    def but(self, **changes: Unpack[Changes]) -> "Conversation":
         """Give the same conversation with other fields.
 
         Args:
-            **given: The fields that are other. A dict changes only what it names, as in
+            **changes: The fields that are other. A dict changes only what it names, as in
                 ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"role_prompt": "…"}}``;
                 anything else takes the place of what was there.
 
@@ -65,11 +65,11 @@ class Conversation(ConversationFields):
             >>> garden.but(end_chat={"max_iterations": 9}, seed=7).end_chat.max_iterations
             9
         """
-        check_depth(given)
-        changes = by_words(given)
-        if isinstance(changes.get("speakers"), Mapping):
-            changes["speakers"] = speakers_laid_over(self.speakers, changes["speakers"])
-        return made(Conversation, laid_over(self, changes))
+        check_depth(changes)
+        others = by_words(changes)
+        if isinstance(others.get("speakers"), Mapping):
+            others["speakers"] = speakers_laid_over(self.speakers, others["speakers"])
+        return made(Conversation, laid_over(self, others))
 
 
 class Form(Spec, ABC):

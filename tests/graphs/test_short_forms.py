@@ -139,6 +139,13 @@ def test_a_format_takes_the_place_of_the_form_s_own() -> None:
     assert short("role_play", user={"format": None}).speakers[0].format is None
 
 
+def test_what_stands_in_a_dict_of_the_form_s_own_stays_there() -> None:
+    own = short("blogger").speakers[1].prefixes
+    assert short("blogger", critic={"prefixes": {}}).speakers[1].prefixes == own
+    told = short("blogger", critic={"prefixes": {"Writer": "Read: "}})
+    assert told.speakers[1].prefixes == {"Writer": "Read: "}
+
+
 def test_a_prompt_takes_the_place_of_the_few_words_for_a_tiny_model() -> None:
     told = short("role_play", user={"role_prompt": "You lead."}).speakers
     assert (told[0].role_prompt, told[0].brief) == ("You lead.", None)
@@ -170,7 +177,7 @@ def test_a_file_has_it_all(tmp_path: Path) -> None:
 
 
 def test_both_experts_may_read_the_history() -> None:
-    """LazyLLM's own example: `get_history` for both."""
+    """LazyLLM's own example, row Z6: `get_history` for both."""
     tools = {"tools": ["get_history"]}
     trading = role_play(
         *("Develop a trading bot for the stock market", "Stock Trader", "Python Programmer"),

@@ -103,5 +103,7 @@ def _unset(model: BaseModel, path: tuple[str | int, ...]) -> None:
     """Take the field at the end of a path for one that was not set."""
     at: Any = model
     for part in path[:-1]:
-        at = at[part] if isinstance(part, int) else getattr(at, part)
-    at.model_fields_set.discard(path[-1])
+        at = getattr(at, str(part)) if isinstance(at, BaseModel) else at[part]
+    # What stands in a dict has no note of who set it: then all of the dict is compared.
+    if isinstance(at, BaseModel):
+        at.model_fields_set.discard(str(path[-1]))
