@@ -11,9 +11,8 @@ from ...nodes.prompts.template import Prompt, filled
 from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
 from ..common.validation import listing
 from ..speakers.context import RunningSummary
-from ..speakers.parts import Generation
 from ..speakers.replies import FunctionReply, HumanInputMode
-from ..speakers.speaker import Speaker
+from ..speakers.speaker import Generation, Speaker
 from ..text.looks import looks
 from .end_chat import NO_CAP, EndChat, EndChatMode
 from .ends import Predicate, leaves

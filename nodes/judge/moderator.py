@@ -15,7 +15,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.transitions import chose
 from ...graphs.rules.turns import in_turn
-from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.speaker import Generation
 from ...graphs.spec.judges import ByFunction, Moderator
 from ...graphs.spec.usage import Usage
 from ...tools.registry.functions import call

@@ -15,8 +15,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import asked, judged
-from ...graphs.speakers.parts import SPEAKER_TEMPERATURE
-from ...graphs.speakers.speaker import Speaker
+from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.spec.judges import Judge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model

@@ -14,8 +14,7 @@ from ...graphs.log.messages import Source
 from ...graphs.log.stage import ALOUD
 from ...graphs.rules.position import Phase
 from ...graphs.speakers.formats import Schema
-from ...graphs.speakers.parts import SPEAKER_TEMPERATURE
-from ...graphs.speakers.speaker import Speaker
+from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
 from ..models.tool_calling.offered import offered

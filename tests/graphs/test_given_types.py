@@ -22,7 +22,7 @@ from duologue import graphs
 from duologue.graphs import EndChatMode
 from duologue.graphs.common.data import HasName
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.speakers.given import SpeakerFields
+from duologue.graphs.speakers.speaker import SpeakerFields
 from duologue.graphs.spec.changes.options import Changes
 from duologue.nodes.testing import replies
 
