@@ -105,6 +105,7 @@ from .spec.fields import Opening as Opening, TaskSpecification as TaskSpecificat
 from .spec.judges import (
     ByFunction as ByFunction,
     Finding as Finding,
+    Handoff as Handoff,
     Judge as Judge,
     Moderator as Moderator,
     RoundRobin as RoundRobin,

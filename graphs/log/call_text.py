@@ -1,13 +1,21 @@
 """What a speaker says beside a call of tools: one text out of several, and the way back. Pure.
 
 Agere's ``to_user``: an argument of each call that is spoken and does not reach the tool. How it is
-taken out of the calls while they arrive is in `nodes.models.tool_calling.to_user`.
+taken out of the calls while they arrive is in `nodes.models.tool_calling.to_user`. Calls that name
+who speaks next are read in `nodes.models.tool_calling.hand_off`.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
+
+from ...nodes.prompts import handoffs as prompts
+from ..spec.conversation import Conversation
+from ..spec.handoffs import first_of, read_name, targets
+from ..spec.judges import HAND_OFF
+from .messages import About, place_of
 
 TO_USER = "to_user"
 """The argument."""
@@ -53,3 +61,28 @@ def _with(call: ToolCall, texts: Mapping[str, str]) -> ToolCall:
     said = texts.get(str(call["id"]))
     args: dict[str, Any] = call["args"] if said is None else {TO_USER: said, **call["args"]}
     return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
+
+
+def handing_over(
+    conversation: Conversation, about: About, message: BaseMessage
+) -> list[tuple[ToolCall, ToolMessage]]:
+    """Give the calls by which a line names who speaks next, and what came of them.
+
+    The speaker is shown them as other calls: models do as they see that they did.
+    """
+    worded, may = conversation.worded, targets(conversation, about.speaker or "")
+    chosen = first_of(conversation, about.speaker or "", about.handed_to)
+    made = []
+    for number, given in enumerate(about.handed_to if may else ()):
+        name = read_name(given, may)
+        if name is None:
+            result = worded(prompts.NOT_NEXT, other=given, names=", ".join(may))
+        elif name == chosen:
+            result, chosen = worded(prompts.SPEAKS_NEXT, name=name), None
+        else:
+            result = worded(prompts.ONLY_ONE)
+        args = {"to": name or given} | ({"private": True} if about.private else {})
+        call_id = f"{place_of(message)}-to-{number}"
+        call = ToolCall(name=HAND_OFF, args=args, id=call_id, type="tool_call")
+        made.append((call, ToolMessage(result, tool_call_id=call_id, id=call_id)))
+    return made

@@ -42,4 +42,8 @@ def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
 
 
 def _from_outside(about: About) -> str:
-    return f"{about.speaker}" if about.audience is None else f"{about.speaker} (heard by nobody)"
+    if about.audience is None:
+        return f"{about.speaker}"
+    if about.confidants:
+        return f"{about.speaker} (to {' and '.join(about.confidants)} alone)"
+    return f"{about.speaker} (heard by nobody)"

@@ -79,6 +79,8 @@ class Flaw(StrEnum):
     """It is the speaker's own last message once more."""
     ECHO = "echo"
     """It is what another has just said, word for word."""
+    NOT_NEXT = "not_next"
+    """It names as the next speaker somebody who can't be."""
     NO_REPLY = "no_reply"
     """It only repeats how it was asked for: placeholders, marks alone, or what it was told."""
 
@@ -130,6 +132,11 @@ class About(Data):
     to_user: dict[str, str] = Field(default_factory=dict)
     """What of it the speaker said by an argument of its calls, by their ids. The calls are kept
     without it."""
+    handed_to: tuple[str, ...] = ()
+    """Whom it names to speak next by calls of ``hand_off``, as these are given. The calls are kept
+    nowhere else."""
+    private: bool = False
+    """Whether they say that only the one who is named is to hear it."""
     outcome: dict[str, JsonValue] | None = None
     """The outcome that the conversation had here, where it went on after its end."""
     was: "About | None" = None
@@ -141,7 +148,7 @@ class About(Data):
 
     @property
     def counts(self) -> bool:
-        """Whether it is a speech that all hear as such, in the rounds or as last words."""
+        """Whether it is a speech that others hear as such, in the rounds or as last words."""
         return self.is_speech and self.is_aloud
 
     @property
@@ -156,8 +163,13 @@ class About(Data):
 
     @property
     def is_aloud(self) -> bool:
-        """Whether all hear it, in the rounds or as last words."""
-        return self.audience is None and self.stage in ALOUD
+        """Whether others hear it, in the rounds or as last words."""
+        return self.stage in ALOUD and (self.audience is None or bool(self.confidants))
+
+    @property
+    def confidants(self) -> tuple[str, ...]:
+        """Who alone hears it beside its speaker; nobody where all do, too."""
+        return tuple(name for name in self.audience or () if name != self.speaker)
 
 
 NOBODY: tuple[str, ...] = ()

@@ -1,8 +1,12 @@
-"""Speakers' names as providers accept them."""
+"""Speakers' names as providers accept them, and as who hears something alone is told of them."""
 
 import re
 from collections.abc import Sequence
 from itertools import count
+
+from ...nodes.prompts.handoffs import TO_YOU_ALONE
+from ..spec.conversation import Conversation
+from .messages import About
 
 
 def provider_names(names: Sequence[str]) -> dict[str, str]:
@@ -20,3 +24,11 @@ def provider_names(names: Sequence[str]) -> dict[str, str]:
             free = f"{plain[:56]}_{suffix}"
         mapped[name] = free
     return mapped
+
+
+def as_heard_alone(conversation: Conversation, about: About, name: str, text: str) -> str:
+    """Mark what another has said, in the rounds, to this speaker and not to all."""
+    if not (about.kind.row.is_spoken and about.is_aloud):
+        return text
+    names = ("you", *(one for one in about.confidants if one != name))
+    return conversation.worded(TO_YOU_ALONE, names=" and ".join(names), text=text)

@@ -6,7 +6,7 @@ roles). The conversation's rules for providers are kept here: a system message o
 two turns in one role, no call without its result, names that providers accept.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import NamedTuple
 
@@ -20,13 +20,13 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 
 from ..common.fold import goes_on
-from ..speakers.speaker import Speaker
+from ..speakers.few_shot import shown as shown_examples
 from ..spec.conversation import Conversation
-from .call_text import put_back
+from .call_text import handing_over, put_back
 from .done_tokens import heard_text
 from .kinds import Kind
 from .messages import About, line, place_of
-from .names import provider_names
+from .names import as_heard_alone, provider_names
 from .remembered import is_in_view, is_told, remembered
 
 SILENCE = "(says nothing)"
@@ -90,10 +90,11 @@ class View:
         self._add(now, behind)
         view = now.view
         front: list[BaseMessage] = [SystemMessage(system)] if system else []
-        front += _examples(self._speaker, self._names[self._speaker.name])
-        if self._speaker.examples and view and isinstance(view[0], AIMessage):
-            # An example is no line of the speaker's own, and two turns in one role are refused.
-            front.append(HumanMessage(SILENCE))
+        if self._speaker.examples:
+            front += shown_examples(self._speaker.examples, self._names[self._speaker.name])
+            if view and isinstance(view[0], AIMessage):
+                # An example is no line of the speaker's own, and two turns in one role are refused.
+                front.append(HumanMessage(SILENCE))
         return front + view
 
     def _changes(self, new: Sequence[BaseMessage], known: set[str]) -> bool:
@@ -146,13 +147,17 @@ class View:
             ):
                 continue
             if about.speaker == name:
-                _add_own(shown, message, about, self._names[name], results)
+                handed = about.handed_to
+                calls = handing_over(self._conversation, about, message) if handed else ()
+                _add_own(shown, message, about, self._names[name], results, calls)
                 continue
             text = heard_text(self._conversation, message, about)
             if self._in_prompt and not (shown.heard and about.speaker):
                 text = self._told_apart(shown, text, about)
             if about.to not in (None, name):
                 text = f"To {about.to}: {text}"
+            elif about.audience is not None:
+                text = as_heard_alone(self._conversation, about, name, text.strip() or SILENCE)
             before = self._speaker.prefixes.get(about.speaker or "", "")
             heard = _labelled(text, about.speaker if self._is_labelled else None)
             _add_heard(
@@ -197,15 +202,6 @@ def _made(message: BaseMessage) -> list[ToolCall]:
     return message.tool_calls if isinstance(message, AIMessage) else []
 
 
-def _examples(speaker: Speaker, name: str) -> Iterator[BaseMessage]:
-    """The speaker's examples."""
-    for example in speaker.examples:
-        if example.role == "user":
-            yield HumanMessage(example.content)
-        else:
-            yield AIMessage(example.content, name=name)
-
-
 def _replaced(log: Sequence[BaseMessage], name: str) -> set[str]:
     """The places of what this speaker has heard otherwise, since a hook changed it."""
     lines = map(line, log)
@@ -227,6 +223,7 @@ def _add_own(
     about: About,
     name: str,
     results: Mapping[str, ToolMessage],
+    handed: Sequence[tuple[ToolCall, ToolMessage]],
 ) -> None:
     """Add a line of the speaker's own, with the results of its calls after it."""
     view = shown.view
@@ -235,7 +232,7 @@ def _add_own(
     calls = [call for call in made if _taken(new, call["id"])]
     text, calls = put_back(message.text, calls, about.to_user)
     text = text.strip()
-    if not text and not calls:
+    if not (text or calls or handed):
         # Calls that have not run yet are not shown.
         if about.kind is Kind.TOOL_CALLS:
             return
@@ -244,10 +241,12 @@ def _add_own(
     if isinstance(last, AIMessage):
         view.pop()
         text = _joined(last.text, text)
-    view.append(AIMessage(text, name=name, tool_calls=calls, id=message.id))
+    made = [*calls, *[call for call, _ in handed]]
+    view.append(AIMessage(text, name=name, tool_calls=made, id=message.id))
     for call_id in (str(call["id"]) for call in calls):
         shown.results[call_id] = results[call_id]
         view.append(_as_sent(results[call_id]))
+    view += [result for _, result in handed]
 
 
 def _as_sent(result: ToolMessage) -> ToolMessage:

@@ -120,6 +120,7 @@ class Counted:
                 for speaker in speakers
                 if speaker.human
                 and speaker.name != about.speaker
+                and about.heard_by(speaker.name)
                 and ends_with(speaker.human.termination, text)
             )
         return facts

@@ -87,6 +87,8 @@ class MessageSaid(Data):
     """Whether it ended at the longest length of an answer, and not by itself."""
     alone: bool = False
     """Whether nobody else heard it: a private or an opening answer."""
+    only: tuple[str, ...] = ()
+    """Who alone heard it, where not all did."""
     parsed: JsonValue = None
     """What it says by the speaker's output format, as plain values."""
     calling: bool = False

@@ -88,6 +88,7 @@ def _beside(message: BaseMessage, about: About) -> Iterator[Event]:
 def _said(conversation: Conversation, message: BaseMessage, about: About) -> MessageSaid:
     has_tokens = conversation.end_chat.when is not None
     heard = heard_text(conversation, message, about) if has_tokens else message.text
+    only = about.confidants if about.audience else ()
     return MessageSaid(
         id=place_of(message),
         speaker=about.speaker or "",
@@ -95,7 +96,8 @@ def _said(conversation: Conversation, message: BaseMessage, about: About) -> Mes
         heard=None if heard == message.text else heard,
         problem=about.problem,
         cut_off=about.cut_off,
-        alone=about.audience is not None,
+        alone=about.audience is not None and not only,
+        only=only,
         parsed=about.parsed,
         calling=about.kind is Kind.TOOL_CALLS,
         human=about.source is Source.HUMAN,

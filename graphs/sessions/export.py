@@ -117,7 +117,8 @@ def _speech(message: BaseMessage, about: About) -> Iterator[str]:
     if about.kind in (Kind.DRAFT, Kind.REFLECTION) and about.problem is not None:
         yield f"*{asked_again(cut_off=about.cut_off)}: {_plain(about.problem)}*"
     elif about.is_speech and about.audience is not None:
-        yield "*Heard by nobody else*"
+        alone = " and ".join(about.confidants)
+        yield f"*Heard by {_plain(alone)} alone*" if alone else "*Heard by nobody else*"
     if about.cut_off and about.kind.row.is_spoken:
         yield f"*{CUT_OFF}*"
     if message.text.strip() or not about.kind.row.has_calls:

@@ -122,7 +122,13 @@ def spoken(
         log.append(said(len(log), Outcome.model_validate(ended).sentence(), end))
         position = reopened(position)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
-    about = About(kind=Kind.SPEECH, speaker=speaker, source=Source.HUMAN, stage=stage)
+    about = About(
+        kind=Kind.SPEECH,
+        speaker=speaker,
+        audience=conversation.speaker(speaker).speaks_to,
+        source=Source.HUMAN,
+        stage=stage,
+    )
     log.append(said(len(log), text, about))
     facts = observed(conversation, log).model_copy(update=not_in_the_log(position.facts))
     after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})

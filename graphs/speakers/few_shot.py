@@ -1,8 +1,9 @@
 """Examples that show a speaker how to answer, as data (Lagent's few-shot aggregator)."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import AfterValidator, model_validator
 
 from ..common.data import Spec, Text
@@ -54,3 +55,12 @@ def _alternate(examples: tuple[Example, ...]) -> tuple[Example, ...]:
 
 Examples: TypeAlias = Annotated[tuple[Example, ...], AfterValidator(_alternate)]
 """Messages of user and assistant in turn, the last one the assistant's."""
+
+
+def shown(examples: Examples, name: str) -> Iterator[BaseMessage]:
+    """Give a speaker's examples as messages of a prompt."""
+    for example in examples:
+        if example.role == "user":
+            yield HumanMessage(example.content)
+        else:
+            yield AIMessage(example.content, name=name)

@@ -123,6 +123,8 @@ class Speaker(Spec):
     labels: bool | None = None
     """Whether what it hears is labelled with who said it. None: where more than two take part, or
     opening answers are reconciled."""
+    speaks_to: tuple[Name, ...] | None = None
+    """Who alone hears what it says in the rounds, by name. None: all."""
     hooks: DistinctNames = ()
     """The hooks that see what it hears, says and calls, in order: registered names, or in Python
     the hooks themselves."""

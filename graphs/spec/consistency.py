@@ -22,6 +22,7 @@ from .ends import (
     lone,
 )
 from .fields import ConversationFields
+from .judges import HAND_OFF, Handoff
 from .limits import most_calls, most_messages
 
 
@@ -29,6 +30,8 @@ def check(conversation: ConversationFields) -> None:
     """Make sure that a conversation hangs together."""
     _check_tasks(conversation)
     _check_prefixes(conversation)
+    _check_hearers(conversation)
+    _check_handoffs(conversation)
     _check_prompts(conversation)
     check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
     opening, end_chat = conversation.opening, conversation.end_chat
@@ -97,6 +100,32 @@ def _check_prefixes(conversation: ConversationFields) -> None:
                 raise ValueError(
                     f"speakers.{number}.prefixes: {name!r} does not hear itself: name another"
                 )
+
+
+def _check_hearers(conversation: ConversationFields) -> None:
+    for number, speaker in enumerate(conversation.speakers):
+        at = f"speakers.{number}.speaks_to"
+        others = [name for name in speaker.speaks_to or () if name != speaker.name]
+        for name in others:
+            _check_name(conversation, at, name)
+        if speaker.speaks_to is not None and not others:
+            raise ValueError(f"{at}: nobody would hear {speaker.name!r}: name another")
+
+
+def _check_handoffs(conversation: ConversationFields) -> None:
+    order = conversation.turn_order
+    if not isinstance(order, Handoff):
+        return
+    for name, others in order.to.items():
+        _check_name(conversation, "turn_order.to", name)
+        for other in others:
+            _check_name(conversation, f"turn_order.to.{name}", other)
+    for number, speaker in enumerate(conversation.speakers):
+        if HAND_OFF in speaker.tools:
+            raise ValueError(
+                f"speakers.{number}.tools: {HAND_OFF!r} is the tool that names who speaks next: "
+                "give yours another name"
+            )
 
 
 def _check_prompts(conversation: ConversationFields) -> None:

@@ -2,12 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Required, TypeAlias, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    Required,
+    TypeAlias,
+    Unpack,
+)
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag
 from typing_extensions import TypedDict
 
-from ..common.data import Data, Kinded, Named, Text, all_different, by_kind
+from ..common.data import AtLeast, Data, Kinded, Name, Named, Text, all_different, by_kind
 
 VERDICT_TEMPERATURE = 0.3
 """What a verdict uses unless told otherwise (Yacana's yes/no question)."""
@@ -152,6 +162,33 @@ class Moderator(Kinded):
     """The temperature of the choice, 0 to 2."""
 
 
+HAND_OFF: Final = "hand_off"
+"""The tool by which a speaker's model names who speaks next."""
+
+
+class Handoff(Kinded):
+    """Whoever speaks names who speaks next (AutoGen's Swarm, the handoffs of OpenAI's Agents SDK).
+
+    A model does so by calling the tool ``hand_off``, which takes a name and the message (as the
+    ``handoff_to_agent`` of Strands Agents does): the call is its message, and no further model call
+    is made for it. A speaker whose format is a `Schema` does so by a field of its JSON. Anybody can
+    by a message that begins with ``@`` and a name. Who was handed over to, and names nobody, gives
+    the word back; else the next in order speaks.
+    """
+
+    kind: Literal["handoff"] = "handoff"
+    """Who decides."""
+    to: dict[Name, Annotated[tuple[Name, ...], AtLeast(1), AfterValidator(all_different)]] = Field(
+        default_factory=dict
+    )
+    """For speakers by name, whom each may hand over to; itself, too, if it is there. Who is not
+    named here may hand over to everybody else."""
+    field: Name = "next"
+    """The field of a speaker's JSON that names who speaks next."""
+    private: bool = False
+    """Whether a call of ``hand_off`` may say that only the one it names hears the message."""
+
+
 def _kind(default: str) -> Discriminator:
     """Tell kinds apart by their ``kind``, which may be left out for the default."""
 
@@ -174,7 +211,8 @@ AnyJudge: TypeAlias = Annotated[
 TurnOrder: TypeAlias = Annotated[
     Annotated[RoundRobin, Tag("round_robin")]
     | Annotated[ByFunction, Tag("function")]
-    | Annotated[Moderator, Tag("moderator")],
+    | Annotated[Moderator, Tag("moderator")]
+    | Annotated[Handoff, Tag("handoff")],
     _kind("round_robin"),
     BeforeValidator(by_kind),
 ]

@@ -81,6 +81,7 @@ async def interrupted(
     about = About(
         kind=Kind.SPEECH,
         speaker=person.speaker,
+        audience=moment.conversation.speaker(person.speaker).speaks_to,
         stage=moment.turn.stage,
         source=Source.HUMAN,
         interrupts=True,

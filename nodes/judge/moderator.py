@@ -1,4 +1,4 @@
-"""Who speaks next, where that is chosen: by a registered function or by a moderator model.
+"""Who speaks next, where that is chosen: by a function, by a moderator model, or by a speaker.
 
 A choice that can't be read, or is nobody's name, is recorded as such; the next in order speaks.
 """
@@ -13,10 +13,12 @@ from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
+from ...graphs.rules.handoffs import next_speaker
 from ...graphs.rules.transitions import chose
 from ...graphs.rules.turns import in_turn
 from ...graphs.speakers.speaker import Generation
-from ...graphs.spec.judges import ByFunction, Moderator
+from ...graphs.spec.handoffs import read_name
+from ...graphs.spec.judges import ByFunction, Handoff, Moderator
 from ...graphs.spec.usage import Usage
 from ...tools.registry.functions import call
 from ..models.answers import thought_of
@@ -35,6 +37,9 @@ async def choose(moment: Moment) -> dict[str, Any]:
     order = moment.conversation.turn_order
     if isinstance(order, ByFunction):
         name = await _called(moment, order.name)
+        return await _chosen(moment, AIMessage(name), name)
+    if isinstance(order, Handoff):
+        name = next_speaker(moment.conversation, moment.turn.speaker, moment.log)
         return await _chosen(moment, AIMessage(name), name)
     assert isinstance(order, Moderator)  # noqa: S101  # in a round-robin nobody chooses
     # A moderator gives the word to somebody else.
@@ -97,12 +102,6 @@ def _schema(names: Sequence[str]) -> type[BaseModel]:
     one_of = Literal[tuple(names)]  # type: ignore[valid-type]  # the names are known only now
     fields: dict[str, Any] = {"next_speaker": (one_of, ...)}
     return create_model("Choice", __config__=ConfigDict(extra="forbid"), **fields)
-
-
-def read_name(text: str, names: Sequence[str]) -> str | None:
-    """Read a moderator's answer, which must be a name and nothing else."""
-    plain = text.strip(" \t\r\n*_`\"'.:!#>").casefold()
-    return next((name for name in names if name.casefold() == plain), None)
 
 
 async def _chosen(

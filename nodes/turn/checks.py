@@ -19,10 +19,12 @@ from ...graphs.rules.ends.tally import is_alike
 from ...graphs.speakers.formats import Blocks, Code, Marks, Schema, plain
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
+from ...graphs.spec.handoffs import first_of, named_in, targets
+from ...graphs.spec.judges import Handoff
 from ...graphs.text.borrowed import asks_to_repeat, is_echo, is_placeholder, repeats
 from ...graphs.text.fences import MARKS as FENCE_MARKS, prose_places
 from ...graphs.text.wording import is_blank, is_equal, is_short
-from ..prompts import formats as form_prompts, speaking as prompts
+from ..prompts import formats as form_prompts, handoffs, speaking as prompts
 
 
 class Problem(Data):
@@ -51,13 +53,18 @@ def checked(
     schema: type[BaseModel] | None = None,
     *,
     cut_off: bool = False,
+    handed_to: Sequence[str] = (),
 ) -> Checked:
     """Check a reply, and add what little its form lacks.
 
-    A reply that was cut off lacks its end because of that, and not against its form.
+    A reply that was cut off lacks its end because of that, and not against its form. Without a word
+    it may be whom it names that counts.
     """
     if says_done(conversation, speaker, text):
         return Checked(text, None)
+    misnamed = _misnamed(conversation, speaker, handed_to) if handed_to else None
+    if misnamed is not None or (handed_to and not text.strip()):
+        return Checked(text, misnamed)
     if not text.strip():
         return Checked(text, Problem(flaw=Flaw.BLANK, text=conversation.worded(prompts.EMPTY)))
     flipped = plays(conversation, speaker, text)
@@ -70,8 +77,10 @@ def checked(
     if _says_nothing(conversation, speaker, text, read, log):
         told = conversation.worded(prompts.NO_WORDS_YET)
         return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=told))
-    if read.problem is not None:
-        return Checked(text, Problem(flaw=Flaw.FORM, text=read.problem))
+    hands_over = isinstance(conversation.turn_order, Handoff)
+    unfit = _unfit(conversation, speaker, read) if read.problem or hands_over else None
+    if unfit is not None:
+        return Checked(text, unfit)
     if _repeats(speaker, text, log):
         told = conversation.worded(prompts.SAME_AGAIN)
         return Checked(text, Problem(flaw=Flaw.REPEATED, text=told))
@@ -81,6 +90,22 @@ def checked(
         told = conversation.worded(prompts.ANOTHERS_WORDS, other=echoed)
         return Checked(text, Problem(flaw=Flaw.ECHO, text=told))
     return Checked(text, None)
+
+
+def _unfit(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:
+    """What is wrong with a reply as it was read by its format."""
+    if read.problem is not None:
+        return Problem(flaw=Flaw.FORM, text=read.problem)
+    return _misnamed(conversation, speaker, named_in(conversation, read.value))
+
+
+def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]) -> Problem | None:
+    """What is wrong where a reply names nobody to speak next but who can't."""
+    if not given or first_of(conversation, speaker.name, given) is not None:
+        return None
+    names = ", ".join(targets(conversation, speaker.name))
+    told = conversation.worded(handoffs.NOT_NEXT, other=given[0] or "nobody", names=names)
+    return Problem(flaw=Flaw.NOT_NEXT, text=told)
 
 
 _WORD: Final = re.compile(r"\w+\b")

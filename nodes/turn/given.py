@@ -12,6 +12,7 @@ from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
 from ...tools.registry.hooks import Turn
+from ..models.tool_calling.hand_off import HandedOver
 from ..step.resources import Moment, session_id
 from .prompt import view_of
 
@@ -29,6 +30,8 @@ class Given(NamedTuple):
     """What was used so far."""
     parsed: JsonValue = None
     """What it says, as plain values, where what gave it knows."""
+    handed: HandedOver = HandedOver()
+    """What it says by calls of ``hand_off``."""
 
 
 def turn_of(moment: Moment, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:

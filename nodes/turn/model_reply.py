@@ -11,12 +11,15 @@ from pydantic import BaseModel
 from ...graphs.log.done_tokens import HeardText
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source
-from ...graphs.log.stage import ALOUD
+from ...graphs.log.stage import ALOUD, Stage
 from ...graphs.rules.position import Phase
 from ...graphs.speakers.formats import Schema
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
+from ...graphs.spec.handoffs import has_tool, may_be_private
+from ...graphs.spec.judges import Handoff
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
+from ..models.tool_calling.hand_off import HandedOver, hand_off_tool, handed_over
 from ..models.tool_calling.offered import offered
 from ..models.tool_calling.to_user import Speaking, taken_out
 from ..step.resources import Moment
@@ -32,11 +35,14 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
     parameters = moment.parameters(speaker.generation, SPEAKER_TEMPERATURE)
     schema, once = _held_to(moment, speaker), told_once(moment)
 
-    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
+    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
         prompt = prompt_of(moment, speaker, log, once, small=model.is_embedded)
         if schema is not None:
-            return await _structured(moment, speaker, model, schema, prompt, parameters), None
-        return await _text(moment, speaker, model, prompt, parameters), None
+            answer = await _structured(moment, speaker, model, schema, prompt, parameters)
+            return answer, HandedOver()
+        answer = await _text(moment, speaker, model, prompt, parameters)
+        hands_over = isinstance(moment.conversation.turn_order, Handoff)
+        return handed_over(answer) if hands_over else (answer, HandedOver())
 
     found = await asked_of(
         moment,
@@ -49,7 +55,7 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
         behind=once.messages,
         goes_on=speaker.on_length != "accept" and not moment.position.cut_off,
     )
-    return Given(found.answer, Source.MODEL, found.new, found.usage)
+    return Given(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
 
 
 def _held_to(moment: Moment, speaker: Speaker) -> type[BaseModel] | None:
@@ -117,16 +123,27 @@ def offer(moment: Moment, speaker: Speaker, *, by_schema: bool) -> tuple[list[Ba
     # An endpoint that writes its calls as text goes on writing them unless it is told not to.
     tools = offered(moment.resources.registry, speaker) if may_call or by_schema else []
     choice = speaker.tool_choice if may_call else "none"
-    # Once a call has succeeded, it may speak, too.
-    return tools, choice if choice == "none" or moment.position.tool_rounds == 0 else "auto"
+    if choice != "none" and moment.position.tool_rounds > 0:
+        # Once a call has succeeded, it may speak, too.
+        choice = "auto"
+    conversation = moment.conversation
+    hands_over = isinstance(conversation.turn_order, Handoff) and has_tool(conversation, speaker)
+    if not hands_over or moment.turn.stage is not Stage.ROUNDS:
+        return tools, choice
+    hand_off = hand_off_tool(conversation, speaker)
+    # To name who speaks next is no round of tools.
+    return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 
 
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:
     """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
     hooks = moment.resources.registry.hooks_of(speaker)
     # A person who follows it must not see what another keeps to itself.
-    opens = moment.turn.stage not in ALOUD
-    hides = opens and any(one.human for one in moment.conversation.speakers if one != speaker)
+    hides = any(one.human for one in moment.conversation.speakers if one != speaker) and (
+        moment.turn.stage not in ALOUD
+        or speaker.speaks_to is not None
+        or may_be_private(moment.conversation)
+    )
     return Kind.ANSWER if hides or sees_replies(hooks) else Kind.SPEECH
 
 

@@ -50,7 +50,7 @@ def around(
     if not isinstance(speaker.context, TokenBudget | RunningSummary):
         return Around(0)
     front = _as_told(moment, speaker, [], small=small)
-    tools = tokens_of_tools(moment.resources.registry, speaker)
+    tools = tokens_of_tools(moment.conversation, moment.resources.registry, speaker)
     thoughts = tokens_of_thoughts(moment.log, speaker.name)
     reminded = speaker.brief.reminder if small and speaker.brief is not None else ""
     return Around(

@@ -9,24 +9,33 @@ from pydantic import BaseModel
 from ...graphs.log.formats.parsing import parse
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, Flaw, Source, place_name, said
-from ...graphs.log.stage import Stage
+from ...graphs.log.stage import ALOUD, Stage
 from ...graphs.rules.end_chat import Decision
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import paused, spoke
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
+from ...graphs.spec.handoffs import first_of, may_be_private
+from ..models.tool_calling.hand_off import HandedOver
 from ..models.tool_calling.to_user import texts_by_id
 from ..step.resources import Moment
 from .given import Given
 from .hooks import sees_replies
 
 
-def audience_of(conversation: Conversation, turn: Decision) -> tuple[str, ...] | None:
+def audience_of(
+    conversation: Conversation, turn: Decision, speaker: Speaker, handed: HandedOver
+) -> tuple[str, ...] | None:
     """Who hears what is said in a turn; None: all."""
     alone = turn.stage is Stage.PRIVATE or (
         turn.stage is Stage.OPENING and not conversation.opening.reconcile
     )
-    return (turn.speaker,) if alone else None
+    if handed.private and may_be_private(conversation):
+        # What is meant for nobody that there is stays private.
+        return (first_of(conversation, turn.speaker, handed.to) or turn.speaker,)
+    if alone:
+        return (turn.speaker,)
+    return speaker.speaks_to if turn.stage in ALOUD else None
 
 
 def is_call(message: AIMessage) -> bool:

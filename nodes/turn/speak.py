@@ -19,6 +19,7 @@ from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.transitions import left, paused
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
+from ..models.tool_calling.hand_off import HandedOver
 from ..step.resources import Moment, Resources
 from .checks import Checked, Problem, better, checked
 from .cut_off import more_asked, together
@@ -70,12 +71,14 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     about = About(
         kind=Kind.SPEECH,
         speaker=speaker.name,
-        audience=audience_of(conversation, turn),
+        audience=audience_of(conversation, turn, speaker, given.handed),
         stage=turn.stage,
         source=given.source,
         parsed=given.parsed,
         thought=thought_of(given.message, goes_back=is_call(given.message)),
         cut_off=cut_off,
+        handed_to=given.handed.to,
+        private=given.handed.private,
     )
     if given.source is Source.CODE and is_call(given.message):
         about = about.model_copy(update={"audience": NOBODY})
@@ -90,12 +93,12 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
         if more is not None:
             about = about.model_copy(update={"problem": conversation.worded(more)})
             return await _write_draft(moment, given, about, Phase.CUT_OFF)
-        found = _checked(moment, speaker, text, moment.log, cut_off=cut_off)
+        found = _checked(moment, speaker, text, moment.log, about)
         if found.problem is not None and not position.asked_again:
             about = about.model_copy(update=_noted(found.problem))
             return await _write_draft(moment, given, about, Phase.REJECTED)
         if found.problem is not None:
-            second = _at_last(moment, speaker, found, moment.log, cut_off=cut_off)
+            second = _at_last(moment, speaker, found, moment.log, about)
             draft = _draft(moment)
             first = None if draft is None else _first_try(moment, whole, draft)
             found = second if first is None else better(first, second)
@@ -105,7 +108,10 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
                 kept = said(number, text, about.model_copy(update=record), id=message_id)
                 given = given._replace(new=[*given.new, kept])
                 then = line(moment.log[draft])
-                update = {"thought": then.thought, "cut_off": then.cut_off}
+                handed = HandedOver(then.handed_to, then.private)
+                kept_of_it = {"thought", "cut_off", "handed_to", "private"}
+                update = {name: getattr(then, name) for name in kept_of_it}
+                update["audience"] = audience_of(conversation, turn, speaker, handed)
                 about = about.model_copy(update=update)
                 speaker = _without_stops(whole) if then.cut_off else whole
                 message_id = None
@@ -136,11 +142,19 @@ def _without_stops(speaker: Speaker) -> Speaker:
 
 
 def _checked(
-    moment: Moment, speaker: Speaker, text: str, log: Sequence[BaseMessage], *, cut_off: bool
+    moment: Moment, speaker: Speaker, text: str, log: Sequence[BaseMessage], about: About
 ) -> Checked:
     """Check something that the speaker's model said, or hooks made of it."""
     schema = moment.resources.registry.schema_of(speaker)
-    found = checked(moment.conversation, speaker, text, log, schema, cut_off=cut_off)
+    found = checked(
+        moment.conversation,
+        speaker,
+        text,
+        log,
+        schema,
+        cut_off=about.cut_off,
+        handed_to=about.handed_to,
+    )
     is_private = moment.turn.stage is Stage.PRIVATE
     # What it says to itself is nobody's part.
     flips = found.problem is not None and found.problem.flaw is Flaw.ROLE_FLIP
@@ -161,17 +175,17 @@ def _draft(moment: Moment) -> int | None:
 def _first_try(moment: Moment, speaker: Speaker, place: int) -> Checked:
     """The first try, as it would be said."""
     before, draft = moment.log[:place], moment.log[place]
-    cut_off = line(draft).cut_off
-    found = _checked(moment, speaker, draft.text, before, cut_off=cut_off)
-    return _at_last(moment, speaker, found, before, cut_off=cut_off)
+    about = line(draft)
+    found = _checked(moment, speaker, draft.text, before, about)
+    return _at_last(moment, speaker, found, before, about)
 
 
 def _at_last(
-    moment: Moment, speaker: Speaker, found: Checked, log: Sequence[BaseMessage], *, cut_off: bool
+    moment: Moment, speaker: Speaker, found: Checked, log: Sequence[BaseMessage], about: About
 ) -> Checked:
     """A reply as it is said where it is not asked for again: with its first mark."""
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
-    return _checked(moment, speaker, found.text, log, cut_off=cut_off) if is_formless else found
+    return _checked(moment, speaker, found.text, log, about) if is_formless else found
 
 
 def _noted(problem: Problem | None) -> dict[str, object]:
@@ -185,9 +199,10 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     waiting = moment.log[-1]
     # Hooks see what a person has answered as the speaker's own, too.
     answer = waiting if isinstance(waiting, AIMessage) else AIMessage(waiting.text, id=waiting.id)
-    about = line(waiting).model_copy(
-        update={"kind": Kind.SPEECH, "audience": audience_of(moment.conversation, moment.turn)}
-    )
+    about = line(waiting)
+    handed = HandedOver(about.handed_to, about.private)
+    heard_by = audience_of(moment.conversation, moment.turn, speaker, handed)
+    about = about.model_copy(update={"kind": Kind.SPEECH, "audience": heard_by})
     if about.cut_off:
         speaker = _without_stops(speaker)
     hooks = moment.resources.registry.hooks_of(speaker)
@@ -197,7 +212,7 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     message = answer.model_copy(update={"content": text})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # What counts is what all hear.
-        problem = _checked(moment, speaker, text, moment.log, cut_off=about.cut_off).problem
+        problem = _checked(moment, speaker, text, moment.log, about).problem
         about = about.model_copy(update=_noted(problem))
     if text != answer.text:
         # Other words than the speaker's are no argument of its calls.

@@ -22,7 +22,7 @@ from drawn.talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, FIXED, WON
 from duologue.graphs.speakers.replies import ModelReply
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.judges import Judge, Moderator, SeparateJudge
+from duologue.graphs.spec.judges import Handoff, Judge, Moderator, SeparateJudge
 from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
@@ -79,6 +79,10 @@ class Cast:
     turn: str = "plain"
     """What the turn is that is under way."""
     calls: int = 0
+    named: str | None = None
+    """Whom the turn that is under way names to speak next."""
+    handed: list[tuple[str, str | None]] = field(default_factory=list)
+    """Who has spoken for all to hear, and whom they have named."""
     stop: bool = False
     alone: int = 0
     """Steps in which no model was asked."""
@@ -176,12 +180,18 @@ class Cast:
         return name
 
     def _between_turns(self) -> None:
-        """Go on where no moderator need be asked: of two the other one speaks next."""
+        """Go on where nobody is asked who speaks next: of two the other one does."""
         moderated = isinstance(self.conversation.turn_order, Moderator)
         of_two = len(self.rules.names) == len(("one", "other"))
         if moderated and of_two and self.table.question == "choice" and not self.table.over:
             self.alone += 1
             self._gives_the_word(next(n for n in self.rules.names if n != self.table.latest))
+        hands_over = isinstance(self.conversation.turn_order, Handoff)
+        if hands_over and self.table.question == "choice" and not self.table.over:
+            self.alone += 1
+            (before, asked), (name, named) = ((None, None), *self.handed)[-2:]
+            # Who was asked by name gives the word back; else it goes round.
+            self._gives_the_word(named or (before if asked == name else None))
 
     def _judges(self, prompt: Prompt) -> Line:
         if prompt[-1]["content"] == judging.WHAT_IS_LEFT:
@@ -211,8 +221,7 @@ class Cast:
         name = self.table.speaking
         if self.pending is not None:
             reply, self.pending = self.pending, None
-            self._give(reply)
-            return reply
+            return self._naming(reply)
         self.prompt = self.prompt or prompt
         if self._may_call and self.draw((True, False), f"{name} calls"):
             return self._calls()
@@ -227,8 +236,20 @@ class Cast:
             self.pending = reply
             self.table = self.table.after_draft(self.rules, self.spent)
             return "" if self.turn == "draft" else reply
+        return self._naming(reply)
+
+    def _naming(self, reply: str) -> Line:
+        """Give a reply, with a call that names who is next where speakers hand over."""
+        others = [name for name in self.rules.names if name != self.table.speaking]
+        hands_over = isinstance(self.conversation.turn_order, Handoff) and reply.strip()
+        if hands_over and self.table.part == "rounds":
+            self.named = self.draw((None, *others), "names")
+        to = self.named
         self._give(reply)
-        return reply
+        if to is None:
+            return reply
+        call = ScriptedToolCall(name="hand_off", args={"to": to.upper()}, id="over")
+        return Reply(text=reply, tool_calls=(call,))
 
     def _words(self, turn: str) -> str:
         """A reply of a kind; a plain one is like no other."""
@@ -276,6 +297,9 @@ class Cast:
             true=frozenset({"won"} if reply.endswith(WON) else ()),
             stop=self.stop,
         )
+        if self.table.part in ("rounds", "last_words"):
+            self.handed.append((name, self.named))
+        self.named = None
         self.table = self.table.after_turn(self.rules, turn, self.spent)
         self._between_turns()
 

@@ -159,6 +159,8 @@ def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
                         {"kind": "round_robin"},
                         {"kind": "round_robin"},
                         {"kind": "function", "name": "drawn"},
+                        {"kind": "handoff"},
+                        {"kind": "handoff"},
                         {"kind": "moderator"},
                         {"kind": "moderator", "form": "word"},
                     ]
@@ -218,6 +220,7 @@ def long_talks(draw: st.DrawFn, *, policies: bool = True) -> Conversation:
         )
     )
     orders = [{"kind": "round_robin"}, {"kind": "moderator"}, {"kind": "function", "name": "drawn"}]
+    orders += [{"kind": "handoff"}]
     off = (
         "blank_replies",
         "same_replies",

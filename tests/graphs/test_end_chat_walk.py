@@ -40,7 +40,7 @@ from duologue.graphs.spec.ends import (
     leaves,
 )
 from duologue.graphs.spec.fields import Opening
-from duologue.graphs.spec.judges import ByFunction, Moderator, SeparateJudge
+from duologue.graphs.spec.judges import ByFunction, Handoff, Moderator, SeparateJudge
 from duologue.graphs.spec.limits import most_messages
 from duologue.graphs.spec.usage import Price
 from oracle.onlooker import Came
@@ -450,11 +450,13 @@ def test_unreadable_verdicts_in_a_row_end_it(mode: EndChatMode) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @pytest.mark.parametrize(
-    "order", [ByFunction(name="f"), Moderator()], ids=["by-function", "by-moderator"]
+    "order",
+    [ByFunction(name="f"), Moderator(), Handoff()],
+    ids=["by-function", "by-moderator", "by-handoff"],
 )
 @each_mode
 def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
-    mode: EndChatMode, order: ByFunction | Moderator, answers: bool
+    mode: EndChatMode, order: ByFunction | Moderator | Handoff, answers: bool
 ) -> None:
     """Y20: the first turn is the shift's owner's; who is chosen is asked, if it stops the chat."""
     # Where nobody is named Bob begins, which need be shown only once.

@@ -93,6 +93,7 @@ turn_orders = st.sampled_from(
         {"kind": "round_robin"},
         {"kind": "function", "name": "by age"},
         {"kind": "moderator", "prompt": "Be fair.", "form": "word"},
+        {"kind": "handoff", "field": "then", "private": True},
     ]
 )
 private_openings = st.fixed_dictionaries({"prompt": texts}) | st.fixed_dictionaries(

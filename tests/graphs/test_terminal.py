@@ -209,6 +209,8 @@ def test_what_is_said_alone_is_marked() -> None:
         "Seven.",
         "(Nobody else hears this.)",
     ]
+    some = MessageSaid(id="1", speaker="A", text="Seven.", only=("B", "C"))
+    assert shown(some)[-2:] == ["Seven.", "(Only for B and C.)"]
 
 
 def test_ids_stand_at_the_right_of_who_speaks_where_they_are_asked_for() -> None:

@@ -177,6 +177,9 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
                 continue
             marked = about.speaker is not None and len(conversation.names) > 2
             label = f"{about.speaker}: " if marked else ""
+            if about.audience is not None and about.kind.row.is_spoken and about.is_aloud:
+                others = [one for one in about.confidants if one != name]
+                label += f"(to {' and '.join(['you', *others])} alone) "
             heard.append(label + (message.text.strip() or "(says nothing)"))
         view = viewpoint(conversation, log, name)
         texts = [message.text for message in view if isinstance(message, HumanMessage)]

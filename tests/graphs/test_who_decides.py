@@ -25,7 +25,7 @@ from duologue.graphs import (
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
-from duologue.nodes.judge.moderator import read_name
+from duologue.graphs.spec.handoffs import read_name
 from duologue.nodes.judge.verdicts import read_lines
 from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.prompts.template import filled

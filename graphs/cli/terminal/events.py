@@ -185,9 +185,11 @@ class Transcript:
         return "\n\n".join(part for part in heard.split("\n\n") if part.strip())
 
     def _said(self, event: MessageSaid) -> None:
-        if event.alone and self._people and event.speaker not in self._people:
+        is_public = not (event.alone or event.only)
+        if not is_public and self._people and not {event.speaker, *event.only} & {*self._people}:
             # Whoever plays here must not see it.
-            self._aside(f"{event.speaker} keeps something to itself")
+            told = f"says something to {' and '.join(event.only)} alone"
+            self._aside(f"{event.speaker} {told if event.only else 'keeps something to itself'}")
             return
         typed, self._typed = self._typed, None
         self._shown.append((event.speaker, event.text.strip()))
@@ -199,6 +201,8 @@ class Transcript:
         self.pause()
         if event.alone:
             self.body("(Nobody else hears this.)", "dim")
+        if event.only:
+            self.body(f"(Only for {' and '.join(event.only)}.)", "dim")
         if event.cut_off:
             self.body(f"({CUT_OFF}.)", "dim")
         if event.problem is not None:

@@ -5,10 +5,12 @@
 
 from typing import NamedTuple
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from ...log.call_text import handing_over
 from ...log.kinds import Kind
 from ...log.messages import About, line, place_of
+from ...log.names import as_heard_alone
 from ...log.remembered import is_in_view, is_told
 from ...log.stage import Stage
 from ...log.viewpoint import SILENCE
@@ -95,12 +97,15 @@ class Parts:
             self._pinned.add(place_of(message))
         label = "" if is_own else _label(self._conversation, name, about)
         silence = "" if message.text.strip() else SILENCE
+        tokens = tokens_of_message(message, label + silence)
+        if is_own and about.handed_to:
+            tokens += _tokens_handing_over(self._conversation, message, about)
         part = Part(
             place,
             message,
             about,
             is_own,
-            tokens=tokens_of_message(message, label + silence),
+            tokens=tokens,
             is_talk=_is_talk(message, about),
             is_pinned=is_pinned,
             begins_turn=not is_own
@@ -122,13 +127,21 @@ class Parts:
         return place if about.since is None else self._places.get(about.since, 0)
 
 
+def _tokens_handing_over(conversation: Conversation, message: BaseMessage, about: About) -> int:
+    """What the calls take that are shown with a line of the speaker's own."""
+    made = handing_over(conversation, about, message)
+    results = sum(tokens_of_message(result) for _, result in made)
+    return results + tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
+
+
 def _label(conversation: Conversation, name: str, about: About) -> str:
     """What stands in front of what a speaker hears."""
     speaker, other = conversation.speaker(name), about.speaker
     if other is None and is_told(about):
         return conversation.told(speaker, "")
     labelled = other is not None and conversation.hears_labels(speaker)
-    return speaker.prefixes.get(other or "", "") + (f"{other}: " if labelled else "")
+    label = speaker.prefixes.get(other or "", "") + (f"{other}: " if labelled else "")
+    return label if about.audience is None else as_heard_alone(conversation, about, name, label)
 
 
 def _is_talk(message: BaseMessage, about: About) -> bool:

@@ -22,7 +22,7 @@ from ...rules.outcome import Outcome
 from ...speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
 from ...spec.conversation import Conversation
 from ...spec.ends import Reason
-from ...spec.judges import Moderator, SeparateJudge, Verdict
+from ...spec.judges import HAND_OFF, Moderator, SeparateJudge, Verdict
 from ...spec.questions import EXIT, ApprovalQuestion, MessageQuestion
 from ..result import Result
 
@@ -75,7 +75,10 @@ def _answered(text: str, about: About) -> AIMessage:
 
 def _spoken(message: AIMessage, about: About) -> AIMessage:
     """What a speaker's model answered, as it is after all reading of what a server sends."""
-    calls = [*message.tool_calls]
+    calls = [
+        *message.tool_calls,
+        *(ToolCall(name=HAND_OFF, args={"to": name}, id=None) for name in about.handed_to),
+    ]
     said = [about.to_user.get(str(call["id"])) for call in calls]
     return AIMessage(
         message.text,

@@ -8,21 +8,25 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from ....graphs.speakers.speaker import Speaker
 from ....graphs.spec.context_limits import check_limits, least_limit
 from ....graphs.spec.conversation import Conversation
+from ....graphs.spec.handoffs import has_tool
 from ....graphs.text.tokens import tokens_of
 from ....tools.registry.registry import Registry
+from .hand_off import hand_off_tool
 from .to_user import with_to_user
 
 
 def offered(registry: Registry, speaker: Speaker) -> list[BaseTool]:
-    """Give the tools that a speaker may call, as its model is told of them."""
+    """Give the speaker's own tools that it may call, as its model is told of them."""
     tools = registry.tools_of(speaker)
     return [with_to_user(tool) for tool in tools] if speaker.to_user else tools
 
 
-def tokens_of_tools(registry: Registry, speaker: Speaker) -> int:
-    """Estimate the tokens of what a speaker's model is told of its tools."""
-    tools = (json.dumps(convert_to_openai_tool(tool)) for tool in offered(registry, speaker))
-    return sum(map(tokens_of, tools))
+def tokens_of_tools(conversation: Conversation, registry: Registry, speaker: Speaker) -> int:
+    """Estimate the tokens of what a speaker's model is told of all tools."""
+    tools = offered(registry, speaker)
+    if has_tool(conversation, speaker):
+        tools = [*tools, hand_off_tool(conversation, speaker)]
+    return sum(tokens_of(json.dumps(convert_to_openai_tool(tool))) for tool in tools)
 
 
 def check_room(conversation: Conversation, registry: Registry) -> None:
@@ -33,6 +37,7 @@ def check_room(conversation: Conversation, registry: Registry) -> None:
 
     def needed(speaker: Speaker) -> int:
         schema = registry.schema_of(speaker)
-        return least_limit(conversation, speaker, schema) + tokens_of_tools(registry, speaker)
+        tools = tokens_of_tools(conversation, registry, speaker)
+        return least_limit(conversation, speaker, schema) + tools
 
     check_limits(conversation, needed, ", its tools too,")

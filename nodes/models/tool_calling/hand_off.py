@@ -1,0 +1,72 @@
+"""The tool by which a speaker's model names who speaks next, and reading its calls.
+
+It is never run: a call of it is the speaker's message, with what stands beside it.
+"""
+
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool, StructuredTool
+
+from ....graphs.log.call_text import TO_USER, together
+from ....graphs.log.messages import storable
+from ....graphs.speakers.speaker import Speaker
+from ....graphs.spec.conversation import Conversation
+from ....graphs.spec.handoffs import may_be_private, targets
+from ....graphs.spec.judges import HAND_OFF
+from ...prompts import handoffs as prompts
+
+_LONGEST = 200
+"""How much of what stands in the place of a name is kept."""
+
+
+class HandedOver(NamedTuple):
+    """What a reply says by calls of the tool, beside its text."""
+
+    to: tuple[str, ...] = ()
+    """Whom it names to speak next, as it is written there."""
+    private: bool = False
+    """Whether only the one it names is to hear it."""
+
+
+def hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool:
+    """Make the tool as a speaker's model is told of it."""
+    worded, names = conversation.worded, targets(conversation, speaker.name)
+    arguments: dict[str, Any] = {
+        "to": {"type": "string", "enum": [*names], "description": worded(prompts.TO)},
+        # Required, since many models say nothing beside a call.
+        "message": {"type": "string", "description": worded(prompts.MESSAGE)},
+    }
+    required = [*arguments]
+    if may_be_private(conversation):
+        arguments["private"] = {"type": "boolean", "description": worded(prompts.PRIVATE)}
+    schema = {"type": "object", "properties": arguments, "required": required}
+    return StructuredTool(
+        name=HAND_OFF, description=worded(prompts.HAND_OFF), args_schema=schema, func=_never
+    )
+
+
+def _never(**_: object) -> None:
+    raise AssertionError("a call of it is a message")
+
+
+def handed_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
+    """Read the calls of the tool in an answer: its text with what they say, and whom they name."""
+    made = [call["args"] for call in answer.tool_calls if call["name"] == HAND_OFF]
+    if not made:
+        return answer, HandedOver()
+    text = str(answer.text)
+    told = (storable(str(one["message"])) for one in made if one.get("message"))
+    # Many models say the same beside the call.
+    spoken = [one for one in dict.fromkeys(told) if one.strip() not in text]
+    others = [place for place, one in enumerate(answer.tool_calls) if one["name"] != HAND_OFF]
+    update: dict[str, Any] = {
+        "content": together(text, spoken),
+        "tool_calls": [answer.tool_calls[place] for place in others],
+    }
+    if TO_USER in answer.additional_kwargs:
+        texts = [answer.additional_kwargs[TO_USER][place] for place in others]
+        update["additional_kwargs"] = {**answer.additional_kwargs, TO_USER: texts}
+    whole = answer.model_copy(update=update)
+    names = tuple(storable(str(one.get("to") or "")[:_LONGEST]) for one in made)
+    return whole, HandedOver(names, private=made[0].get("private") is True)

@@ -1,0 +1,446 @@
+"""Speakers who hand over to one another, and messages that only some hear."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from duologue.graphs import (
+    Conversation,
+    Reason,
+    Result,
+    Speaker,
+    SpecError,
+    converse,
+    fork,
+    load_conversation,
+    replay,
+    respond,
+    resume,
+)
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.sessions.export import as_markdown
+from duologue.nodes.prompts import handoffs as prompts
+from duologue.nodes.prompts.template import filled
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+
+NAMES = ("Ann", "Bob", "Cid")
+
+
+def talk(rounds: int = 1, order: Any = "handoff", **fields: Any) -> Conversation:  # noqa: ANN401
+    speakers = [{"name": name} | fields.pop(name, {}) for name in NAMES]
+    end_chat = {"max_iterations": rounds} | fields.pop("end_chat", {})
+    spec = {"task": "Plan.", "speakers": speakers, "turn_order": order, "end_chat": end_chat}
+    return load_conversation(spec | fields)
+
+
+def call(name: str, number: int = 0, **args: Any) -> ScriptedToolCall:
+    return ScriptedToolCall(name=name, args=args, id=f"call-{number}")
+
+
+def over(to: object, message: str | None = None, *, text: str = "", **more: Any) -> Reply:
+    said: dict[str, Any] = {} if message is None else {"message": message}
+    return Reply(text=text, tool_calls=(call("hand_off", to=to, **said, **more),))
+
+
+def play(
+    conversation: Conversation, script: Sequence[Line], **options: Any
+) -> tuple[Result, ScriptedChatModel]:
+    """Run it; every answer must be asked for."""
+    model = ScriptedChatModel(script=list(script))
+    options = {"store": f"memory:{uuid4().hex}"} | options
+    result = converse(conversation, model=model, **options)
+    assert len(model.calls) == len(script)
+    return result, model
+
+
+def order_of(result: Result) -> str:
+    """The first letters of who spoke."""
+    return "".join(name[0] for name, _ in result.speeches)
+
+
+# Naming who is next
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (over("Cid", "Over to you."), "Over to you."),
+        (over("Cid", text="Beside it."), "Beside it."),
+        (over("Cid", "In it.", text="Beside it."), "Beside it.\n\nIn it."),
+        (over("Cid", "The same.", text="The same."), "The same."),
+        (over("Cid"), ""),
+        (over(" *cid*. ", "Any case, any marks."), "Any case, any marks."),
+    ],
+)
+def test_a_call_is_the_message_and_names_who_is_next_at_no_further_model_call(
+    reply: Reply, said: str
+) -> None:
+    result, model = play(talk(), [reply, "I have looked at it.", "And I go on."])
+    # Who was handed over to and names nobody gives the word back.
+    assert result.speeches == [
+        ("Ann", said),
+        ("Cid", "I have looked at it."),
+        ("Ann", "And I go on."),
+    ]
+    (offered,) = model.calls[0].tools
+    schema = offered["function"]["parameters"]
+    assert schema["properties"]["to"]["enum"] == ["Bob", "Cid"]
+    assert schema["required"] == ["to", "message"]
+    assert not [one for one in result.messages if isinstance(one, ToolMessage)]
+
+
+def test_of_several_calls_the_first_that_may_counts_and_the_speaker_sees_what_came_of_each() -> (
+    None
+):
+    both = Reply(
+        tool_calls=tuple(
+            call("hand_off", number, to=name, message=f"Now {name}.")
+            for number, name in enumerate(("Zed", "cid", "Bob"))
+        )
+    )
+    result, model = play(talk(), [both, "Here is Cid.", "Ann once more."])
+    assert result.speeches[:2] == [
+        ("Ann", "Now Zed.\n\nNow cid.\n\nNow Bob."),
+        ("Cid", "Here is Cid."),
+    ]
+    shown = model.calls[2].messages[2:6]
+    assert isinstance(shown[0], AIMessage)
+    assert [made["args"] for made in shown[0].tool_calls] == [
+        {"to": "Zed"},
+        {"to": "Cid"},
+        {"to": "Bob"},
+    ]
+    assert [one.text for one in shown[1:]] == [
+        filled(prompts.NOT_NEXT, other="Zed", names="Bob, Cid"),
+        filled(prompts.SPEAKS_NEXT, name="Cid"),
+        prompts.ONLY_ONE,
+    ]
+
+
+def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_speaks() -> None:
+    order = {"kind": "handoff", "to": {"Ann": ["Cid"], "Bob": ["Ann", "Cid"]}}
+    spec = talk(order=order, opening={"first_speaker": "Bob"})
+    first, second = over("Zed", "Zed, please."), over("Bob", "I mean myself.")
+    result, model = play(spec, [first, second, "Cid has the word.", "So has Ann."])
+    # Ann may name Cid alone, and is offered nothing to call.
+    assert not model.calls[-1].tools
+    assert order_of(result) == "BCA"
+    said = next(one for one in result.messages if line(one).is_speech)
+    assert line(said).flaw is Flaw.NOT_NEXT
+    told = filled(prompts.NOT_NEXT, other="Zed", names="Ann, Cid")
+    assert told in model.calls[1].messages[-1].text
+    assert [line(one).flaw for one in result.messages if line(one).kind is Kind.DRAFT] == [
+        Flaw.NOT_NEXT
+    ]
+
+
+@pytest.mark.parametrize(
+    ("order", "script", "expected"),
+    [
+        ("handoff", ["One of it.", "Two of it.", "Three of it.", "Four of it."], "ABCABC"),
+        # Asked by name, it gives the word back; Ann, who was not, leaves it to the order.
+        ("handoff", [over("Cid", "Cid?"), "Yes, here.", "Well then.", "Bob says it."], "ACABCA"),
+        # The word is given back only where that is allowed.
+        (
+            {"kind": "handoff", "to": {"Cid": ["Bob"]}},
+            [over("Cid", "Cid?"), "Yes, here.", "Bob says it."],
+            "ACBCBC",
+        ),
+        # Nobody but who is named there, itself included.
+        (
+            {"kind": "handoff", "to": {"Ann": ["Ann", "Bob"], "Bob": ["Ann"]}},
+            [over("Ann", "Let me think."), over("Bob", "Bob, do it."), "Done it is."],
+            "AABABA",
+        ),
+    ],
+)
+def test_where_nobody_is_named(order: Any, script: list[Line], expected: str) -> None:  # noqa: ANN401
+    more = [f"This is line {number} of them." for number in range(6 - len(script))]
+    result, _ = play(talk(2, order), [*script, *more])
+    assert order_of(result) == expected
+
+
+def test_between_two_nothing_is_offered_and_none_of_it_stands_in_the_prompts() -> None:
+    spec = Conversation(
+        task="Plan.",
+        speakers=[Speaker(name="Ann"), Speaker(name="Bob")],
+        turn_order="handoff",
+        end_chat={"max_iterations": 2},
+    )
+    result, model = play(spec, [f"This is line {number} of them." for number in range(4)])
+    assert order_of(result) == "ABAB"
+    assert not any(asked.tools for asked in model.calls)
+
+
+class Step(BaseModel):
+    """One step of a plan."""
+
+    words: str
+    next: str | None = None
+
+
+def test_a_structured_reply_names_who_is_next_by_a_field() -> None:
+    planner = {"format": {"name": "step"}}
+    script: list[Line] = [
+        {"words": "Cid begins.", "next": "Cid"},
+        over("Bob", "Bob goes on."),
+        {"words": "Zed should.", "next": "Zed"},
+        {"words": "Ann should.", "next": "ann"},
+        {"words": "Back to whoever asked me.", "next": None},
+        {"words": "Then it is in order.", "next": ""},
+        "Cid ends it.",
+    ]
+    spec = talk(2, Ann=planner, Bob=planner)
+    result, model = play(spec, script, schemas={"step": Step})
+    assert order_of(result) == "ACBABC"
+    assert not model.calls[0].tools
+    told = filled(prompts.NOT_NEXT, other="Zed", names="Ann, Cid")
+    assert told in model.calls[3].messages[-1].text
+
+
+def test_anybody_names_who_is_next_by_a_message_that_begins_with_it() -> None:
+    called = {"replies": [{"kind": "function", "name": "calls"}]}
+    spec = talk(Bob=called, Ann={"replies": ["human"]})
+    options: dict[str, Any] = {
+        "store": f"memory:{uuid4().hex}",
+        "functions": {"calls": lambda turn: "@Cid: go on."},
+        "model": ScriptedChatModel(script=["That was it."]),
+    }
+    found = converse(spec, **options)
+    result = respond(found.session, "  @bob what do you say?", **options)
+    assert order_of(result) == "ABC"
+
+
+def test_a_name_that_begins_like_another_is_read_whole() -> None:
+    spec = Conversation(
+        task="Plan.",
+        speakers=[Speaker(name=name) for name in ("Ann", "Bo", "Bo Lee")],
+        turn_order="handoff",
+        end_chat={"max_iterations": 1},
+    )
+    for said, expected in (
+        ("@Bo Lee, go on.", "Bo Lee"),
+        ("@bo go on.", "Bo"),
+        ("@Bob is nobody.", "Bo"),
+        ("Not you, @Bo Lee.", "Bo"),
+    ):
+        result, _ = play(spec, [said, "This is one.", "And another."])
+        assert [name for name, _ in result.speeches][1] == expected, said
+
+
+# With other calls, and beside what else a turn may be
+
+
+@tool
+def look(what: str) -> str:
+    """Look something up."""
+    return f"{what}: 42"
+
+
+def test_beside_other_tools_these_run_first_and_the_name_stands() -> None:
+    spec = talk(Ann={"tools": ["look"]})
+    both = Reply(
+        tool_calls=(call("look", what="x"), call("hand_off", 1, to="Cid", message="Wait."))
+    )
+    result, model = play(spec, [both, "It is 42.", "Cid heard it.", "Back to Ann."], tools=[look])
+    assert result.speeches[:3] == [
+        ("Ann", "Wait."),
+        ("Ann", "It is 42."),
+        ("Cid", "Cid heard it."),
+    ]
+    heard = model.calls[2].messages[-1].text
+    assert "Ann: Wait.\n\nAnn: It is 42." in heard
+    # Another name at the end of the turn counts more.
+    script: list[Line] = [both, over("Bob", "It is 42."), "Bob heard it.", "Back to Ann."]
+    result, _ = play(spec, script, tools=[look])
+    assert order_of(result) == "AABA"
+
+
+@pytest.mark.parametrize("calling", ["native", "schema"])
+def test_it_can_be_called_where_no_other_tool_can(calling: str) -> None:
+    ann = {"tools": ["look"], "tool_choice": "none", "tool_calling": calling}
+    reply: Line = over("Cid", "Cid, go on.")
+    if calling == "schema":
+        reply = {"tool": "hand_off", "arguments": {"to": "Cid", "message": "Cid, go on."}}
+    last: Line = "So." if calling == "native" else {"reply": "So."}
+    result, model = play(talk(Ann=ann), [reply, "I do.", last], tools=[look])
+    assert result.speeches[:2] == [("Ann", "Cid, go on."), ("Cid", "I do.")]
+    if calling == "native":
+        assert [one["function"]["name"] for one in model.calls[0].tools] == ["hand_off"]
+    else:
+        assert "- hand_off(" in model.calls[0].messages[0].text
+
+
+def test_broken_arguments_are_told_and_mended_as_those_of_any_call() -> None:
+    broken = Reply(
+        tool_calls=(ScriptedToolCall(name="hand_off", args='{"to": "Cid", "mess', id="x"),)
+    )
+    result, _ = play(talk(), [broken, over("Cid", "Cid, go on."), "I do.", "And I."])
+    assert order_of(result) == "ACA"
+
+
+def test_last_words_keep_their_order_and_a_done_token_in_a_call_ends_it() -> None:
+    end_chat = {"mode": "one_last_group_chat_after_first_completion"}
+    spec = talk(2, Ann={"stops_chat": True}, end_chat=end_chat)
+    done = {"objectives_left": [], "complete": True}
+    script: list[Line] = [
+        over("Cid", "All is planned."),
+        done,
+        "Bob's last.",
+        over("Bob", "Cid's last."),
+        "Bye.",
+    ]
+    result, model = play(spec, script)
+    assert order_of(result) == "ABCA"
+    assert not model.calls[2].tools
+    said = talk(2, end_chat={"when": {"kind": "done_token", "token": "DONE"}})
+    result, _ = play(said, [over("Cid", "It is all there.\nDONE")])
+    assert result.outcome is not None
+    assert result.outcome.reason is Reason.DONE_TOKEN
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [(None, Reason.BLANK_REPLIES), ("Please take care of the whole plan.", Reason.STANDSTILL)],
+)
+def test_handing_over_to_and_fro_without_content_ends_by_a_guard(
+    message: str | None, reason: Reason
+) -> None:
+    model = ScriptedChatModel(
+        script=lambda prompt: over("Bob" if "You are Ann" in str(prompt[0]) else "Ann", message)
+    )
+    spec = talk(20, end_chat={"guards": {"same_replies": 0, "echo": 0}})
+    result = converse(spec, model=model, store=f"memory:{uuid4().hex}")
+    assert result.outcome is not None
+    assert result.outcome.reason is reason
+
+
+# Sessions
+
+
+def test_a_session_goes_on_forks_and_replays_as_it_handed_over() -> None:
+    store = f"memory:{uuid4().hex}"
+    script: list[Line] = [
+        over("Cid", "Cid?"),
+        over("Zed", "Zed?"),
+        over("Bob", "Bob?"),
+        RuntimeError("gone"),
+    ]
+    model = ScriptedChatModel(script=script)
+    spec = talk(2, Bob={"tools": ["look"]})
+    with pytest.raises(RuntimeError):
+        converse(spec, session="s", model=model, store=store, tools=[look])
+    both = Reply(
+        tool_calls=(call("look", what="x"), call("hand_off", 1, to="Ann", message="Wait."))
+    )
+    rest = ScriptedChatModel(script=[both, "It is 42.", "Good.", "Well done.", "So it is."])
+    result = resume("s", model=rest, store=store, tools=[look])
+    assert order_of(result) == "ACBBABC"
+    again = replay("s", store=store, tools=[look])
+    assert [one.text for one in again.messages] == [one.text for one in result.messages]
+    assert [line(one).handed_to for one in again.messages] == [
+        line(one).handed_to for one in result.messages
+    ]
+    # Another table is held against what was said before.
+    other = {"kind": "handoff", "to": {"Ann": ["Bob"]}}
+    changed = fork("s", at="m0001", store=store, turn_order=other)
+    model = ScriptedChatModel(script=["I am Bob.", RuntimeError("gone")])
+    with pytest.raises(RuntimeError):
+        resume(changed, model=model, store=store, tools=[look])
+    assert model.calls[0].speaker == "Bob"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"order": {"kind": "handoff", "to": {"Anne": ["Bob"]}}},
+            "turn_order.to: nobody is called",
+        ),
+        (
+            {"order": {"kind": "handoff", "to": {"Ann": ["Bobby"]}}},
+            "turn_order.to.Ann: nobody is called 'Bobby'",
+        ),
+        ({"order": {"kind": "handoff", "to": {"Ann": []}}}, "turn_order.to.Ann: needs at least 1"),
+        ({"Ann": {"tools": ["hand_off"]}}, "speakers.0.tools: 'hand_off' is the tool that"),
+        ({"Ann": {"speaks_to": ["Zed"]}}, "speakers.0.speaks_to: nobody is called 'Zed'"),
+        ({"Ann": {"speaks_to": ["Ann"]}}, "speakers.0.speaks_to: nobody would hear 'Ann'"),
+    ],
+)
+def test_a_mistake_is_one_sentence(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as found:
+        talk(**fields)
+    assert message in str(found.value)
+
+
+# Messages that only some hear
+
+ALONE = {"kind": "handoff", "private": True}
+
+
+def heard(result: Result, name: str) -> str:
+    return "\n".join(one.text for one in result.viewpoint(name))
+
+
+def test_a_speaker_says_something_to_one_other_alone() -> None:
+    script: list[Line] = [
+        over("Bob", "The number is seven.", private=True),
+        over("Cid", "Ann has told me."),
+        "What is it?",
+    ]
+    result, model = play(talk(order=ALONE), script)
+    assert order_of(result) == "ABC"
+    assert "Ann: (to you alone) The number is seven." in heard(result, "Bob")
+    assert "seven" not in heard(result, "Cid")
+    own = result.viewpoint("Ann")[2]
+    assert isinstance(own, AIMessage)
+    assert own.tool_calls[0]["args"] == {"to": "Bob", "private": True}
+    assert "private" in str(model.calls[0].tools)
+    assert "Ann (to Bob alone): The number is seven." in str(result)
+    assert "*Heard by Bob alone*" in as_markdown(result)
+
+
+def test_who_speaks_to_some_alone_is_heard_by_no_other() -> None:
+    """In any order; whoever takes no part hears it all."""
+    judge = {"kind": "separate", "criteria": ["They agree."]}
+    mode = {"mode": "end_chat_after_first_completion"}
+    spec = talk(1, "round_robin", Ann={"speaks_to": ["Cid"]}, judge=judge, end_chat=mode)
+    no = {"criterion_1": "not_met"}
+    script: list[Line] = ["It is seven.", no, "What is?", no, "I know it.", no]
+    result, model = play(spec, script)
+    assert "seven" not in heard(result, "Bob")
+    assert "Ann: (to you alone) It is seven." in heard(result, "Cid")
+    assert "Ann (to Cid alone): It is seven." in model.calls[1].messages[-1].text
+
+
+def test_private_messages_are_turns_that_guards_and_ends_count() -> None:
+    model = ScriptedChatModel(
+        script=lambda prompt: over(
+            "Bob" if "You are Ann" in str(prompt[0]) else "Ann", private=True
+        )
+    )
+    result = converse(talk(20, ALONE), model=model, store=f"memory:{uuid4().hex}")
+    assert result.outcome is not None
+    assert result.outcome.reason is Reason.BLANK_REPLIES
+    done = talk(2, ALONE, end_chat={"when": {"kind": "done_token", "token": "DONE"}})
+    result, _ = play(done, [over("Bob", "We are done.\nDONE", private=True)])
+    assert result.outcome is not None
+    assert result.outcome.reason is Reason.DONE_TOKEN
+
+
+def test_what_is_meant_for_nobody_there_is_heard_by_nobody() -> None:
+    script: list[Line] = [
+        over("Zed", "It is seven.", private=True),
+        over("Zed", "It is seven, I say.", private=True),
+        "I heard nothing.",
+        "Nor did I.",
+    ]
+    result, _ = play(talk(order=ALONE), script)
+    assert order_of(result) == "ABC"
+    assert "seven" not in heard(result, "Bob") + heard(result, "Cid")
