@@ -20,7 +20,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import Event
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.judges import Moderator, SeparateJudge
+from duologue.graphs.spec.judges import Handoff, Moderator, SeparateJudge
 from duologue.nodes.prompts import judging, speaking, summaries
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
@@ -114,9 +114,14 @@ class Player:
         word = self._word("speech", given)
         does = self._one_of("speech", given, (*["plain"] * 6, "call", "call", "blank", "won", DONE))
         if does == "call":
-            name = self._one_of("tool", given, ("bell", "book", "none"))
+            hands_over = isinstance(self.conversation.turn_order, Handoff)
+            more = ("hand_off",) * (3 * hands_over)
+            name = self._one_of("tool", given, ("bell", "book", "none", *more))
             text = self._one_of("beside", given, ("", f"Let me see {word}."))
-            call = ScriptedToolCall(name=name, args={"word": word}, id=word)
+            args = {"word": word}
+            if name == "hand_off":
+                args = {"to": self._one_of("next", given, self.conversation.names), "message": word}
+            call = ScriptedToolCall(name=name, args=args, id=word)
             return Reply(text=text, tool_calls=(call,))
         plain = f"I say {word}.{self.pad}"
         done = plain if self.unlike else DONE

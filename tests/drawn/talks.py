@@ -16,6 +16,7 @@ from duologue.graphs.spec.ends import (
     Predicate,
     StopRequested,
 )
+from duologue.graphs.spec.handoffs import has_tool
 
 DONE = "DONE"
 WON = "WON"
@@ -83,6 +84,8 @@ def _shape(draw: st.DrawFn) -> dict[str, Any]:
 
 TOKENS_OF_TOOLS = 300
 """At least what the tools take that speakers here have."""
+TOKENS_OF_HANDING_OVER = 160
+"""The same of the tool that names who is next."""
 
 
 def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
@@ -108,6 +111,7 @@ def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
             )
             least = least_limit(given, given.speaker(speaker.name))
             least += TOKENS_OF_TOOLS if speaker.tools else 0
+            least += TOKENS_OF_HANDING_OVER if has_tool(given, speaker) else 0
             context["limit"] = least + draw(st.integers(0, 120))
         data["speakers"][number]["context"] = context
     return Conversation.model_validate(data)
