@@ -394,7 +394,12 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
         over("Cid", "Ann has told me."),
         "What is it?",
     ]
-    result, model = play(talk(order=ALONE), script)
+    store = f"memory:{uuid4().hex}"
+    result, model = play(talk(order=ALONE), script, session="s", store=store)
+    again = replay("s", store=store)
+    assert [line(one).audience for one in again.messages] == [
+        line(one).audience for one in result.messages
+    ]
     assert order_of(result) == "ABC"
     assert "Ann: (to you alone) The number is seven." in heard(result, "Bob")
     assert "seven" not in heard(result, "Cid")

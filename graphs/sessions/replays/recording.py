@@ -75,10 +75,11 @@ def _answered(text: str, about: About) -> AIMessage:
 
 def _spoken(message: AIMessage, about: About) -> AIMessage:
     """What a speaker's model answered, as it is after all reading of what a server sends."""
-    calls = [
-        *message.tool_calls,
-        *(ToolCall(name=HAND_OFF, args={"to": name}, id=None) for name in about.handed_to),
+    alone = {"private": True} if about.private else {}
+    named = [
+        ToolCall(name=HAND_OFF, args={"to": name, **alone}, id=None) for name in about.handed_to
     ]
+    calls = [*message.tool_calls, *named]
     said = [about.to_user.get(str(call["id"])) for call in calls]
     return AIMessage(
         message.text,
