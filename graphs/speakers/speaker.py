@@ -77,6 +77,7 @@ class SpeakerFields(TypedDict, total=False):
     replies: Sequence[AnyReply | Thing | Fields]
     examples: Sequence[Example | BaseMessage | Fields]
     prefixes: Mapping[str, str]
+    speaks_to: Sequence[str] | None
     labels: bool | None
     hooks: Sequence[Thing]
     brief: Brief | Fields | None
