@@ -20,7 +20,7 @@ from ..nodes.task_specification import task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
-from .log.state import Input, Latest, Output, State
+from .log.state import Input, Latest, Messages, Output, State
 from .rules.end_chat import Node
 from .spec.conversation import Form
 
@@ -85,7 +85,8 @@ def build_graph(
             `Registered`.
 
     Returns:
-        The compiled graph. A run is started with ``{"conversation": …}``, or the form's fields.
+        The compiled graph. A run is started with ``{"conversation": …}``, the form's fields, or
+        ``{"messages": [{"role": "user", "content": …}]}``.
 
     Raises:
         SpecError: Two tools share a name, or something is not what it is registered as.
@@ -135,7 +136,7 @@ def _first_input(schema: type[Input]) -> type[State]:
 
 def route(state: State, running: RunningSessions, session: str | None = None) -> str:
     """Say which node comes next: what the rules say of the position, and nothing else."""
-    if "position" not in state:
+    if not state.get("position"):
         return Node.TASK_SPECIFICATION.value
     known = running.of(session, state)
     node = known.turn(known.position(state)).node
@@ -162,6 +163,9 @@ def form_input(form: type[Form]) -> type[Input]:
     # The channel stays last, where LangGraph looks for it.
     kept, channel = get_args(Latest)
     fields["conversation"] = Annotated[kept, whole, channel]
+    messages = Field(description="What the user says: a person's next turn, or else the task.")
+    kept, channel = get_args(Messages)
+    fields["messages"] = Annotated[kept, messages, channel]
     return _typed_dict(f"{form.__name__}Input", fields)
 
 

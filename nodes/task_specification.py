@@ -4,7 +4,6 @@ A rewrite over the word limit is asked for once more, then cut at a sentence (CA
 specification has no such check).
 """
 
-from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
@@ -12,14 +11,13 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
-from ..graphs.common.validation import validated
 from ..graphs.log.channels import log_of, update_of
 from ..graphs.log.kinds import Kind
 from ..graphs.log.messages import NOBODY, About, line, said
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.speakers.formats import Marks
-from ..graphs.spec.conversation import Conversation, Form
+from ..graphs.spec.conversation import Conversation
 from ..graphs.spec.difference import first_difference
 from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.spec.usage import Usage, dumped, used_so_far
@@ -27,41 +25,47 @@ from ..graphs.spec.versions import restored
 from ..graphs.text.words import cut, words_in
 from .models.answers import thought_of
 from .prompts import tasks as prompts
+from .step.brought import Brought
 from .step.resources import Moment, Resources
 from .step.running import RunningSession
+from .step.starting import begins_anew, both, emptied, given_to, gone_on
 
 
 async def task_specification(state: State, resources: Resources) -> dict[str, Any]:
     """Take what a run was started with, and make the task specific."""
-    known = state.get("spec")
-    if known:
-        conversation = restored(known)
-        _refuse_another(_given(state, resources.form), conversation)
-        if "position" in state:
-            return {}
-    else:
-        given = _given(state, resources.form)
-        if given is None:
+    brought = Brought.of(state)
+    known = restored(state["spec"]) if state.get("spec") else None
+    begun: dict[str, Any] = {}
+    state = {**state, "messages": brought.known}
+    if known is not None and begins_anew(brought, known, state):
+        begun, known = emptied(state, brought), None
+        state = {**state, "messages": [], "unspoken": [], "usage": {}}
+    given = given_to(state, resources.form, brought, is_new=bool(begun))
+    if known is None:
+        if given.conversation is None:
             raise SpecError("conversation: is missing")
-        conversation = await resources.check(given)
-    spec = {} if known else {"spec": conversation.stored()}
+        conversation = await resources.check(given.conversation)
+        begun |= {"spec": conversation.stored(), **given.filled}
+    else:
+        conversation = known
+        _refuse_another(given.conversation, conversation)
+        if state.get("position"):
+            # At the least the task, so that a run of a session that has ended gives its state.
+            still = {"specified_task": state.get("specified_task", "")}
+            return {**still, **gone_on(state, conversation, brought)}
+    is_said = brought.text is not None and not given.is_task
+    sayer = brought.speaker(conversation) if is_said else None
+    begun = both(begun, {"messages": brought.kept(sayer)})
     drafts = log_of(state)
     session, usage = RunningSession(conversation), used_so_far(state)
     moment = Moment(resources, session, Position(), drafts, usage, None)
     if conversation.task_specification is None:
-        return spec | await _begin(moment, conversation.task, [], moment.usage)
-    return spec | await _rewrite(moment, conversation.task_specification, conversation.task or "")
-
-
-def _given(state: State, form: type[Form] | None) -> Conversation | None:
-    """The conversation that a run was started with."""
-    if state.get("conversation"):
-        return restored(state["conversation"])
-    if form is None:
-        return None
-    fields: Mapping[str, Any] = state
-    data = {name: fields[name] for name in form.model_fields if fields.get(name) is not None}
-    return validated(form, data).conversation()
+        before = brought.remembered(conversation, sayer) if sayer and known is None else []
+        update = await _begin(moment, conversation.task, before, moment.usage)
+    else:
+        task = conversation.task or ""
+        update = await _rewrite(moment, conversation.task_specification, task)
+    return both(begun, update)
 
 
 def _refuse_another(given: Conversation | None, known: Conversation) -> None:
@@ -97,12 +101,12 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     if count > limit and not drafts:
         problem = worded(prompts.TASK_TOO_LONG, count=count, limit=limit)
         about = About(kind=Kind.DRAFT, audience=NOBODY, problem=problem, thought=thought_of(answer))
-        draft = said(len(moment.log), text, about, id=answer.id)
+        draft = said(len(moment.log), text, about, answer=answer)
         return {"usage": dumped(usage), **update_of([draft], moment.log)}
     # A blank rewrite leaves the task as it was given.
     specified = cut(text, limit) or task
     about = About(kind=Kind.SPECIFIED_TASK, audience=NOBODY, thought=thought_of(answer))
-    record = said(len(moment.log), specified, about, id=answer.id)
+    record = said(len(moment.log), specified, about, answer=answer)
     return await _begin(moment, specified, [record], usage)
 
 

@@ -43,6 +43,7 @@ class Blogger(Form):
     """The short form of a writer and a critic; only the task is needed."""
 
     roles: ClassVar = {"writer": "writer", "critic": "critic"}
+    message_field: ClassVar = "task"
 
     task: Text
     """What is to be written."""

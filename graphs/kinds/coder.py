@@ -30,6 +30,7 @@ class Coder(Form):
     """The short form of an agent whose code is run; only the task is needed."""
 
     roles: ClassVar = {"executor": "executor", "coder": "coder"}
+    message_field: ClassVar = "task"
 
     task: Text
     """What is to be solved."""

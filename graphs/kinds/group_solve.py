@@ -5,7 +5,7 @@ is told how to begin, and all speak in turn until the end-chat mode or the round
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
 from pydantic import Field
 
@@ -23,6 +23,8 @@ from ..spec.usage import Price
 
 class GroupSolve(Form):
     """The short form of a group solve; only the speakers are needed, each with a task."""
+
+    message_field: ClassVar = "task"
 
     speakers: Annotated[tuple[Speaker, ...], AtLeast(2)]
     """Who takes part, in the order they speak, each with a task of its own."""

@@ -49,6 +49,8 @@ class RolePlay(Form):
     """The short form of a role-play; only the task and the two roles are needed."""
 
     roles: ClassVar = {"user": "user_role", "assistant": "assistant_role"}
+    message_field: ClassVar = "task"
+    beside_message: ClassVar = {"user_role": "User", "assistant_role": "Assistant"}
 
     task: Text
     """What the two work on."""

@@ -39,6 +39,7 @@ class UserProxy(Form):
     """The short form of an assistant and a user proxy; only the first message is needed."""
 
     roles: ClassVar = {"user": "user", "assistant": "assistant"}
+    message_field: ClassVar = "message"
 
     message: Text
     """What the user says first: what is to be solved."""

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final, cast
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 
 from ..common.fold import goes_on
 from .kinds import Kind
-from .messages import PLACE, line
+from .messages import KEY, PLACE, line
 from .reducer import without_removed
 from .state import State
 
@@ -55,7 +55,8 @@ def _place(message: AnyMessage) -> int:
 
 def _is_plain(message: AnyMessage) -> bool:
     """Whether its place depends on no other message, and no other message depends on it."""
-    return PLACE in message.additional_kwargs and line(message).kind is not Kind.REMOVED
+    known = PLACE in message.additional_kwargs
+    return known and line(message).kind not in (Kind.REMOVED, Kind.GIVEN)
 
 
 def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[AnyMessage]:
@@ -72,7 +73,8 @@ def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[
 def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
     """Give what is written to a state so that new messages are put after a log.
 
-    What the speakers say to one another goes to `messages`, all else to `unspoken`.
+    What the speakers say to one another goes to `messages`, all else to `unspoken`: there within
+    one more list, in which LangGraph's stream mode ``messages`` looks for no messages to show.
     """
     private = _private_calls([*log, *new]) if any(map(_is_result, new)) else set()
     spoken: list[AnyMessage] = []
@@ -88,16 +90,24 @@ def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
     if spoken:
         update["messages"] = spoken
     if unspoken:
-        update["unspoken"] = unspoken
+        update["unspoken"] = cast("list[AnyMessage]", [unspoken])
     return update
 
 
-def _placed(messages: Sequence[AnyMessage]) -> Iterator[tuple[int, AnyMessage]]:
+def _placed(
+    messages: Sequence[AnyMessage | list[AnyMessage]],
+) -> Iterator[tuple[int, AnyMessage]]:
     """Give messages with their places; one from elsewhere has that of the one before it."""
     place = 0
     for message in messages:
-        place = message.additional_kwargs.get(PLACE, place)
-        yield place, message
+        if isinstance(message, list):
+            yield from _placed(message)
+        elif message.additional_kwargs.get(KEY, _NO_LINE).get("kind") != Kind.GIVEN:
+            place = message.additional_kwargs.get(PLACE, place)
+            yield place, message
+
+
+_NO_LINE: Final[Mapping[str, Any]] = {}
 
 
 def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:

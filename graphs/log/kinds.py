@@ -38,6 +38,8 @@ class KindRow:
     """Whether it says what a speaker remembers, which a reset of its memory undoes."""
     on_page: bool = False
     """Whether a Markdown page of a whole session shows it."""
+    run: str = "{speaker} speaks"
+    """What the call of a model that gives it is called in traces."""
 
 
 class Kind(StrEnum):
@@ -52,7 +54,7 @@ class Kind(StrEnum):
         kind.row = row
         return kind
 
-    SPECIFIED_TASK = KindRow("specified_task")
+    SPECIFIED_TASK = KindRow("specified_task", run="Task specification")
     """The task as rewritten by the task specification."""
     INSTRUCTION = KindRow("instruction", is_cue=True)
     """What a speaker is told by the conversation itself: its own task, or to begin."""
@@ -84,9 +86,11 @@ class Kind(StrEnum):
     """What a tool answered."""
     QUESTION = KindRow("question")
     """The judge's question."""
-    REFLECTION = KindRow("reflection", is_result=True, ends_turn=True, on_page=True)
+    REFLECTION = KindRow(
+        "reflection", is_result=True, ends_turn=True, on_page=True, run="{speaker} judges"
+    )
     """A speaker's answer to the judge, or a separate judge's."""
-    CHOICE = KindRow("choice", on_page=True)
+    CHOICE = KindRow("choice", on_page=True, run="Moderator chooses")
     """Who was chosen to speak next."""
     ANSWER = KindRow("answer", is_reply=True, is_result=True)
     """What was answered for a speaker, or by a tool, before hooks have seen it; or a second try in
@@ -95,7 +99,7 @@ class Kind(StrEnum):
     """What a hook made of what a speaker has just heard; it stands in its place from then on."""
     CODE = KindRow("code", is_reply=True, has_calls=True)
     """The fenced code that a speaker runs, a call for each block. What it says of that follows."""
-    SUMMARY = KindRow("summary", is_memory=True)
+    SUMMARY = KindRow("summary", is_memory=True, run="{speaker} sums up")
     """What stands for the older part of a speaker's history in its prompts. It may be empty."""
     FORGOTTEN = KindRow("forgotten", is_memory=True, on_page=True)
     """A speaker's memory was reset: what was said before is not in its view any more."""
@@ -103,5 +107,8 @@ class Kind(StrEnum):
     """A line of a memory that was loaded: only its owner hears it, and nothing counts it."""
     REMOVED = KindRow("removed", on_page=True)
     """A message that was removed: it stays for the record, nobody hears it, nothing counts it."""
+    GIVEN = KindRow("given")
+    """A message that a run was started with. It stays in `messages` for who follows, and is no line
+    of the log: what a person says with it takes its place."""
     ENDED = KindRow("ended", own="never", on_page=True)
     """The conversation ended here, and went on: what ends it is counted anew from here."""

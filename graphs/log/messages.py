@@ -25,6 +25,7 @@ from pydantic import Field, JsonValue
 from ..common.data import Data
 from ..speakers.approval import DecisionType
 from ..spec.judges import Verdict
+from ..spec.usage import told_of
 from .kinds import Kind
 from .stage import ALOUD, Stage
 from .thoughts import Thought
@@ -208,11 +209,16 @@ def said(
     about: About,
     *,
     id: str | None = None,  # noqa: A002  # as LangChain calls it
+    answer: AIMessage | None = None,
     tool_calls: Sequence[ToolCall] = (),
     invalid_tool_calls: Sequence[InvalidToolCall] = (),
 ) -> AnyMessage:
-    """Make the message at this place of the log; its id is a model's, or a new one."""
-    text, message_id = storable(text), id or str(uuid4())
+    """Make the message at this place of the log.
+
+    Its id, its usage and what is known of its model are those of a model's answer, if it has one.
+    """
+    text = storable(text)
+    message_id = id or (answer.id if answer else None) or str(uuid4())
     if about.speaker is None or about.source is Source.HUMAN:
         extra = beside(about, number)
         return HumanMessage(text, id=message_id, name=about.speaker, additional_kwargs=extra)
@@ -221,6 +227,8 @@ def said(
         id=message_id,
         name=about.speaker,
         additional_kwargs=beside(about, number),
+        usage_metadata=answer.usage_metadata if answer else None,
+        response_metadata=told_of(answer) if answer else {},
         tool_calls=list(tool_calls),
         invalid_tool_calls=list(invalid_tool_calls),
     )

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any, Final, cast
+from uuid import UUID, uuid5
 
 from langchain_core.messages import (
     AIMessage,
@@ -36,7 +37,7 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
     new: list[Any] = [one if isinstance(one, BaseMessage) else _message(one) for one in log]
     slots = _slots(new)
     for write in writes:
-        for given in write if isinstance(write, list) else [write]:
+        for given in _flat(write):
             message = _message(given)
             if isinstance(message, RemoveMessage) and TAKEN_BACK in message.additional_kwargs:
                 new = [one for one in new if one.id != message.id]
@@ -44,12 +45,40 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
             elif isinstance(message, RemoveMessage):
                 _remove(new, str(message.id), slots)
             elif message.id is not None and message.id in slots:
-                new[slots[message.id]] = message
+                slot = slots[message.id]
+                new[slot] = _instead(new[slot], message)
             else:
-                if message.id is not None:
-                    slots[message.id] = len(new)
+                if message.id is None:
+                    # Not at random: the log is made of its writes again whenever it is read.
+                    made = uuid5(_IDS, f"{len(new)} {message.text}")
+                    message = message.model_copy(update={"id": str(made)})
+                slots[message.id] = len(new)
                 new.append(message)
     return new
+
+
+def _flat(write: Any) -> Iterator[Any]:  # noqa: ANN401
+    for one in write if isinstance(write, list) else (write,):
+        if isinstance(one, list):
+            yield from _flat(one)
+        else:
+            yield one
+
+
+def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
+    """Give what stands in the place of a message when one of the same id is written."""
+    was, new = _beside(known), _beside(write)
+    if was.get("kind", Kind.GIVEN) == Kind.GIVEN and new:
+        # Whoever gave it finds their own marks on what is said with it.
+        extra = {**known.additional_kwargs, **write.additional_kwargs}
+        return write.model_copy(update={"additional_kwargs": extra})
+    if was and new.get("kind", Kind.GIVEN) == Kind.GIVEN and write.text == known.text:
+        # Clients and parents give back messages that they were given, without our marks.
+        return known
+    return write
+
+
+_IDS: Final = UUID("8e7bb9c2-9c55-4d39-9f37-6d1ab0a4a1f5")
 
 
 def _slots(messages: Sequence[AnyMessage]) -> dict[str, int]:

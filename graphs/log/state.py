@@ -42,6 +42,8 @@ class Input(TypedDict, total=False):
 
     conversation: Latest
     """A `Conversation`, as a dict."""
+    messages: Messages
+    """What a person says, or the task of a conversation without a person."""
 
 
 class Output(TypedDict, total=False):

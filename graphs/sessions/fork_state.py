@@ -4,32 +4,27 @@ Finding the state, and storing the new one, is in `graphs.sessions.fork`.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ...nodes.prompts import speaking as prompts
 from ...nodes.step.handover import lines_before
+from ...nodes.step.saying import going_on, not_in_the_log
 from ..log.channels import log_of
 from ..log.kinds import Kind
 from ..log.messages import PLACE, About, line, said
 from ..log.stage import Stage
 from ..log.state import State
-from ..rules.end_chat import Decision, Node, decide
+from ..rules.end_chat import decide
 from ..rules.ends.holding import holding, reasons_of
-from ..rules.facts import counted, observed
-from ..rules.outcome import outcome
-from ..rules.position import Facts, Position
+from ..rules.facts import observed
+from ..rules.position import Position
 from ..rules.removal import first_read, standing
 from ..rules.turns import last_words
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.judges import SeparateJudge
-from ..spec.usage import used_so_far
 from ..spec.versions import restored
-
-_NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
-"""Facts that are not counted from the log."""
 
 
 def forked(found: State, new: Conversation) -> State:
@@ -100,11 +95,6 @@ def carried(
     return carries.model_copy(update={"stage": Stage.ROUNDS, "turns": position.turns + spoken})
 
 
-def not_in_the_log(facts: Facts) -> dict[str, Any]:
-    """Give the facts that are counted beside the log, and go on from any message, by name."""
-    return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
-
-
 def _completed(old: Conversation, new: Conversation, names: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the names whose task is still the one that was judged complete."""
     if _criteria(old) != _criteria(new):
@@ -173,17 +163,3 @@ def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
         )
         for number, message in enumerate(lines, start=first)
     ]
-
-
-def going_on(
-    new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
-) -> State:
-    """Add what a step writes once it is known what comes next."""
-    log = state["messages"]
-    if following.node is Node.END:
-        usage, tallies = used_so_far(state), counted(new, log).tallies
-        ended = outcome(new, position, following.reasons, log, usage, tallies)
-        state["outcome"] = ended.model_dump(mode="json")
-    elif is_new:
-        state["messages"] = [*log, *lines_before(new, position, following, log)]
-    return state

@@ -3,33 +3,20 @@
 To change its rules, too, say it in a fork (`graphs.sessions.fork`).
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from langchain_core.messages import AnyMessage, ToolMessage
-
+from ...nodes.step.saying import going_on, is_opening, spoken
 from ..build import build_graph
 from ..common.background import in_background
 from ..common.errors import SessionError, SpecError
-from ..log.channels import log_of, update_of
-from ..log.kinds import Kind
-from ..log.messages import NOBODY, About, Failure, Source, calling, line, result, said
-from ..log.reducer import take_back
-from ..log.stage import Stage
-from ..log.state import State
+from ..log.channels import log_of
 from ..rules.end_chat import Node, decide
-from ..rules.facts import observed
-from ..rules.moves import TURN_ENDS
-from ..rules.outcome import Outcome
-from ..rules.position import Phase, Position
+from ..rules.position import Position
 from ..rules.removal import standing
-from ..rules.transitions import after_turn, reopened
-from ..rules.turns import next_turn
 from ..spec.conversation import Conversation
 from ..store.address import Held, Store
 from ..store.rows import check_session_id
 from .checkpoints import settle, write_state
-from .fork_state import going_on, not_in_the_log
 from .listing import known_store
 from .result import Result
 from .session import check_speaker, known_session, read_session
@@ -84,7 +71,7 @@ async def say_in(held: Held, conversation: Conversation, speaker: str, text: str
     session, graph = held.session, build_graph(checkpointer=held.checkpointer)
     state = await settle(graph, session, conversation)
     position = Position.model_validate(state["position"]) if "position" in state else None
-    if position is None or _is_opening(conversation, position):
+    if position is None or is_opening(conversation, position):
         if state.get("outcome"):
             raise SessionError(f"Session {session!r} ended at its opening: run it anew.")
         raise SessionError(f"Session {session!r} is still at its opening: resume it first.")
@@ -95,80 +82,6 @@ async def say_in(held: Held, conversation: Conversation, speaker: str, text: str
     if result.outcome is not None:
         await held.finish(result.outcome.reason.value)
     return result
-
-
-def _is_opening(conversation: Conversation, position: Position) -> bool:
-    """Whether speakers still prepare themselves, or answer their tasks alone."""
-    within = position.stage in (Stage.PRIVATE, Stage.OPENING) and position.phase not in TURN_ENDS
-    comes = next_turn(conversation, position).stage
-    return within or comes in (Stage.PRIVATE, Stage.OPENING)
-
-
-def spoken(
-    state: State, conversation: Conversation, position: Position, speaker: str, text: str
-) -> State:
-    """Give what is written to a session's state when something is said as a speaker."""
-    log = log_of(state)
-    position = standing(position, log)
-    about = line(log[-1]) if log else None
-    taken_back: list[AnyMessage] = []
-    if about and about.kind is Kind.INSTRUCTION and position.phase in TURN_ENDS:
-        # It told somebody that it was their turn; where it was another's, it is taken back.
-        taken_back = [] if about.audience == (speaker,) else [log.pop()]
-    known = len(log)
-    log += _dropped(log, position, speaker)
-    if ended := state.get("outcome"):
-        end = About(kind=Kind.ENDED, audience=NOBODY, outcome=ended)
-        log.append(said(len(log), Outcome.model_validate(ended).sentence(), end))
-        position = reopened(position)
-    stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
-    about = About(
-        kind=Kind.SPEECH,
-        speaker=speaker,
-        audience=conversation.speaker(speaker).speaks_to,
-        source=Source.HUMAN,
-        stage=stage,
-    )
-    log.append(said(len(log), text, about))
-    facts = observed(conversation, log).model_copy(update=not_in_the_log(position.facts))
-    after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
-    following = decide(conversation, after)
-    gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
-    new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]
-    written = update_of(new, log)
-    written["position"] = after.model_dump(mode="json", exclude_defaults=True)
-    if ended or following.node is Node.END:
-        # An empty one is none.
-        written["outcome"] = gone_on["outcome"] if following.node is Node.END else {}
-    return written
-
-
-def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
-    """What is told of calls that wait, for whoever has made them."""
-    if position.phase not in (Phase.CALLED, Phase.RAN):
-        return []
-    called = calling(log)
-    if line(called).kind is Kind.CODE:
-        return []
-    # What hooks have not seen yet has come back all the same.
-    came = {
-        one.tool_call_id: (one.text, line(one).failure)
-        for one in log
-        if isinstance(one, ToolMessage)
-    }
-    unknown = (f"Its result is not known: {speaker} said something instead.", Failure.PERSON)
-    ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
-    results = [came.get(call_id, unknown) for call_id in ids]
-    return [
-        result(
-            len(log) + place,
-            text,
-            speaker=position.speaker or "",
-            call_id=call_id,
-            failure=failure,
-        )
-        for place, (call_id, (text, failure)) in enumerate(zip(ids, results, strict=True))
-    ]
 
 
 async def end_waiting(store: Store, session: str) -> None:

@@ -83,6 +83,10 @@ class Form(Spec, ABC):
     # What its speakers are called in Python and files, in their order: in which field each has its
     # name. None where the speakers are given as they are.
     roles: ClassVar[Mapping[str, str]] = {}
+    # The field that a message of the user stands for, where a run begins with one alone.
+    message_field: ClassVar[str | None] = None
+    # Other fields that nobody needs to give then.
+    beside_message: ClassVar[Mapping[str, str]] = {}
 
     prompts: Prompts = Field(default_factory=dict)
     """What models are told in other words, as in a `Conversation`."""

@@ -15,6 +15,15 @@ ESTIMATED = "estimated_usage"
 """Stands in the ``response_metadata`` of an answer whose tokens had to be estimated."""
 
 
+_TOLD = ("model_name", "model_provider", "finish_reason", ESTIMATED)
+
+
+def told_of(answer: AIMessage) -> dict[str, Any]:
+    """Give what is kept of what a model's client says of an answer: all else may be long."""
+    metadata = answer.response_metadata
+    return {name: metadata[name] for name in _TOLD if name in metadata}
+
+
 _MOST_TOKENS = 10**12
 """Larger counts are ignored as wrong; sums of smaller ones can be stored."""
 

@@ -110,12 +110,14 @@ class CallsRun:
         run = self._block if is_code else self._tool
         chained = [one for one in calls if is_code or self._runs_code(one.call)]
         # LangGraph knows a task by its place: these begin now, the others one after another.
-        begun = {one.id: self._begin(run, one) for one in calls if one not in chained}
+        begun = {
+            one.id: self._begin(run, one, runs_code=False) for one in calls if one not in chained
+        }
         found: dict[str, CallResult] = {}
         held_up: list[BaseException] = []
         for one in chained:
             try:
-                record = await self._begin(run, one)
+                record = await self._begin(run, one, runs_code=True)
             except (GraphInterrupt, AnswerError) as error:
                 # Those after it wait with it, since they would find another interpreter.
                 held_up.append(error)
@@ -163,11 +165,17 @@ class CallsRun:
         ]
 
     def _begin(
-        self, run: Callable[[ToolCall], Awaitable[CallResult]], one: _Call
+        self,
+        run: Callable[[ToolCall], Awaitable[CallResult]],
+        one: _Call,
+        *,
+        runs_code: bool,
     ) -> Awaitable[dict[str, Any]]:
         async def record() -> dict[str, Any]:
             answer = await run(one.call) if one.instead is None else one.instead
-            return {"answer": one.about(answer).recorded(), "kept": self.interpreter.dumped()}
+            found = {"answer": one.about(answer).recorded()}
+            # After a kill the next call finds the variables of this one.
+            return found | ({"kept": self.interpreter.dumped()} if runs_code else {})
 
         return call_tool(record)
 

@@ -87,7 +87,9 @@ async def interrupted(
         interrupts=True,
     )
     lines = result_lines(moment, speaker, answers, final=True)
-    spoken = said(len(moment.log) + len(lines), person.text, about)
+    brought = moment.brought(person.speaker)
+    message_id = None if brought is None else brought.id
+    spoken = said(len(moment.log) + len(lines), person.text, about, id=message_id)
     # It counts as a round: else a turn could go on for ever.
     position = paused(moment.position, moment.turn, Phase.RETURNED, succeeded=True)
     return await moment.step(position, [*lines, spoken])

@@ -119,5 +119,5 @@ async def _chosen(
         problem=None if name is not None else UNREADABLE_CHOICE,
         thought=thought_of(answer),
     )
-    choice = said(len(moment.log) + len(new), answer.text, about, id=answer.id)
+    choice = said(len(moment.log) + len(new), answer.text, about, answer=answer)
     return await moment.step(position, [*new, choice], usage)

@@ -52,5 +52,5 @@ async def asked_again(
         thought=thought_of(answer),
     )
     place = len(moment.log) + len(found.new) + len(before)
-    new = [*found.new, *before, said(place, answer.text, about, id=answer.id)]
+    new = [*found.new, *before, said(place, answer.text, about, answer=answer)]
     return await moment.step(unread(moment.position), new, found.usage)

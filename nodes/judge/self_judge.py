@@ -198,7 +198,7 @@ async def _recorded(
     )
     lines = [
         _question(moment, found, question, audience),
-        said(number + 1, text, about, id=found.answer.id),
+        said(number + 1, text, about, answer=found.answer),
     ]
     position = (
         asked(moment.position)

@@ -56,7 +56,7 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     worded = moment.conversation.worded
     text = worded(prompts.FOUND, found=_in_words(findings)) if findings else str(answer.text)
     about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict, thought=thought_of(answer))
-    lines = [question, said(number + 1, text, about, id=answer.id)]
+    lines = [question, said(number + 1, text, about, answer=answer)]
     # A final verdict says how it stands; what ended the conversation stays the cap.
     completes = verdict.complete and not verdict.final
     position = judged(moment.conversation, moment.position, complete=completes)

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool
+from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
@@ -123,8 +124,9 @@ class Model:
         tool_choice: str = "auto",
         tool_calling: ToolCalling | None = None,
         listeners: Sequence[Listener] = (),
+        private: bool = False,
     ) -> AIMessage:
-        """Ask for one message."""
+        """Ask for one message; of a private one nothing is streamed as a message of the chat."""
         check_choice(tool_choice, tools)
         options = self._options(parameters)
         by_schema = self.by_schema(tool_calling)
@@ -158,7 +160,7 @@ class Model:
 
         try:
             return await self._asked(
-                chat.ainvoke, read, prompt, purpose, speaker, options, listeners
+                chat.ainvoke, read, prompt, purpose, speaker, options, listeners, private=private
             )
         except ValidationError as error:
             found = unread(error)
@@ -177,6 +179,7 @@ class Model:
         speaker: str | None = None,
         tool_calling: ToolCalling | None = None,
         listeners: Sequence[Listener] = (),
+        private: bool = False,
     ) -> tuple[AIMessage, S | None]:
         """Ask for an answer that fits a schema."""
         options = self._options(parameters)
@@ -202,7 +205,9 @@ class Model:
                 return answer, None
 
         try:
-            return await self._asked(ask, read, prompt, purpose, speaker, options, listeners)
+            return await self._asked(
+                ask, read, prompt, purpose, speaker, options, listeners, private=private
+            )
         except ContextTooLongError:
             raise
         except ModelError as error:
@@ -275,6 +280,8 @@ class Model:
         speaker: str | None,
         options: Mapping[str, Any],
         listeners: Sequence[Listener] = (),
+        *,
+        private: bool = False,
     ) -> T:
         """Ask and read the answer, with retries; every failure becomes one error."""
         # What a model of the user's own raises is the user's to read.
@@ -292,7 +299,11 @@ class Model:
                 with attempt:
                     # For whoever streams messages: the id tells one try's pieces from another's.
                     shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
-                    config = RunnableConfig(metadata=shown)
+                    name = purpose.row.run.format(speaker=speaker or "Judge")
+                    config = RunnableConfig(metadata=shown, run_name=name)
+                    if private or purpose is not Kind.SPEECH:
+                        # It is no message of the chat, which streams of messages leave out then.
+                        config["tags"] = [TAG_NOSTREAM]
                     if listeners:
                         # By themselves they would stand in the place of those who listen already.
                         config["callbacks"] = [*listeners]

@@ -4,13 +4,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config, get_stream_writer
 
 from ...graphs.common.errors import SpecError
 from ...graphs.log.channels import update_of, with_own_ids
+from ...graphs.log.done_tokens import heard_text
 from ...graphs.log.messages import is_said, line
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, Node, decide
@@ -30,6 +31,7 @@ from ...tools.sandbox import sandbox
 from ..models.model import Model
 from ..models.resolve import Models
 from ..models.tool_calling.offered import check_room
+from .brought import is_task_given, waiting
 from .handover import lines_before
 from .running import RunningSession, RunningSessions
 
@@ -103,6 +105,8 @@ class Moment:
     """What was used, by model."""
     task: str | None
     """The task of all."""
+    messages: Sequence[AnyMessage] = ()
+    """The state's messages, among which one may wait to be said."""
     began: float = field(default_factory=time.monotonic)
     """When the step began, in seconds of no date."""
 
@@ -118,6 +122,7 @@ class Moment:
             session.log(state),
             used_so_far(state),
             state.get("specified_task") or None,
+            state.get("messages") or (),
         )
 
     @property
@@ -134,6 +139,10 @@ class Moment:
     def turn(self) -> Decision:
         """Whose turn it is now, by the rules."""
         return self.session.turn(self.position)
+
+    def brought(self, speaker: str) -> AnyMessage | None:
+        """Give what this run was given for a person to say, where it is not said yet."""
+        return waiting(self.messages, speaker)
 
     async def model(self, name: str | None) -> Model:
         """Give the model of this name, or the conversation's; ready, and with a price."""
@@ -184,9 +193,25 @@ class Moment:
             tallies = self.reader.tallies(log)
             ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)
             update["outcome"] = ended.model_dump(mode="json")
-            return update | update_of(messages, self.log)
+            return update | self._at_the_end(messages)
         told = lines_before(self.conversation, position, decision, log)
         return update | update_of([*messages, *told], self.log)
+
+    def _at_the_end(self, new: Sequence[AnyMessage]) -> State:
+        """Give what is written with the last messages.
+
+        Who has given the task as a message looks for the answer in the last one.
+        """
+        update = update_of(new, self.log)
+        spoken = update.get("messages", [])
+        if spoken and is_task_given(self.messages):
+            heard = [heard_text(self.conversation, one, line(one)).strip() for one in spoken]
+            mute = [one for one, text in zip(spoken, heard, strict=True) if not text]
+            update["messages"] = [one for one, text in zip(spoken, heard, strict=True) if text]
+            if mute:
+                # As in `update_of`: within one more list.
+                update["unspoken"] = cast("list[AnyMessage]", [*update.get("unspoken", []), mute])
+        return update
 
     async def _facts(
         self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]

@@ -26,6 +26,7 @@ from ..step.resources import Moment
 from .given import Given
 from .hooks import sees_replies
 from .prompt import asked_of, prompt_of, told_once
+from .record import audience_of
 from .thinking import leaves_unopened
 
 
@@ -93,6 +94,7 @@ async def _text(
         tool_choice=choice,
         tool_calling=speaker.tool_calling,
         listeners=listeners,
+        private=_is_private(moment),
     )
     return taken_out(answer, speaking) if speaker.to_user else answer
 
@@ -135,6 +137,10 @@ def offer(moment: Moment, speaker: Speaker, *, by_schema: bool) -> tuple[list[Ba
     return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 
 
+def _is_private(moment: Moment) -> bool:
+    return audience_of(moment.conversation, moment.turn) is not None
+
+
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:
     """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
     hooks = moment.resources.registry.hooks_of(speaker)
@@ -165,5 +171,6 @@ async def _structured(
         speaker=speaker.name,
         tool_calling=speaker.tool_calling,
         listeners=_listeners(moment, speaker, purpose),
+        private=_is_private(moment),
     )
     return answer

@@ -18,7 +18,10 @@ async def asked_for_message(moment: Moment) -> Leaving | str | None:
     turn = NextTurn(moment.turn.speaker, moment.turn.stage)
     asked = asking(moment.conversation, moment.position, turn)
     if asked is None:
-        return None
+        if moment.conversation.speaker(turn.speaker).human is None:
+            return None
+        brought = moment.brought(turn.speaker)
+        return None if brought is None else brought.text
     tallies = moment.reader.tallies(moment.log)
     why = guards_in_words(moment.conversation, moment.position, tallies)
     if why and asked.because is Because.TURN:
@@ -46,6 +49,9 @@ async def asked_about_calls(moment: Moment) -> Leaving | Interruption | None:
 
 async def _answer(moment: Moment, asked: Asking) -> Leaving | str:
     """Ask, and say what the answer means; empty where something else replies."""
+    brought = moment.brought(asked.speaker)
+    if brought is not None:
+        return meaning(asked, brought.text) or ""
     heard = newly_heard(moment.conversation, moment.log, asked.speaker)
     calls = calling(moment.log).tool_calls if moment.position.phase is Phase.CALLED else ()
     own = moment.conversation.speaker(asked.speaker).task

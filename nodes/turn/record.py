@@ -84,7 +84,10 @@ async def write_said(
         return await moment.step(paused(position, turn, Phase.CALLED), lines, given.usage)
     schema = moment.resources.registry.schema_of(speaker)
     about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
-    spoken = said(number, given.message.text, about, id=given.message.id)
+    message_id = None
+    if about.source is Source.HUMAN and (brought := moment.brought(speaker.name)) is not None:
+        message_id = brought.id
+    spoken = said(number, given.message.text, about, id=message_id, answer=given.message)
     return await moment.step(
         spoke(moment.conversation, position, turn), [*given.new, spoken], given.usage
     )
@@ -112,7 +115,7 @@ def _line_of(number: int, message: AIMessage, about: About) -> AnyMessage:
         number,
         message.text,
         about,
-        id=message.id,
+        answer=message,
         tool_calls=message.tool_calls,
         invalid_tool_calls=message.invalid_tool_calls,
     )

@@ -87,7 +87,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     if may_call and is_call(given.message):
         return await write_answer(moment, speaker, given, about)
 
-    text, message_id = str(given.message.text), given.message.id
+    answer, text = given.message, str(given.message.text)
     if given.source is Source.MODEL:
         more = more_asked(speaker, position, text) if cut_off else None
         if more is not None:
@@ -105,7 +105,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
             if draft is not None and found is first:
                 record = {"kind": Kind.ANSWER, "audience": NOBODY, **_noted(second.problem)}
                 number = len(moment.log) + len(given.new)
-                kept = said(number, text, about.model_copy(update=record), id=message_id)
+                kept = said(number, text, about.model_copy(update=record), answer=answer)
                 given = given._replace(new=[*given.new, kept])
                 then = line(moment.log[draft])
                 handed = HandedOver(then.handed_to, then.private)
@@ -114,18 +114,19 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
                 update["audience"] = audience_of(conversation, turn, speaker, handed)
                 about = about.model_copy(update=update)
                 speaker = _without_stops(whole) if then.cut_off else whole
-                message_id = None
+                answer = AIMessage("")
         text = found.text
         about = about.model_copy(update=_noted(found.problem))
-    plain = given._replace(message=AIMessage(storable(text), id=message_id))
-    return await write_answer(moment, speaker, plain, about)
+    no_calls: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
+    plain = answer.model_copy(update={"content": storable(text), **no_calls})
+    return await write_answer(moment, speaker, given._replace(message=plain), about)
 
 
 async def _write_draft(moment: Moment, given: Given, about: About, phase: Phase) -> dict[str, Any]:
     """Write down a reply that is not said, and that the model is asked once more."""
     about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
     number = len(moment.log) + len(given.new)
-    draft = said(number, given.message.text, about, id=given.message.id)
+    draft = said(number, given.message.text, about, answer=given.message)
     after = paused(moment.position, moment.turn, phase)
     return await moment.step(after, [*given.new, draft], given.usage)
 

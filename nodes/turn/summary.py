@@ -79,7 +79,7 @@ async def summarise(
         since=since,
         thought=thought_of(answered),
     )
-    return said(len(moment.log), text or before, about, id=answered.id), usage
+    return said(len(moment.log), text or before, about, answer=answered), usage
 
 
 def _prompt(

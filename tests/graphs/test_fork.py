@@ -75,7 +75,9 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             return str(request.getfixturevalue("postgres_url"))
 
 
-FORKED_ELSEWHERE = {Kind.SUMMARY, Kind.FORGOTTEN, Kind.REMEMBERED, Kind.REMOVED, Kind.ENDED}
+FORKED_ELSEWHERE = {
+    *(Kind.SUMMARY, Kind.FORGOTTEN, Kind.REMEMBERED, Kind.REMOVED, Kind.ENDED, Kind.GIVEN)
+}
 """Kinds of lines that none of these conversations holds."""
 
 

@@ -14,11 +14,13 @@ from langchain_core.messages import (
     InvalidToolCall,
     ToolMessage,
 )
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import ToolCall
 from pydantic import Field, JsonValue
 
 from ...common.data import Data
 from ...log.messages import About, beside, line, place_of, said, storable
+from ...spec.usage import told_of
 
 
 class DumpedCall(Data):
@@ -69,6 +71,10 @@ class Message(Said):
     """The id that no other message has. None: it is given a new one."""
     line: About
     """What stands beside it: who said it, who hears it, what it is."""
+    usage: UsageMetadata | None = None
+    """The tokens of the model's answer, as LangChain counts them."""
+    model: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the model's client said of the answer, such as the model's name."""
 
 
 class Remembered(Said):
@@ -106,8 +112,15 @@ class Remembered(Said):
 
 def dumped(message: BaseMessage) -> Message:
     """Write down a message of the log."""
+    told: dict[str, Any] = {}
+    if isinstance(message, AIMessage):
+        told = {"usage": message.usage_metadata, "model": told_of(message)}
     return Message(
-        id=place_of(message), message_id=message.id, line=line(message), **_said(message)
+        id=place_of(message),
+        message_id=message.id,
+        line=line(message),
+        **told,
+        **_said(message),
     )
 
 
@@ -147,11 +160,15 @@ def message_of(says: Said, number: int, about: About, message_id: str | None = N
             status="error" if says.failed else "success",
             additional_kwargs=beside(about, number),
         )
+    answer = AIMessage("")
+    if isinstance(says, Message):
+        answer = AIMessage("", usage_metadata=says.usage, response_metadata=says.model)
     return said(
         number,
         says.text,
         about.was or about,
         id=message_id,
+        answer=answer,
         tool_calls=[
             ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
             for call in says.tool_calls

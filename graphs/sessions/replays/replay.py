@@ -22,6 +22,7 @@ from pydantic import PrivateAttr
 
 from ....nodes.models.resolve import Models
 from ....nodes.step.resources import Resources
+from ....nodes.step.saying import spoken
 from ....nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
 from ....tools.registry.registry import Registered, Registry, check_options
 from ....tools.sandbox import sandbox
@@ -39,7 +40,6 @@ from ...spec.ends import Reason
 from ...spec.questions import ApprovalQuestion, MessageQuestion, Question
 from ..checkpoints import config_of, settle, write_state
 from ..result import Result
-from ..say import spoken
 from ..session import aget_session, read_session
 from .comparing import compare, compare_ends
 from .recording import answers, decisions_given, message_given, up_to_each_end

@@ -1,0 +1,188 @@
+"""The chat protocol on the real dev server, as chats, other agents and supervisors speak it."""
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from langgraph_sdk.client import LangGraphClient
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from duologue.graphs.kinds.load import forms_by_kind
+
+pytestmark = pytest.mark.live
+
+GROUP: dict[str, Any] = {
+    "speakers": [
+        {"name": "Ann", "task": "Sow.", "stops_chat": True},
+        {"name": "Bob", "task": "Reap."},
+    ],
+    "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 6},
+}
+BESIDE: dict[str, dict[str, Any]] = {
+    "role_play": {},
+    "group_solve": GROUP,
+    "blogger": {},
+    "coder": {"sandbox": "monty"},
+    "user_proxy": {"code": False, "assistant_prompt": "You count with {user}."},
+    "chat": {"assistant_prompt": "You count with {user}."},
+}
+"""What each graph is given beside a message."""
+
+ANSWERS = {
+    "role_play": "Solution: step 1 is done.\nNext request.",
+    "group_solve": "This is my word",
+    "blogger": "Draft 2.",
+    "coder": "It is 42.",
+    "user_proxy": "I count 0.",
+    "chat": "I count 0.",
+}
+"""What its answer begins with."""
+
+
+def user(text: str, message_id: str | None = None) -> dict[str, Any]:
+    """An input as agent-chat-ui sends it."""
+    said = {"type": "human", "content": [{"type": "text", "text": text}]}
+    return {"messages": [said | {"id": message_id or str(uuid4())}]}
+
+
+async def thread(client: LangGraphClient) -> str:
+    return str((await client.threads.create())["thread_id"])
+
+
+async def run(client: LangGraphClient, on: str, graph: str, given: Any) -> dict[str, Any]:  # noqa: ANN401
+    found: Any = await client.runs.wait(on, graph, input=given, raise_error=False)
+    assert isinstance(found, dict)
+    return found
+
+
+def text_of(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(block["text"] for block in content)
+
+
+def texts(found: dict[str, Any]) -> list[str]:
+    return [text_of(message) for message in found["messages"]]
+
+
+class Shown:
+    """What a client shows that puts pieces together by their ids, as `useStream` does."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, str] = {}
+        self.values: dict[str, Any] = {}
+        self.streamed: dict[str, str] = {}
+        self.most: Counter[str] = Counter()
+
+    def take(self, event: str, data: Any) -> None:  # noqa: ANN401
+        mode = event.split("|")[0]
+        if mode == "messages":
+            piece, _ = data
+            begun = self.messages.get(piece["id"], "") if "Chunk" in piece["type"] else ""
+            self.messages[piece["id"]] = begun + text_of(piece)
+            self.streamed[piece["id"]] = self.messages[piece["id"]]
+        elif mode == "values" and "messages" in data and "|" not in event:
+            self.values = data
+            self.messages = {one["id"]: text_of(one) for one in data["messages"]}
+        self.most |= Counter(self.messages.values())
+
+
+async def test_each_reply_is_shown_once_in_every_stream_mode(client: LangGraphClient) -> None:
+    """Who joins pieces by their ids sees no text twice, and in the end what the thread holds."""
+    await asyncio.gather(*(_shown_once(client, graph) for graph in BESIDE))
+
+
+async def _shown_once(client: LangGraphClient, graph: str) -> None:
+    shown = Shown()
+    on = await thread(client)
+    given = user("Begin.", "mine") | BESIDE[graph]
+    modes: Any = ["values", "updates", "messages-tuple", "events", "debug", "custom", "tasks"]
+    async for part in client.runs.stream(
+        on, graph, input=given, stream_mode=[*modes, "checkpoints"], stream_subgraphs=True
+    ):
+        assert part.event != "error", part.data
+        shown.take(part.event, part.data)
+    state: Any = await client.threads.get_state(on)
+    kept = {one["id"]: text_of(one) for one in state["values"]["messages"]}
+    assert shown.messages == kept
+    held = Counter(kept.values())
+    assert all(number <= held[text] for text, number in shown.most.items() if held[text])
+    assert next(iter(kept)) == "mine"
+    # A word that ends it is no answer, and all else that was shown is kept.
+    ends = {"<CAMEL_TASK_DONE>", "SATISFIED"}
+    assert {text for key, text in shown.streamed.items() if kept.get(key) != text} <= ends
+    assert list(kept.values())[-1].startswith(ANSWERS[graph])
+
+
+async def test_a_person_writes_messages_until_it_ends_and_after_that(
+    client: LangGraphClient,
+) -> None:
+    await asyncio.gather(*(_writes(client, graph) for graph in ("chat", "user_proxy")))
+
+
+async def _writes(client: LangGraphClient, graph: str) -> None:
+    on = await thread(client)
+    await run(client, on, graph, user("One", "a") | BESIDE[graph])
+    assert (await client.threads.get(on))["status"] == "interrupted"
+    found = await run(client, on, graph, user("Two", "b"))
+    assert texts(found) == ["One", "I count 0.", "Two", "I count 1."]
+    assert [one["id"] for one in found["messages"]][::2] == ["a", "b"]
+    found = await run(client, on, graph, user("exit"))
+    assert found["outcome"]["reasons"] == ["quit"]
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/bee.png"}}
+    found = await run(client, on, graph, {"messages": [{"role": "user", "content": [image]}]})
+    assert found["__error__"]["message"].startswith("messages: only text is understood")
+    found = await run(client, on, graph, {"messages": [{"role": "user", "content": "Three"}]})
+    assert texts(found)[-2:] == ["Three", "I count 2."]
+
+
+async def rpc(client: LangGraphClient, graph: str, message: dict[str, Any]) -> dict[str, Any]:
+    """Send a message to a graph by A2A."""
+    (assistant,) = await client.assistants.search(graph_id=graph)
+    sent = {"role": "user", "messageId": str(uuid4()), "kind": "message"} | message
+    call = {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": {"message": sent}}
+    async with httpx.AsyncClient(base_url=client.http.client.base_url, timeout=60) as http:
+        headers = {"Accept": "application/json"}
+        came = await http.post(f"/a2a/{assistant['assistant_id']}", json=call, headers=headers)
+    found = came.json()
+    assert "error" not in found, found
+    return dict(found["result"])
+
+
+async def test_each_graph_answers_by_a2a(client: LangGraphClient) -> None:
+    await asyncio.gather(*(_answers(client, graph) for graph in BESIDE))
+
+
+async def _answers(client: LangGraphClient, graph: str) -> None:
+    parts: list[dict[str, Any]] = [{"kind": "text", "text": "Begin."}]
+    if BESIDE[graph]:
+        parts.append({"kind": "data", "data": BESIDE[graph]})
+    task = await rpc(client, graph, {"parts": parts})
+    waits = graph in ("chat", "user_proxy")
+    assert task["status"]["state"] == ("input-required" if waits else "completed")
+    if not waits:
+        (artifact,) = task["artifacts"]
+        assert artifact["parts"][0]["text"].startswith(ANSWERS[graph])
+        return
+    on = {"contextId": task["contextId"], "taskId": task["id"]}
+    task = await rpc(client, graph, on | {"parts": [{"kind": "text", "text": "Go on."}]})
+    assert task["status"]["state"] == "input-required"
+    assert "I count 1." in json.dumps(task)
+
+
+async def test_each_graph_is_called_by_mcp_with_messages(client: LangGraphClient) -> None:
+    url = f"{client.http.client.base_url}".rstrip("/")
+    async with (
+        streamable_http_client(f"{url}/mcp") as streams,
+        ClientSession(*streams[:2]) as session,
+    ):
+        await session.initialize()
+        given = {graph: user("Begin.") | BESIDE[graph] for graph in forms_by_kind()}
+        called = await asyncio.gather(*(session.call_tool(*call) for call in given.items()))
+    for graph, answer in zip(given, called, strict=True):
+        assert not answer.isError, answer
+        assert ANSWERS[graph].splitlines()[0] in str(answer.content)
