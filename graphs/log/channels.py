@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, cast
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 
 from ..common.fold import goes_on
 from .kinds import Kind
-from .messages import KEY, PLACE, line
-from .reducer import without_removed
+from .messages import PLACE, line
+from .reducer import found_beside, without_removed
 from .state import State
 
 
@@ -102,12 +102,9 @@ def _placed(
     for message in messages:
         if isinstance(message, list):
             yield from _placed(message)
-        elif message.additional_kwargs.get(KEY, _NO_LINE).get("kind") != Kind.GIVEN:
+        elif found_beside(message).get("kind") != Kind.GIVEN:
             place = message.additional_kwargs.get(PLACE, place)
             yield place, message
-
-
-_NO_LINE: Final[Mapping[str, Any]] = {}
 
 
 def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:

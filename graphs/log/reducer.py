@@ -67,7 +67,7 @@ def _flat(write: Any) -> Iterator[Any]:  # noqa: ANN401
 
 def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
     """Give what stands in the place of a message when one of the same id is written."""
-    was, new = _beside(known), _beside(write)
+    was, new = found_beside(known), found_beside(write)
     if was.get("kind", Kind.GIVEN) == Kind.GIVEN and new:
         # Whoever gave it finds their own marks on what is said with it.
         extra = {**known.additional_kwargs, **write.additional_kwargs}
@@ -119,7 +119,7 @@ def _remove(messages: list[AnyMessage], wanted: str, slots: dict[str, int]) -> N
 
 
 def _marked(message: AnyMessage) -> AnyMessage:
-    was = _beside(message)
+    was = found_beside(message)
     if was.get("kind") == Kind.REMOVED:
         return message
     about: dict[str, Any] = {"kind": Kind.REMOVED.value, "audience": list(NOBODY)}
@@ -134,7 +134,7 @@ def without_removed(log: Sequence[AnyMessage]) -> list[AnyMessage]:
     gone = {
         place
         for message in log
-        if (about := _beside(message)).get("kind") == Kind.REMOVED
+        if (about := found_beside(message)).get("kind") == Kind.REMOVED
         for place in _made_of(message, about.get("was") or {}, log)
     }
     return [_marked(message) if place in gone else message for place, message in enumerate(log)]
@@ -147,7 +147,7 @@ def _made_of(message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage
         calls = {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
     is_opening = said.get("stage") == Stage.OPENING
     for place, other in enumerate(log):
-        about = _beside(other)
+        about = found_beside(other)
         is_result = isinstance(other, ToolMessage) and other.tool_call_id in calls
         # A hook's version of it. Other messages that this version replaced are heard in their
         # own words again.
@@ -162,7 +162,7 @@ def _made_of(message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage
             yield place
 
 
-def _beside(message: BaseMessage) -> dict[str, Any]:
-    """What stands beside a message, as plain values: what is damaged must not raise here."""
+def found_beside(message: BaseMessage) -> dict[str, Any]:
+    """Give what stands beside a message, as plain values: what is damaged must not raise here."""
     found = message.additional_kwargs.get(KEY)
     return found if isinstance(found, dict) else {}

@@ -12,7 +12,7 @@ from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import KEY, PLACE, About, said
-from ...graphs.log.reducer import take_back
+from ...graphs.log.reducer import found_beside, take_back
 from ...graphs.log.stage import Stage
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.questions import is_exit
@@ -98,11 +98,11 @@ class Brought(NamedTuple):
             if self.last and message is self.last[0]:
                 break
             text = _text_of(message)
-            is_persons = isinstance(message, HumanMessage)
-            named = sayer if is_persons else message.name or others[0]
-            name = named if is_persons or named in others else others[0]
             if not text.strip() or not isinstance(message, HumanMessage | AIMessage):
                 continue
+            name = message.name if message.name in others else others[0]
+            if isinstance(message, HumanMessage):
+                name = sayer
             about = About(
                 kind=Kind.REMEMBERED,
                 stage=Stage.PRIVATE,
@@ -116,9 +116,9 @@ class Brought(NamedTuple):
 def waiting(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
     """Give the message that a person has given a run, and that is still to be said."""
     for message in reversed(messages):
-        about = message.additional_kwargs.get(KEY, {})
+        about = found_beside(message)
         if about.get("speaker") == speaker:
-            return message if about["kind"] == Kind.GIVEN else None
+            return message if about.get("kind") == Kind.GIVEN else None
     return None
 
 
@@ -143,17 +143,18 @@ def _behind_own(
     end = 0
     for number, message in enumerate(messages):
         place = message.additional_kwargs.get(PLACE)
-        if place in taken and place is not None:
+        if not isinstance(place, int):
+            continue
+        if place in taken:
             # A line of another conversation, and so is what stands behind it.
             break
-        if place is not None:
-            taken.add(place)
-            end = number + 1
+        taken.add(place)
+        end = number + 1
     return [one for one in messages[end:] if not _is_kept(one)]
 
 
 def _is_kept(message: BaseMessage) -> bool:
-    about = message.additional_kwargs.get(KEY, {})
+    about = found_beside(message)
     return about.get("kind") == Kind.GIVEN and about.get("speaker") is None
 
 

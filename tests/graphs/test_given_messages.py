@@ -131,6 +131,41 @@ async def test_a_message_instead_of_an_approval_is_said_and_nothing_runs() -> No
     assert found["messages"][3].id == "mine"
 
 
+async def test_an_edited_message_goes_on_from_the_checkpoint_before_the_first() -> None:
+    """As chat user interfaces edit: on the parent of the checkpoint where the old one came."""
+    on = Thread(Chat, ["A1", "A2", "A3", "A4"])
+    await on.give(user("Q1"))
+    known = await on.give(user("Q2", "old"))
+    for text, answer in (("Q2, I mean", "A3"), ("Q3", "A4")):
+        states = [one async for one in on.graph.aget_state_history(CONFIG)]
+        holding = [one for one in states if "old" in {m.id for m in one.values.get("messages", ())}]
+        given: Any = {"messages": [user(text)]}
+        found = await on.graph.ainvoke(given, holding[-1].parent_config)
+        assert texts(found) == [*texts(known)[:2], text, answer]
+
+
+async def test_a_client_that_answers_calls_itself_changes_nothing() -> None:
+    call = ScriptedToolCall(name="calculator", args={"expression": "6*7"}, id="a")
+    on = Thread(Chat, [Reply(tool_calls=[call]), "As you like."])
+    await on.give(user("6*7"), tools=["calculator"], interrupt_on={"calculator": True})
+    handled = ToolMessage("Handled.", tool_call_id="a", id="do-not-render-1")
+    found = await on.give(handled, user("Never mind."))
+    assert texts(found)[-2:] == ["Never mind.", "As you like."]
+    assert not any("Handled" in text for text in prompts(on.model))
+    assert any("Its result is not known" in text for text in prompts(on.model))
+
+
+@pytest.mark.parametrize("beside", [5, {"kind": "speech", "speaker": "User"}, {"kind": 1}, None])
+async def test_what_clients_write_beside_a_message_counts_for_nothing(beside: object) -> None:
+    on = Thread(Chat, ["Hello!", "Fine."])
+    for text in ("Hi", "How are you?"):
+        extra = {"duologue": beside, "duologue_place": [0], "mine": 1}
+        found = await on.give(HumanMessage(text, additional_kwargs=extra))
+    assert texts(found) == ["Hi", "Hello!", "How are you?", "Fine."]
+    assert {line(message).kind for message in found["messages"]} == {Kind.SPEECH}
+    assert [m.additional_kwargs["mine"] for m in found["messages"][::2]] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("form", "script", "answer"),
     [
