@@ -17,7 +17,7 @@ from duologue.graphs import Conversation, SessionError, chat, converse, replay, 
 from duologue.nodes.models.tool_calling.by_schema import ARGUMENTS, TOOL
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
-from support.logs import without_ids
+from support.logs import as_replayed
 
 from .people_help import Played, call, calls, play
 
@@ -187,7 +187,7 @@ def played(name: str) -> Played:
 def test_what_people_and_models_said_is_taken_from_the_log(name: str) -> None:
     recorded = played(name).result
     again = replay("s", store=f"memory:{name.replace(' ', '-')}", **REGISTERED)
-    assert without_ids(again.messages) == without_ids(recorded.messages)
+    assert as_replayed(again.messages) == as_replayed(recorded.messages)
     assert (again.outcome is None) is (recorded.outcome is None)
     if again.outcome is not None and recorded.outcome is not None:
         assert again.outcome.because == recorded.outcome.because
@@ -210,7 +210,7 @@ def test_what_was_told_while_an_answer_came_stays_where_it_stood(tmp_path: Path)
     model = Late(script=[calls(TO_USER, text="Now"), *SPOKEN])
     recorded = converse(speaking(), session="s", store=store, model=model, **REGISTERED)
     assert recorded.speeches[0] == ("Ann", "Now\n\nI mail Bob.\n\nSoon.")
-    assert without_ids(replay("s", store=store, **REGISTERED).messages) == without_ids(
+    assert as_replayed(replay("s", store=store, **REGISTERED).messages) == as_replayed(
         recorded.messages
     )
 
@@ -273,7 +273,7 @@ def test_a_tool_that_asks_a_person_is_named_and_may_be_replaced() -> None:
         return f"{what}: Because."
 
     again = replay("s", store="memory:asks", tools=[knows])
-    assert without_ids(again.messages) == without_ids(recorded.messages)
+    assert as_replayed(again.messages) == as_replayed(recorded.messages)
 
 
 def test_what_was_said_for_a_person_by_say_replays_as_the_answer() -> None:
@@ -301,5 +301,5 @@ def test_a_run_that_time_or_money_ended_replays_as_far_as_it_went() -> None:
         assert recorded.outcome is not None
         assert recorded.outcome.reason == f"max_{name}"
         again = replay("s", store=f"memory:{name}")
-        assert without_ids(again.messages) == without_ids(recorded.messages)
+        assert as_replayed(again.messages) == as_replayed(recorded.messages)
         assert again.outcome is None
