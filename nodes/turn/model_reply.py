@@ -94,7 +94,7 @@ async def _text(
         tool_choice=choice,
         tool_calling=speaker.tool_calling,
         listeners=listeners,
-        private=_is_private(moment),
+        private=_is_private(moment, speaker),
     )
     return taken_out(answer, speaking) if speaker.to_user else answer
 
@@ -137,8 +137,11 @@ def offer(moment: Moment, speaker: Speaker, *, by_schema: bool) -> tuple[list[Ba
     return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 
 
-def _is_private(moment: Moment) -> bool:
-    return audience_of(moment.conversation, moment.turn) is not None
+def _is_private(moment: Moment, speaker: Speaker) -> bool:
+    """Whether not everybody may hear what is said, as far as is known before."""
+    conversation = moment.conversation
+    audience = audience_of(conversation, moment.turn, speaker, HandedOver())
+    return audience is not None or may_be_private(conversation)
 
 
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:
@@ -171,6 +174,6 @@ async def _structured(
         speaker=speaker.name,
         tool_calling=speaker.tool_calling,
         listeners=_listeners(moment, speaker, purpose),
-        private=_is_private(moment),
+        private=_is_private(moment, speaker),
     )
     return answer
