@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple, Required, Unpack, cast, get_args
 
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -14,6 +15,7 @@ from ..nodes.assistant_agent import assistant_agent
 from ..nodes.completion_judge import completion_judge
 from ..nodes.models.composed import Chat
 from ..nodes.models.resolve import Models
+from ..nodes.step.in_threads import waited_for
 from ..nodes.step.resources import AskedToStop, Resources, session_id
 from ..nodes.step.running import RunningSessions
 from ..nodes.task_specification import task_specification
@@ -24,7 +26,7 @@ from .log.state import Input, Latest, Messages, Output, State
 from .rules.end_chat import Node
 from .spec.conversation import Form
 
-Graph = CompiledStateGraph[State, None, Input, Output]
+Graph = CompiledStateGraph[State, Any, Input, Output]
 """A compiled conversation."""
 
 _NAME = "duologue"
@@ -117,11 +119,11 @@ def compiled(
     for node, run, following in _NODES:
         # Bound, instead of a `context_schema`: a graph that is run without `context=` would have
         # none, and on a server the context comes from clients, who must not set `allow_host`.
-        bound = partial(run, resources=resources)
+        bound = _BothWays(node.value, partial(_run_node, run, resources))
         # The first node reads the form's fields, too.
         reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
         builder.add_node(node.value, bound, input_schema=reads)
-        edge = partial(_route, resources=resources)
+        edge = _BothWays("route", partial(_route, resources=resources))
         builder.add_conditional_edges(node.value, edge, [after.value for after in following])
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
     name = name or (_NAME if form is None else form.kind())
@@ -145,9 +147,32 @@ def route(state: State, running: RunningSessions, session: str | None = None) ->
     return node.value
 
 
-async def _route(state: State, resources: Resources) -> str:
-    # LangGraph gives what is not async a thread of its own, at every step.
-    return route(state, resources.running, session_id())
+class _BothWays(Runnable[State, Any]):
+    """A node or an edge, given by one coroutine function, in a loop or in LangGraph's threads."""
+
+    def __init__(self, name: str, run: Callable[[State, RunnableConfig], Awaitable[Any]]) -> None:
+        """Take the function, which is given the state and the configuration of the run."""
+        self.name = name
+        self._run = run
+
+    def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
+        """Wait for it."""
+        return waited_for(lambda: self.ainvoke(input, config))
+
+    async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
+        """Run it."""
+        return await self._run(input, config or {})
+
+
+async def _run_node(
+    run: Callable[..., Awaitable[Any]], resources: Resources, state: State, config: RunnableConfig
+) -> dict[str, Any]:
+    written: dict[str, Any] = await run(state, resources)
+    return written
+
+
+async def _route(state: State, config: RunnableConfig, resources: Resources) -> str:
+    return route(state, resources.running, session_id(config))
 
 
 def form_input(form: type[Form]) -> type[Input]:

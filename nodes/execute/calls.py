@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
-from langgraph.func import task
 
 from ...graphs.common.errors import AnswerError, SpecError
 from ...graphs.log.kinds import Kind
@@ -23,6 +22,7 @@ from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.sandbox import Language
 from ...tools.registry.state import RunCode, languages_of, timeout_of
 from ...tools.sandbox.sandbox import Ran
+from ..step.in_threads import recorded
 from ..step.resources import Moment
 from ..turn.given import turn_of
 from ..turn.hooks import Hooks, before_tool
@@ -36,16 +36,11 @@ _SLACK = 30.0
 """How many seconds later than the sandbox a call that runs code is given up."""
 
 
-@task
-async def call_tool(run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """Run one call; LangGraph records what it gives."""
-    return await run()
+call_tool = recorded("call_tool")
+"""Runs one call."""
 
-
-@task
-async def see_calls(run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """Run the hooks in front of the calls; LangGraph records what they make of them."""
-    return await run()
+see_calls = recorded("see_calls")
+"""Runs the hooks in front of the calls."""
 
 
 class _Call(NamedTuple):

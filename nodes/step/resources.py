@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config, get_stream_writer
 
 from ...graphs.common.errors import SpecError
@@ -62,6 +63,7 @@ class Resources:
 
     async def check(self, conversation: Conversation) -> Conversation:
         """Make sure that a conversation can be run here, before it begins; give it as it does."""
+        self.registry.bring(conversation)
         conversation = await self.find(conversation)
         await asyncio.to_thread(check_room, conversation, self.registry)
         return conversation
@@ -252,9 +254,9 @@ class Moment:
         return bool(await call("predicate", name, function, said))
 
 
-def session_id() -> str | None:
-    """Give the id of the session that runs; None where nothing keeps it."""
-    found: str | None = get_config().get("configurable", {}).get("thread_id")
+def session_id(config: RunnableConfig | None = None) -> str | None:
+    """Give the id of the session that runs, as in a node; None where nothing keeps it."""
+    found: str | None = (config or get_config()).get("configurable", {}).get("thread_id")
     return found
 
 

@@ -46,8 +46,10 @@ def given_to(state: State, form: type[Form] | None, brought: Brought, *, is_new:
         is_new: Whether a message begins a new conversation on this thread, with its own task.
     """
     text = brought.text
-    if state.get("conversation"):
-        given = restored(state["conversation"])
+    whole: object = state.get("conversation")
+    if whole:
+        # In Python it may be the object itself.
+        given = whole if isinstance(whole, Conversation) else restored(state["conversation"])
         is_task = text is not None and (is_new or not given.task) and not _has_people(given)
         return Given(given.model_copy(update={"task": text}) if is_task else given, {}, is_task)
     if form is None:

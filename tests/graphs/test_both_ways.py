@@ -1,0 +1,182 @@
+"""The graph as a component: run without a loop, inside of a graph of the user's own, or both."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from langchain.tools import ToolRuntime
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+from typing_extensions import TypedDict
+
+from duologue.graphs import build_graph, chat
+from duologue.graphs.build import Graph
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+
+CONFIG: RunnableConfig = {"configurable": {"thread_id": "one"}}
+CONVERSATION: Any = {
+    "conversation": chat("Hi.", tools=["look", "ask"], max_iterations=1).stored(),
+}
+SAID = ["Hi.", "", "Seen.", "They say Bob.", "So: Seen. They say Bob."]
+
+
+def answer(prompt: Prompt) -> Line:
+    """Call both tools, then tell what they gave."""
+    if prompt[-1]["role"] != "tool":
+        made = [
+            ScriptedToolCall(name="look", args={}, id="c1"),
+            ScriptedToolCall(name="ask", args={"what": "Who?"}, id="c2"),
+        ]
+        return Reply(tool_calls=made)
+    return "So: " + " ".join(one["content"] for one in prompt if one["role"] == "tool")
+
+
+class Tools:
+    """Two tools: one answers at once and says so, one asks a person and uses what runs it."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    @property
+    def all(self) -> list[BaseTool]:
+        @tool
+        def look() -> str:
+            """Look."""
+            self.looks += 1
+            return "Seen."
+
+        @tool
+        async def ask(what: str, runtime: ToolRuntime[Any]) -> str:
+            """Ask a person."""
+            if runtime.store is not None:
+                await runtime.store.aput(("seen",), "by", {"user": runtime.context["user"]})
+            return f"They say {interrupt(what)}."
+
+        return [look, ask]
+
+
+@pytest.fixture
+def tools() -> Tools:
+    return Tools()
+
+
+def built(tools: Tools, **more: Any) -> Graph:
+    return build_graph(model=ScriptedChatModel(script=answer), tools=tools.all, **more)
+
+
+class Parent(TypedDict, total=False):
+    """The state of a graph that has a conversation as a part."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    conversation: dict[str, Any]
+
+
+def in_loop(graph: Any, given: Any, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    found: dict[str, Any] = asyncio.run(graph.ainvoke(given, CONFIG, **more))
+    return found
+
+
+def in_thread(graph: Any, given: Any, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    found: dict[str, Any] = graph.invoke(given, CONFIG, **more)
+    return found
+
+
+BOTH = [pytest.param(in_thread, id="invoke"), pytest.param(in_loop, id="ainvoke")]
+Run = Callable[..., dict[str, Any]]
+
+
+def texts(state: dict[str, Any]) -> list[str]:
+    return [message.text for message in state["messages"]]
+
+
+@pytest.mark.parametrize("begin", BOTH)
+@pytest.mark.parametrize("go_on", BOTH)
+def test_it_is_begun_and_gone_on_with_either_way_and_no_finished_call_runs_again(
+    begin: Run, go_on: Run, tools: Tools
+) -> None:
+    graph = built(tools, checkpointer=InMemorySaver())
+    (asked,) = begin(graph, CONVERSATION)["__interrupt__"]
+    assert asked.value == "Who?"
+    assert graph.get_state(CONFIG).next == ("tool_executor",)
+    ended = go_on(graph, Command(resume="Bob"))
+    assert texts(ended) == SAID
+    assert ended["outcome"]["reasons"] == ["max_iterations"]
+    assert tools.looks == 1
+
+
+def test_what_is_said_is_streamed_in_pieces_without_a_loop(tools: Tools) -> None:
+    graph = built(tools, checkpointer=InMemorySaver())
+    graph.invoke(CONVERSATION, CONFIG)
+    found: dict[str, list[Any]] = {}
+    for mode, part in graph.stream(
+        Command(resume="Bob"), CONFIG, stream_mode=["messages", "updates", "custom"]
+    ):
+        found.setdefault(mode, []).append(part)
+    pieces = [chunk.text for chunk, about in found["messages"] if about.get("purpose")]
+    assert "".join(pieces) == SAID[-1]
+    assert len(pieces) > 3
+    assert [name for part in found["updates"] for name in part][-1] == "assistant_agent"
+
+
+@pytest.mark.parametrize("run", BOTH)
+def test_a_subgraph_asks_through_its_parent_whose_store_and_context_reach_tools(
+    run: Run, tools: Tools
+) -> None:
+    builder = StateGraph(Parent)
+    builder.add_node("talk", built(tools))
+    builder.add_edge(START, "talk")
+    store = InMemoryStore()
+    parent = builder.compile(checkpointer=InMemorySaver(), store=store)
+    # A context of the parent's own may be anything.
+    context = {"user": "Zoe", "model": None}
+    # LangGraph (1.2.22) tells a parent twice of what a task asks.
+    asked = {
+        one.id: one.value for one in run(parent, CONVERSATION, context=context)["__interrupt__"]
+    }
+    assert [*asked.values()] == ["Who?"]
+    assert texts(run(parent, Command(resume="Bob"), context=context)) == SAID
+    kept = store.get(("seen",), "by")
+    assert kept is not None
+    assert kept.value == {"user": "Zoe"}
+    assert tools.looks == 1
+
+
+def test_it_is_called_in_a_node_of_a_graph_that_runs_in_a_loop(tools: Tools) -> None:
+    """As a synchronous node does: LangGraph gives it a thread."""
+    spec = chat("Hi.", tools=["look"], max_iterations=1).stored()
+    model = ScriptedChatModel(script=["Good day."])
+
+    def node(state: Parent) -> dict[str, Any]:
+        graph = build_graph(model=model, tools=tools.all)
+        given: Any = {"conversation": spec}
+        return {"messages": graph.invoke(given)["messages"]}
+
+    builder = StateGraph(Parent)
+    builder.add_node("talk", node)
+    builder.add_edge(START, "talk")
+    assert texts(in_loop(builder.compile(), {"messages": []})) == ["Hi.", "Good day."]
+
+
+def test_an_error_is_raised_as_it_is(tools: Tools) -> None:
+    graph = build_graph(model=ScriptedChatModel(script=[ValueError("no line")]), tools=tools.all)
+    with pytest.raises(ValueError, match="no line"):
+        graph.invoke(CONVERSATION)
+
+
+def test_the_conversation_may_be_the_object_itself_with_what_it_brings(tools: Tools) -> None:
+    talk = chat("Hi.", tools=tools.all[:1], max_iterations=1)
+    made = ScriptedToolCall(name="look", args={}, id="c1")
+    model = ScriptedChatModel(script=[Reply(tool_calls=[made]), "Fine."])
+    graph = build_graph(model=model, checkpointer=InMemorySaver())
+    given: Any = {"conversation": talk}
+    assert texts(graph.invoke(given, CONFIG)) == ["Hi.", "", "Seen.", "Fine."]
+    # Given once more, it is the same one, and has ended.
+    graph.invoke(given, CONFIG)
+    assert len(model.calls) == 2
