@@ -9,6 +9,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import Field
+from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict, get_type_hints
 
 from ..nodes.assistant_agent import assistant_agent
@@ -24,6 +25,7 @@ from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
 from .log.state import Input, Latest, Messages, Output, State
 from .rules.end_chat import Node
+from .spec.assistant import settings_of
 from .spec.conversation import Form
 
 Graph = CompiledStateGraph[State, Any, Input, Output]
@@ -63,6 +65,7 @@ def build_graph(
     form: type[Form] | None = None,
     name: str | None = None,
     allow_host: bool = False,
+    allow_paths: bool = False,
     **registered: Unpack[Registered],
 ) -> Graph:
     """Build the graph that runs any conversation.
@@ -83,6 +86,8 @@ def build_graph(
             ``duologue`` where there is no form.
         allow_host: Whether conversations may name ``host`` as their sandbox. Then whoever starts a
             run can run programs on this machine.
+        allow_paths: Whether conversations may name models by the paths of their weights. Then
+            whoever starts a run can have files of this machine read.
         **registered: What conversations may name: tools, functions, hooks and so on; see
             `Registered`.
 
@@ -102,7 +107,12 @@ def build_graph(
     check_options(registered, Registered)
     found = models if isinstance(models, Models) else Models(model, models or {})
     resources = Resources(
-        found, Registry(registered), stop_requested, form=form, allow_host=allow_host
+        found,
+        Registry(registered),
+        stop_requested,
+        form=form,
+        allow_host=allow_host,
+        allow_paths=allow_paths,
     )
     return compiled(resources, checkpointer, name)
 
@@ -115,10 +125,10 @@ def compiled(
     """Compile the graph; `build_graph` says more."""
     form = resources.form
     schema = Input if form is None else form_input(form)
-    builder = StateGraph(State, input_schema=schema, output_schema=Output)
+    context = assistant_context(form)
+    builder = StateGraph(State, context, input_schema=schema, output_schema=Output)
     for node, run, following in _NODES:
-        # Bound, instead of a `context_schema`: a graph that is run without `context=` would have
-        # none, and on a server the context comes from clients, who must not set `allow_host`.
+        # Bound, since the context comes from clients on a server: they must not set `allow_host`.
         bound = _BothWays(node.value, partial(_run_node, run, resources))
         # The first node reads the form's fields, too.
         reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
@@ -177,13 +187,10 @@ async def _route(state: State, config: RunnableConfig, resources: Resources) -> 
 
 def form_input(form: type[Form]) -> type[Input]:
     """Make the input of a graph that takes a short form."""
-    fields: dict[str, Any] = {}
-    for name, info in form.model_fields.items():
-        described = Field(description=info.description, default=info.default)
-        if info.is_required():
-            fields[name] = Required[Annotated[info.annotation, Field(description=info.description)]]
-        else:
-            fields[name] = Annotated[info.annotation, described]
+    fields = {
+        name: Required[_described(info)] if info.is_required() else _described(info)
+        for name, info in form.model_fields.items()
+    }
     whole = Field(description="A whole conversation, instead of the other fields.")
     # The channel stays last, where LangGraph looks for it.
     kept, channel = get_args(Latest)
@@ -194,7 +201,30 @@ def form_input(form: type[Form]) -> type[Input]:
     return _typed_dict(f"{form.__name__}Input", fields)
 
 
-def _typed_dict(name: str, fields: dict[str, Any]) -> type[Input]:
+_PROMPTED_AT = [node.value for node in _SPEAKERS]
+
+
+def assistant_context(form: type[Form] | None) -> type[Any]:
+    """Make the schema of what an assistant sets, for Studio."""
+    fields = {}
+    for name, info in settings_of(form).items():
+        # By these keys Studio shows a setting where its node stands, and a prompt as one.
+        shown: dict[str, Any] = {"langgraph_nodes": _PROMPTED_AT}
+        shown |= {"langgraph_type": "prompt"} if name.endswith("_prompt") else {}
+        fields[name] = _described(info, json_schema_extra=shown)
+    # It takes what others need of the same context, too: tools of a parent's, such as a user's id.
+    return _typed_dict(f"{form.__name__ if form else ''}Assistant", fields)
+
+
+def _described(info: FieldInfo, **more: Any) -> Any:  # noqa: ANN401  # a type
+    """A field's type with its limits and all that a schema says of it."""
+    told: dict[str, Any] = {"description": info.description}
+    if not info.is_required() and info.default_factory is None:
+        told["default"] = info.default
+    return Annotated[(info.annotation, *info.metadata, Field(**told, **more))]
+
+
+def _typed_dict(name: str, fields: Mapping[str, Any]) -> type[Input]:
     # mypy knows the functional form of TypedDict only with literal fields.
     make = cast("Any", TypedDict)
     return cast("type[Input]", make(name, fields, total=False))

@@ -5,9 +5,10 @@ specification has no such check).
 """
 
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.runtime import get_runtime
 
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
@@ -17,6 +18,7 @@ from ..graphs.log.messages import NOBODY, About, line, said
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.speakers.formats import Marks
+from ..graphs.spec.assistant import AssistantSettings, prompts_set
 from ..graphs.spec.conversation import Conversation
 from ..graphs.spec.difference import first_difference
 from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
@@ -40,11 +42,17 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     if known is not None and begins_anew(brought, known, state):
         begun, known = emptied(state, brought), None
         state = {**state, "messages": [], "unspoken": [], "usage": {}}
+    context = get_runtime().context
+    if known is None and resources.form is not None:
+        given_fields = {name: value for name, value in state.items() if value is not None}
+        state = cast("State", prompts_set(resources.form, context) | given_fields)
     given = given_to(state, resources.form, brought, is_new=bool(begun))
     if known is None:
         if given.conversation is None:
             raise SpecError("conversation: is missing")
-        conversation = await resources.check(given.conversation)
+        # What the run names goes before what its assistant sets.
+        set_by_assistant = AssistantSettings.of(context).applied_to(given.conversation)
+        conversation = await resources.check(set_by_assistant)
         begun |= {"spec": conversation.stored(), **given.filled}
     else:
         conversation = known

@@ -276,7 +276,9 @@ GRAPHS = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))["grap
 
 def test_every_kind_has_a_graph_for_studio_and_public_names() -> None:
     forms = forms_by_kind()
-    assert {kind: f"{form.__module__}:graph" for kind, form in forms.items()} == GRAPHS
+    paths = {kind: f"{form.__module__}:graph" for kind, form in forms.items()}
+    assert paths == {kind: graph["path"] for kind, graph in GRAPHS.items()}
+    assert all(graph["description"] for graph in GRAPHS.values())
     for kind, form in forms.items():
         assert PUBLIC[form.__name__] is form
         assert PUBLIC[kind].__module__ == form.__module__

@@ -62,7 +62,7 @@ async def aget_prompt(
         conversation = await known_session(opened, session)
         check_speaker(session, conversation, speaker)
         states = await read_states(build_graph(checkpointer=opened.checkpointer), session)
-    resources = Resources(Models(), Registry(registered), allow_host=True)
+    resources = Resources(Models(), Registry(registered), allow_host=True, allow_paths=True)
     prompt = await last_prompt(states, resources, speaker)
     if prompt is None:
         raise SessionError(f"No model has spoken for {speaker!r} in session {session!r} yet.")

@@ -37,6 +37,11 @@ def is_of_provider(name: str | None) -> bool:
     return provider in _PACKAGES and bool(colon and model.strip())
 
 
+def loads_files(name: str) -> bool:
+    """Whether a name means weights that are loaded into this process: a folder's, or a hub's."""
+    return name.startswith("huggingface:")
+
+
 def of_provider(name: str) -> BaseChatModel:
     """Make the model of a provider. It takes seconds and reads files.
 

@@ -23,7 +23,7 @@ from .composed import Chat, bound_options, first, is_chat
 from .embedded import child as embedded
 from .list_prices import ListPrice, list_price
 from .model import Model, Notify
-from .providers import is_of_provider, of_provider
+from .providers import is_of_provider, loads_files, of_provider
 
 OPENAI_MODEL = "gpt-4.1-mini"
 """The model used at OpenAI itself when none is named."""
@@ -108,6 +108,10 @@ class Models:
             # It is read from a file.
             self._listed[found.label] = await asyncio.to_thread(list_price, found.chat)
         return replace(found, notify=notify, name=called, listed=self._listed[found.label])
+
+    def is_place(self, name: str) -> bool:
+        """Whether a name that nobody registered says where a model is: a file or an address."""
+        return name not in self.named and (is_weights(name) or "://" in name or loads_files(name))
 
     async def _found(self, name: str | None, notify: Notify) -> Model:
         if name is not None and name in self.named:

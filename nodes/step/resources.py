@@ -58,15 +58,27 @@ class Resources:
     """A kind's short form, whose fields a run may be started with."""
     allow_host: bool = False
     """Whether a conversation may name ``host`` as its sandbox."""
+    allow_paths: bool = False
+    """Whether a conversation may name a model by a path or an address."""
     running: RunningSessions = field(default_factory=RunningSessions)
     """What was read of the sessions that run."""
 
     async def check(self, conversation: Conversation) -> Conversation:
         """Make sure that a conversation can be run here, before it begins; give it as it does."""
+        for name in conversation.model_names:
+            self.check_model(name)
         self.registry.bring(conversation)
         conversation = await self.find(conversation)
         await asyncio.to_thread(check_room, conversation, self.registry)
         return conversation
+
+    def check_model(self, name: str | None) -> None:
+        """Make sure that a model may be named so, which may come from a client of a server."""
+        if name is not None and not self.allow_paths and self.models.is_place(name):
+            raise SpecError(
+                f"model: {name!r} is a file or an address, which is not allowed here: name a "
+                "model of the server, or build the graph with allow_paths=True"
+            )
 
     async def find(self, conversation: Conversation) -> Conversation:
         """Find what a conversation names, and see that its code can be run here.
@@ -148,7 +160,9 @@ class Moment:
 
     async def model(self, name: str | None) -> Model:
         """Give the model of this name, or the conversation's; ready, and with a price."""
-        model = await self.resources.models.get(name or self.conversation.model, notify)
+        name = name or self.conversation.model
+        self.resources.check_model(name)
+        model = await self.resources.models.get(name, notify)
         model.check_price(self.conversation)
         return model
 

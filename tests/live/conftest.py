@@ -113,7 +113,7 @@ PARTS: dict[str, Callable[[Prompt], Line]] = {
 @pytest.fixture(scope="session")
 def model_server() -> Iterator[ScriptedServer]:
     """The model server that the dev server's graphs ask."""
-    with ScriptedServer(speak) as server:
+    with ScriptedServer(speak, models=["scripted", "big", "small"]) as server:
         yield server
 
 

@@ -184,6 +184,47 @@ async def test_a_message_that_is_removed_there_is_heard_by_nobody(
     assert said[-1] not in str(prompts[2:])
 
 
+async def test_an_assistant_sets_model_temperature_and_prompts(
+    client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    context: Any = {"model": "big", "temperature": 0.7, "user_prompt": "You lead {other}."}
+    made = await client.assistants.create("role_play", context=context)
+    schemas = await client.assistants.get_schemas(made["assistant_id"])
+    shown: Any = schemas["context_schema"]
+    assert {*context, "assistant_prompt", "prompts"} == set(shown["properties"])
+    assert schemas["config_schema"] is not None
+
+    async def asked(on: str, **how: Any) -> list[tuple[str, float, bool]]:
+        before = len(model_server.calls)
+        given = FORM | {"specify_task": False, "max_iterations": 1, "task": "Go on for ever"}
+        await run(client, on, given, made["assistant_id"], **how)
+        bodies = [call.body for call in model_server.calls[before:]]
+        return [
+            (one["model"], one["temperature"], "You lead Gardener." in str(one["messages"][0]))
+            for one in bodies
+        ]
+
+    assert await asked(await thread(client)) == [("big", 0.7, True), ("big", 0.7, False)]
+    # A run's own context goes first, also as a server's older clients give it.
+    own: Any
+    for own in ({"context": {"model": "small"}}, {"config": {"configurable": {"model": "small"}}}):
+        found = await asked(await thread(client), **own)
+        assert found == [("small", 0.7, True), ("small", 0.7, False)]
+    # A thread goes on as it began.
+    on = await thread(client)
+    assert await asked(on, interrupt_after=["user_agent"]) == [("big", 0.7, True)]
+    await client.assistants.update(made["assistant_id"], context={"model": "small"})
+    assert await asked(on) == [("big", 0.7, False)]
+    await client.assistants.delete(made["assistant_id"])
+
+
+@pytest.mark.parametrize("model", ["/etc/passwd.gguf", "http://10.0.0.1/v1"])
+async def test_no_client_names_a_file_or_an_address(model: str, client: LangGraphClient) -> None:
+    for given, context in ((FORM | {"model": model}, {}), (FORM, {"model": model})):
+        found = await run(client, await thread(client), given, context=context)
+        assert "a file or an address, which is not allowed here" in found["__error__"]["message"]
+
+
 async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
     client: LangGraphClient,
 ) -> None:
@@ -196,6 +237,10 @@ async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
         listed = await session.list_tools()
         called = await session.call_tool("role_play", FORM)
     assert sorted(tool.name for tool in listed.tools) == sorted(forms_by_kind())
+    found = {one["graph_id"]: one["description"] for one in await client.assistants.search()}
+    for tool in listed.tools:
+        assert tool.description
+        assert tool.description == found[tool.name]
     assert not called.isError
     assert "the done token" in str(called.content)
 

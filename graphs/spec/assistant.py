@@ -1,0 +1,78 @@
+"""What an assistant of LangGraph's servers sets for the conversations that it runs.
+
+A run's own input goes first, then these settings, then the defaults.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from ..common.data import Data, Temperature, Text
+from ..common.field_docs import field_docs
+from ..common.validation import validated
+from .conversation import Conversation, Form
+from .fields import Prompts
+
+
+class AssistantSettings(Data):
+    """The settings that every conversation knows."""
+
+    model: Text | None = None
+    """The name of the model for all that name none."""
+    temperature: Temperature = None
+    """The temperature of all speakers that name none."""
+    prompts: Prompts = Field(default_factory=dict)
+    """What models are told in other words, by the prompts' names."""
+
+    @classmethod
+    def described_fields(cls) -> dict[str, FieldInfo]:
+        """Give the fields with their descriptions."""
+        for name, text in field_docs(cls).items():
+            cls.model_fields[name].description = text
+        return cls.model_fields
+
+    @classmethod
+    def of(cls, context: object) -> Self:
+        """Read the context of a run, which may hold things of others, too."""
+        return validated(cls, _picked(context, cls.model_fields), "context.")
+
+    def applied_to(self, conversation: Conversation) -> Conversation:
+        """Give a conversation with what it leaves open."""
+        if not self.model_fields_set:
+            return conversation
+        update: dict[str, Any] = {"prompts": self.prompts | conversation.prompts}
+        if conversation.model is None:
+            update["model"] = self.model
+        if self.temperature is not None:
+            own = {"temperature": self.temperature}
+            update["speakers"] = tuple(
+                speaker
+                if speaker.generation.temperature is not None
+                else speaker.model_copy(
+                    update={"generation": speaker.generation.model_copy(update=own)}
+                )
+                for speaker in conversation.speakers
+            )
+        return validated(Conversation, dict(conversation) | update)
+
+
+def settings_of(form: type[Form] | None) -> dict[str, FieldInfo]:
+    """Give the settings of a graph's assistants: those of all, and its form's system prompts."""
+    return AssistantSettings.described_fields() | (role_prompts(form) if form else {})
+
+
+def role_prompts(form: type[Form]) -> dict[str, FieldInfo]:
+    """Give the fields of a form that are system prompts."""
+    return {name: info for name, info in form.model_fields.items() if name.endswith("_prompt")}
+
+
+def prompts_set(form: type[Form], context: object) -> dict[str, Any]:
+    """Give the system prompts that a run's context sets."""
+    return _picked(context, role_prompts(form))
+
+
+def _picked(context: object, names: Mapping[str, object]) -> dict[str, Any]:
+    given = context if isinstance(context, Mapping) else {}
+    return {name: given[name] for name in names if given.get(name) is not None}
