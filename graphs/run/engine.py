@@ -62,7 +62,7 @@ async def run_session(
     registry = Registry(cast("Registered", registered))
     if given is not None:
         registry.bring(given)
-    resources = Resources(models, registry, allow_host=True, allow_paths=True)
+    resources = Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
     target = options.get("store")
     # A session that goes on is not in a file that a mistyped name would make.
     create = source is not None or not target

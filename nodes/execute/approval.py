@@ -50,7 +50,8 @@ def ask_about(
 ) -> dict[str, Any] | None:
     """Ask a person about calls; nothing may have run before."""
     fitting = _fitting(request, _tools_of(moment, speaker))
-    answer: Decisions | None = ask(request.payload(), fitting)
+    again = moment.resources.asks_again
+    answer: Decisions | None = ask(request.payload(), fitting, asks_again=again)
     if answer is None:
         return None
     calls = needing_approval(speaker, message.tool_calls)

@@ -60,6 +60,9 @@ class Resources:
     """Whether a conversation may name ``host`` as its sandbox."""
     allow_paths: bool = False
     """Whether a conversation may name a model by a path or an address."""
+    asks_again: bool = True
+    """Whether an answer that does not fit is asked for again, by the same interrupt; else it is an
+    error, for whoever asks to say."""
     running: RunningSessions = field(default_factory=RunningSessions)
     """What was read of the sessions that run."""
 

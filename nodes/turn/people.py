@@ -57,7 +57,8 @@ async def _answer(moment: Moment, asked: Asking) -> Leaving | str:
     own = moment.conversation.speaker(asked.speaker).task
     task = "\n\n".join(filter(None, [moment.task, own]))
     question = payload(asked, task, heard, calls)
-    found = meaning(asked, ask(question, schema_of(asked.empty)))
+    again = moment.resources.asks_again
+    found = meaning(asked, ask(question, schema_of(asked.empty), asks_again=again))
     if moment.resources.written is not None:
         # LangGraph does not wait for it: a kill after this would have the person asked again.
         await moment.resources.written()

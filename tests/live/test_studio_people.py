@@ -79,7 +79,7 @@ async def test_a5_a_person_is_asked_answers_and_it_goes_on(client: LangGraphClie
     assert not await asked(client, on)
 
 
-async def test_an_answer_that_does_not_fit_is_one_error_and_the_question_stays(
+async def test_an_answer_that_does_not_fit_has_the_same_question_asked_again(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
     on = await thread(client)
@@ -88,8 +88,11 @@ async def test_an_answer_that_does_not_fit_is_one_error_and_the_question_stays(
     before = len(model_server.calls)
     for bad, words in ((5, "must be text"), ({"text": "hi"}, "must be text"), (" ", "empty")):
         found = await answer(client, on, "chat", bad)
-        assert words in found["__error__"]["message"]
-        assert await asked(client, on) == [question]
+        assert "__error__" not in found
+        assert (await client.threads.get(on))["status"] == "interrupted"
+        (again,) = await asked(client, on)
+        assert words in again["value"].pop("problem")
+        assert again == question
     assert len(model_server.calls) == before
     found = await answer(client, on, "chat", "Good morning")
     assert said(found) == [("User", "Good morning"), ("Assistant", "I count 0.")]
@@ -153,9 +156,10 @@ async def test_a_person_decides_in_langchains_shape(
     assert review["action_name"] == "calculator"
     assert review["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
 
-    found = await answer(client, on, "chat", {"decisions": []})
-    assert "1 call waits for one and 0 decisions came" in found["__error__"]["message"]
-    assert await asked(client, on) == [question]
+    await answer(client, on, "chat", {"decisions": []})
+    (again,) = await asked(client, on)
+    assert "1 call waits for one and 0 decisions came" in again["value"].pop("problem")
+    assert again == question
 
     found = await answer(client, on, "chat", {"decisions": [decision]})
     assert told in said(found)[-1][1]

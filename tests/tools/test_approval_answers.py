@@ -69,7 +69,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["alone", "by-id"])
 @pytest.mark.parametrize("name", BAD)
-async def test_an_answer_that_does_not_fit_leaves_the_question_open(
+async def test_an_answer_that_does_not_fit_has_the_question_asked_again_with_the_reason(
     saver: Saver, name: str, by_id: bool
 ) -> None:
     bad, says = BAD[name]
@@ -83,14 +83,14 @@ async def test_an_answer_that_does_not_fit_leaves_the_question_open(
         return {asked.id: answer} if by_id else answer
 
     for _ in range(2):
-        with pytest.raises(AnswerError) as caught:
-            await talk.answer(given(bad))
-        assert str(caught.value).startswith(
-            f"the answer does not fit, and the question stays open: {says}"
-        )
-        assert "\n" not in str(caught.value)
+        (again,) = await talk.answer(given(bad))
+        assert (again.id, again.response_schema) == (asked.id, asked.response_schema)
+        problem = again.value["problem"]
+        assert again.value == asked.value | {"problem": problem}
+        assert problem.startswith(f"the answer does not fit, and the question stays open: {says}")
+        assert "\n" not in problem
         assert talk.ran == []
-        assert [one.value for one in await talk.pending()] == [asked.value]
+        assert [one.value for one in await talk.pending()] == [again.value]
     (size,) = await talk.answer(given({"decisions": [APPROVE, APPROVE]}))
     assert await talk.answer({size.id: {"size": 3}} if by_id else {"size": 3}) == []
     once = [("asked", "Size"), ("look", "it"), ("mail", "Bob")]

@@ -88,9 +88,8 @@ async def areplay(
     name = next(iter(conversation.prices), "recorded")
     model = _Recorded([*answers(conversation, recorded.messages)], name)
     named = {name: model for name in conversation.model_names if name is not None}
-    resources = Resources(
-        Models(model, named), Registry(registered), allow_host=True, allow_paths=True
-    )
+    models, registry = Models(model, named), Registry(registered)
+    resources = Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
     await resources.find(conversation)
     graph = compiled(resources, InMemorySaver())
     try:
