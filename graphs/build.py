@@ -151,6 +151,9 @@ def route(state: State, running: RunningSessions, session: str | None = None) ->
     if not state.get("position"):
         return Node.TASK_SPECIFICATION.value
     known = running.of(session, state)
+    if known.edited(state):
+        # Whoever speaks reads them first; where it goes on depends on what they say now.
+        return Node.USER_AGENT.value
     node = known.turn(known.position(state)).node
     if node is Node.END:
         running.forget(session)

@@ -30,6 +30,12 @@ class GrowingLog:
         self._log: list[AnyMessage] = []
         self._is_plain = True
 
+    def edited(self) -> list[int]:
+        """Give the places of messages whose words were changed, and are still to be read again."""
+        if self._is_plain:
+            return []
+        return [place for place, message in enumerate(self._log) if line(message).edited]
+
     def of(self, state: Mapping[str, Any]) -> list[AnyMessage]:
         """Give the log, as `log_of` does."""
         channels = (state.get("messages") or [], state.get("unspoken") or [])
@@ -54,9 +60,10 @@ def _place(message: AnyMessage) -> int:
 
 
 def _is_plain(message: AnyMessage) -> bool:
-    """Whether its place depends on no other message, and no other message depends on it."""
-    known = PLACE in message.additional_kwargs
-    return known and line(message).kind not in (Kind.REMOVED, Kind.GIVEN)
+    """Whether its place depends on no other message, no other one on it, and its words stand."""
+    about = line(message)
+    is_whole = about.kind not in (Kind.REMOVED, Kind.GIVEN) and not about.edited
+    return PLACE in message.additional_kwargs and is_whole
 
 
 def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[AnyMessage]:

@@ -140,6 +140,9 @@ class About(Data):
     """Whether they say that only the one who is named is to hear it."""
     outcome: dict[str, JsonValue] | None = None
     """The outcome that the conversation had here, where it went on after its end."""
+    edited: bool = False
+    """Whether its words were changed where it stands, and what follows from them is still to be
+    read again."""
     was: "About | None" = None
     """What stood beside a removed message before it was removed."""
 

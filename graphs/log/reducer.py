@@ -17,15 +17,21 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import TypeAdapter, ValidationError
 
 from .kinds import Kind
-from .messages import KEY, NOBODY, place_of
+from .messages import KEY, NOBODY, PLACE, place_of
 from .stage import Stage
 
 TAKEN_BACK = "duologue_taken_back"
 """Marks a removal of ours that leaves nothing."""
 
 
+_REPLIES = {kind.value for kind in Kind if kind.row.is_reply}
+
+
 def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
     """Reduce writes to messages: append, replace the message of the same id, or remove.
+
+    A message in the place of another one keeps what stands beside that, unless it brings its own;
+    where the words of a reply are others, it is marked as still to be read.
 
     A removed message stays, marked, so that an answer is never taken for another one's. An id that
     is not known removes nothing: an error here would make a thread that holds such a write
@@ -75,10 +81,22 @@ def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
     if was and new.get("kind", Kind.GIVEN) == Kind.GIVEN and write.text == known.text:
         # Clients and parents give back messages that they were given, without our marks.
         return known
-    return write
+    return _edited(known, write)
 
 
 _IDS: Final = UUID("8e7bb9c2-9c55-4d39-9f37-6d1ab0a4a1f5")
+
+
+def _edited(old: AnyMessage, new: AnyMessage) -> AnyMessage:
+    """A message in the place of an older one, as when a person edits it."""
+    about = found_beside(new) or found_beside(old)
+    if not about:
+        return new
+    if about.get("kind") in _REPLIES and new.text != old.text:
+        about = {**about, "edited": True}
+    kept = {PLACE: old.additional_kwargs[PLACE]} if PLACE in old.additional_kwargs else {}
+    extra = {**kept, **new.additional_kwargs, KEY: about}
+    return new.model_copy(update={"additional_kwargs": extra, "name": new.name or old.name})
 
 
 def _slots(messages: Sequence[AnyMessage]) -> dict[str, int]:

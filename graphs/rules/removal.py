@@ -1,4 +1,4 @@
-"""Where a conversation is after messages were removed: steps that need them are repeated."""
+"""Where a conversation is after messages were removed or edited: what needs them is repeated."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,8 @@ from langchain_core.messages import BaseMessage
 
 from ..log.kinds import Kind
 from ..log.messages import KEY, line
+from ..spec.conversation import Conversation
+from ..spec.judges import SeparateJudge
 from .moves import MOVES
 from .position import Phase, Position
 
@@ -20,6 +22,19 @@ def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
     asked_again = position.asked_again and position.phase is not Phase.REJECTED
     cut_off = position.cut_off and position.phase is not Phase.CUT_OFF
     update = {"phase": again, "asked_again": asked_again, "cut_off": cut_off}
+    return position.model_copy(update=update)
+
+
+def unjudged(
+    conversation: Conversation, position: Position, behind: Sequence[BaseMessage]
+) -> Position:
+    """Give the position right after the newest turn, by what stands behind it in the log."""
+    update: dict[str, object] = {"phase": Phase.SPOKEN, "chosen": None}
+    verdicts = (line(message).verdict for message in behind)
+    if any(verdict is not None and verdict.complete for verdict in verdicts):
+        is_separate = isinstance(conversation.judge, SeparateJudge)
+        others = (name for name in position.completed if name != position.speaker)
+        update |= {"completed": () if is_separate else tuple(others), "owed": ()}
     return position.model_copy(update=update)
 
 

@@ -196,8 +196,13 @@ class Moment:
         position: Position,
         messages: Sequence[AnyMessage],
         usage: dict[str, Usage] | None = None,
+        *,
+        tells: bool = True,
     ) -> dict[str, Any]:
-        """Give what a node writes: the new position and messages, and the outcome at the end."""
+        """Give what a node writes: the new position and messages, and the outcome at the end.
+
+        Without `tells` whoever is next was told so already.
+        """
         usage = self.usage if usage is None else usage
         messages = with_own_ids(messages, self.log)
         log = [*self.log, *messages]
@@ -213,7 +218,7 @@ class Moment:
             ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)
             update["outcome"] = ended.model_dump(mode="json")
             return update | self._at_the_end(messages)
-        told = lines_before(self.conversation, position, decision, log)
+        told = lines_before(self.conversation, position, decision, log) if tells else []
         return update | update_of([*messages, *told], self.log)
 
     def _at_the_end(self, new: Sequence[AnyMessage]) -> State:

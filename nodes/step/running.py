@@ -32,6 +32,11 @@ class RunningSession:
         """Give everything ever said."""
         return self._log.of(state)
 
+    def edited(self, state: Mapping[str, Any]) -> list[int]:
+        """Give the places of messages that are still to be read again."""
+        self._log.of(state)
+        return self._log.edited()
+
     def position(self, state: Mapping[str, Any]) -> Position:
         """Give where it is."""
         given = state["position"]

@@ -83,7 +83,7 @@ async def write_said(
         lines = [*given.new, _line_of(number, given.message, called)]
         return await moment.step(paused(position, turn, Phase.CALLED), lines, given.usage)
     schema = moment.resources.registry.schema_of(speaker)
-    about = about.model_copy(update=_read(speaker, given.message.text, about, schema))
+    about = about.model_copy(update=read_by_format(speaker, given.message.text, about, schema))
     message_id = None
     if about.source is Source.HUMAN and (brought := moment.brought(speaker.name)) is not None:
         message_id = brought.id
@@ -93,7 +93,7 @@ async def write_said(
     )
 
 
-def _read(
+def read_by_format(
     speaker: Speaker, text: str, about: About, schema: type[BaseModel] | None
 ) -> dict[str, object]:
     """Read what is said by the speaker's output format."""

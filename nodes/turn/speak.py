@@ -6,16 +6,21 @@ for again after a kill or a hook's failure.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
+from ...graphs.log.channels import update_of
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, Flaw, Source, line, said, storable
+from ...graphs.log.messages import KEY, NOBODY, About, Flaw, Source, beside, line, said, storable
+from ...graphs.log.reducer import take_back
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State
+from ...graphs.rules.end_chat import Node
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
+from ...graphs.rules.removal import standing, unjudged
 from ...graphs.rules.transitions import left, paused
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
@@ -26,7 +31,7 @@ from .cut_off import more_asked, together
 from .given import Given, turn_of
 from .hooks import after_speaker
 from .people import asked_for_message
-from .record import audience_of, is_call, write_answer, write_said
+from .record import audience_of, is_call, read_by_format, write_answer, write_said
 from .reply import reply_of
 from .summary import summed_up
 
@@ -34,6 +39,8 @@ from .summary import summed_up
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
     """Let the speaker whose turn it is speak, or call tools."""
     moment = await Moment.of(state, resources)
+    if edited := moment.session.edited(state):
+        return await _reread(moment, edited)
     if (anew := await moment.anew()) is not None:
         return anew
     position, turn = moment.position, moment.turn
@@ -145,7 +152,7 @@ def _without_stops(speaker: Speaker) -> Speaker:
 def _checked(
     moment: Moment, speaker: Speaker, text: str, log: Sequence[BaseMessage], about: About
 ) -> Checked:
-    """Check something that the speaker's model said, or hooks made of it."""
+    """Check something that the speaker's model said, now or in a stage before, or hooks made."""
     schema = moment.resources.registry.schema_of(speaker)
     found = checked(
         moment.conversation,
@@ -156,7 +163,7 @@ def _checked(
         cut_off=about.cut_off,
         handed_to=about.handed_to,
     )
-    is_private = moment.turn.stage is Stage.PRIVATE
+    is_private = about.stage is Stage.PRIVATE
     # What it says to itself is nobody's part.
     flips = found.problem is not None and found.problem.flaw is Flaw.ROLE_FLIP
     return Checked(found.text, None) if is_private and flips else found
@@ -219,3 +226,61 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
         # Other words than the speaker's are no argument of its calls.
         about = about.model_copy(update={"to_user": {}})
     return await write_said(moment, speaker, Given(message, about.source, [], moment.usage), about)
+
+
+async def _reread(moment: Moment, edited: Sequence[int]) -> dict[str, Any]:
+    """Read messages again whose words were changed; what was found of the newest is asked anew."""
+    log = [*moment.log]
+    for place in edited:
+        log[place] = _read_again(moment, log, place)
+    written = [log[place] for place in edited]
+    for place, text in _handed_on(log, edited).items():
+        log[place] = log[place].model_copy(update={"content": text})
+        written.append(log[place])
+    position = standing(moment.position, log)
+    newest = next((at for at in reversed(range(len(log))) if line(log[at]).is_speech), None)
+    judged_anew = newest in edited and position.phase in _PAST_JUDGES
+    if newest is not None and judged_anew:
+        behind = log[newest + 1 :]
+        position = unjudged(moment.conversation, position, behind)
+        written += [take_back(str(message.id)) for message in behind]
+        del log[newest + 1 :]
+    update = await replace(moment, log=log).step(position, [], tells=judged_anew)
+    before: dict[str, Any] = dict(update_of(written, moment.log))
+    for channel, messages in before.items():
+        update[channel] = [*messages, *update.get(channel, ())]
+    goes_on = moment.turn.node is Node.END and "outcome" not in update
+    return update | ({"outcome": {}} if goes_on else {})
+
+
+_PAST_JUDGES: Final = (Phase.CHECKED, Phase.JUDGED, Phase.CHOSEN)
+
+
+def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, str]:
+    """The places that hand on opening answers which were edited, each with the answer."""
+    openings = (log[at] for at in edited if line(log[at]).stage is Stage.OPENING)
+    answers = {line(one).speaker: one.text for one in openings if line(one).is_speech}
+    lines = enumerate(map(line, log)) if answers else ()
+    return {
+        place: answers[about.speaker]
+        for place, about in lines
+        if about.kind is Kind.SHIFT and about.speaker in answers
+    }
+
+
+def _read_again(moment: Moment, log: Sequence[AnyMessage], place: int) -> AnyMessage:
+    """Give a message as it stands by its words."""
+    message = log[place]
+    # Whatever else stands beside a speech comes of them; other words are no argument of its calls.
+    about = line(message).model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
+    if about.is_speech and about.speaker in moment.conversation.names:
+        speaker = as_in(about.stage, moment.conversation.speaker(about.speaker))
+        schema = moment.resources.registry.schema_of(speaker)
+        problem = None
+        if about.source is Source.MODEL:
+            problem = _checked(moment, speaker, message.text, log[:place], about).problem
+        about = about.model_copy(update=_noted(problem))
+        update = read_by_format(speaker, message.text, about, schema)
+        about = about.model_copy(update=update)
+    extra = message.additional_kwargs | {KEY: beside(about, place)[KEY]}
+    return message.model_copy(update={"additional_kwargs": extra})

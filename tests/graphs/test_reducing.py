@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import ormsgpack
+import pytest
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -43,6 +44,11 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
         st.text(max_size=3),
         IDS,
         CALL_IDS,
+    ),
+    st.builds(
+        lambda text, key: said(0, text, About(kind=Kind.SPEECH, speaker="Ann"), id=key),
+        st.text(max_size=1),
+        st.sampled_from(["m1", "m2"]),
     ),
     st.builds(
         lambda key, heard: said(0, "as a hook made it", heard).model_copy(update={"id": key}),
@@ -137,6 +143,29 @@ LOG: list[AnyMessage] = [
 
 def kinds(log: list[AnyMessage]) -> list[Kind]:
     return [line(message).kind for message in log]
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "is_edited"),
+    [(4, "It is 5.", True), (4, "It is 4.", False), (1, "I sum.", True), (0, "Go.", False)],
+)
+def test_an_edited_message_keeps_its_place_its_speaker_and_what_it_is(
+    place: int, text: str, is_edited: bool
+) -> None:
+    """Whatever a user interface sends of it. A reply's other words are marked."""
+    old = LOG[place]
+    edits: list[AnyMessage] = [
+        AIMessage(text, id=old.id),
+        old.model_copy(update={"content": text, "additional_kwargs": {"shown": True}}),
+    ]
+    for new in edits:
+        log = append(LOG, [new])
+        assert [one.id for one in log] == [one.id for one in LOG]
+        assert (log[place].text, log[place].name) == (text, old.name)
+        assert place_of(log[place]) == place_of(old)
+        assert line(log[place]) == line(old).model_copy(update={"edited": is_edited})
+    damaged = old.model_copy(update={"additional_kwargs": {KEY: {"kind": 7, "audience": "?"}}})
+    assert append([damaged], [edits[0]])[0].text == text
 
 
 def removed(wanted: int, log: Sequence[AnyMessage] = LOG) -> list[str]:

@@ -184,6 +184,26 @@ async def test_a_message_that_is_removed_there_is_heard_by_nobody(
     assert said[-1] not in str(prompts[2:])
 
 
+async def test_a_message_that_is_edited_at_an_earlier_checkpoint_is_read_again(
+    client: LangGraphClient, model_server: ScriptedServer
+) -> None:
+    on = await thread(client)
+    await run(client, on, FORM | {"task": "Go on for ever", "max_iterations": 2})
+    history: Any = await client.threads.get_history(on, limit=50)
+    (*_, place) = (one for one in history if len(one["values"].get("messages", ())) == 3)
+    newest = place["values"]["messages"][-1]
+    edited = {"type": "ai", "id": newest["id"], "content": "<CAMEL_TASK_DONE>"}
+    fork: Any = await client.threads.update_state(
+        on, {"messages": [edited]}, checkpoint=place["checkpoint"]
+    )
+    before = len(model_server.calls)
+    ended = await run(client, on, None, checkpoint=fork["checkpoint"])
+    assert ended["outcome"]["reasons"] == ["done_token"]
+    assert contents(ended)[2:] == ["<CAMEL_TASK_DONE>"]
+    assert "parsed" not in ended["messages"][-1]["additional_kwargs"]["duologue"]
+    assert len(model_server.calls) == before
+
+
 async def test_an_assistant_sets_model_temperature_and_prompts(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
