@@ -22,6 +22,7 @@ from .rules.end_chat import decide as decide
 from .rules.ends.cause import Cause as Cause, CauseKind as CauseKind
 from .rules.outcome import Outcome as Outcome
 from .rules.position import Position as Position
+from .run.ask import aask as aask, aremember as aremember, ask as ask, remember as remember
 from .run.converse import (
     aconverse as aconverse,
     arespond as arespond,

@@ -15,6 +15,7 @@ from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.log.channels import log_of, update_of
 from ..graphs.log.kinds import Kind
 from ..graphs.log.messages import NOBODY, About, line, said
+from ..graphs.log.remembered import brought_along
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.speakers.formats import Marks
@@ -122,6 +123,8 @@ async def _begin(
     moment: Moment, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
 ) -> dict[str, Any]:
     """The update with which the speakers can begin."""
+    for speaker in moment.conversation.speakers:
+        new = [*new, *brought_along(speaker, len(moment.log) + len(new))]
     return {"specified_task": task or ""} | await moment.step(Position(), new, usage)
 
 

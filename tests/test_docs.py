@@ -35,6 +35,7 @@ from duologue.graphs import (
     RoundRobin,
     Sandbox,
     Speaker,
+    ask,
     build_graph,
     converse,
     load_conversation,
@@ -237,6 +238,14 @@ def _options() -> list[str]:
     return list(options.__annotations__)
 
 
+def _options_of_ask() -> set[str]:
+    """What `ask` takes by name beside that; tools mean more there."""
+    found = inspect.signature(ask).parameters
+    (options,) = get_args(found["options"].annotation)
+    named = {name for name, one in found.items() if one.kind is one.KEYWORD_ONLY}
+    return (named | {*options.__annotations__, "tools"}) - ({*_options()} - {"tools"})
+
+
 def _variables() -> list[str]:
     """The variables that settings are read from."""
     choices = (
@@ -308,6 +317,7 @@ def test_every_kind_has_a_graph_for_studio_and_public_names() -> None:
         ),
         ("function", "docs/speakers.md", [field.name for field in fields(Hook)]),
         ("option", None, _options()),
+        ("option of ask", None, _options_of_ask()),
         ("event", None, [one.model_fields["event"].default for one in get_args(Event)]),
         ("error", None, _errors()),
         ("command", None, _group().commands),

@@ -1,15 +1,28 @@
 """What a speaker remembers of a log: what its memory being reset, or replaced, leaves in its view.
 
-Pure functions. How a speaker sees what it remembers is in `graphs.log.viewpoint`; what is
-written when a memory is reset is in `graphs.sessions.forgetting`.
+Pure functions, also for writing it down as data and back. How a speaker sees what it remembers is
+in `graphs.log.viewpoint`; what is written when a memory is reset in `graphs.sessions.forgetting`.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import uuid4
 
-from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    InvalidToolCall,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.tool import ToolCall
 
+from ..speakers.memory import BrokenCall, DumpedCall, Remembered, Said
+from ..speakers.speaker import Speaker
 from .kinds import Kind
-from .messages import About, line, place_of
+from .messages import About, beside, line, place_name, place_of, said, storable
+from .stage import Stage
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
@@ -80,3 +93,95 @@ def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
 def is_told(about: About) -> bool:
     """Whether the conversation itself tells something."""
     return about.speaker is None and about.kind in (Kind.INSTRUCTION, Kind.REMEMBERED)
+
+
+def is_brought_along(about: About) -> bool:
+    """Whether a line is of a memory with which a speaker came into the session."""
+    return about.kind is Kind.REMEMBERED and about.stage is Stage.ROUNDS
+
+
+def brought_along(speaker: Speaker, number: int) -> Iterator[AnyMessage]:
+    """Give what a speaker remembers when the session begins, from this place of the log on."""
+    # Several conversations may have had the same ids of calls, and this one may have them again.
+    ids: dict[str, str] = {}
+
+    def renamed(old: str) -> str:
+        return ids.get(old, old)
+
+    for place, one in enumerate(speaker.memory, start=number):
+        ids.update((old, f"{old}-{place_name(place)}") for old in one.made_calls)
+        told = one.with_call_ids(renamed)
+        about = About(
+            kind=Kind.REMEMBERED,
+            speaker=one.speaker,
+            audience=(speaker.name,),
+            to=one.to,
+            parsed=one.parsed,
+            to_user=told.to_user,
+        )
+        yield message_of(told, place, about)
+
+
+def remembered_by(speaker: str, message: BaseMessage) -> Remembered:
+    """Write down a message of the log as something that a speaker remembers."""
+    about = line(message)
+    says: dict[str, Any] = {"text": message.text}
+    if about.speaker == speaker:
+        says = {**what_is_said(message), "to_user": about.to_user}
+    return Remembered(speaker=about.speaker, to=about.to, parsed=about.parsed, **says)
+
+
+def what_is_said(message: BaseMessage) -> dict[str, Any]:
+    """Write down what a message of the log says."""
+    found: dict[str, Any] = {"text": message.text}
+    if isinstance(message, ToolMessage):
+        found |= {"call_id": message.tool_call_id, "failed": message.status == "error"}
+    if isinstance(message, AIMessage):
+        found["tool_calls"] = [
+            DumpedCall(name=call["name"], args=call["args"], id=call["id"])
+            for call in message.tool_calls
+        ]
+        found["invalid_tool_calls"] = [
+            BrokenCall(name=call["name"], args=call["args"], id=call["id"], error=call["error"])
+            for call in message.invalid_tool_calls
+        ]
+    return found
+
+
+def message_of(
+    says: Said, number: int, about: About, answer: AIMessage | None = None
+) -> AnyMessage:
+    """Make the message at this place of the log out of what was written down.
+
+    Its id and usage are those of a model's answer, if it has one.
+    """
+    message_id = (answer.id if answer else None) or str(uuid4())
+    if says.call_id is not None:
+        return ToolMessage(
+            storable(says.text),
+            id=message_id,
+            tool_call_id=says.call_id,
+            status="error" if says.failed else "success",
+            additional_kwargs=beside(about, number),
+        )
+    return said(
+        number,
+        says.text,
+        about.was or about,
+        id=message_id,
+        answer=answer,
+        tool_calls=[
+            ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
+            for call in says.tool_calls
+        ],
+        invalid_tool_calls=[
+            InvalidToolCall(
+                name=call.name,
+                args=call.args,
+                id=call.id,
+                error=call.error,
+                type="invalid_tool_call",
+            )
+            for call in says.invalid_tool_calls
+        ],
+    ).model_copy(update={"additional_kwargs": beside(about, number)})

@@ -10,13 +10,13 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from ...nodes.prompts import speaking as prompts
 from ..log.kinds import Kind
 from ..log.messages import NOBODY, About, line, place_name, place_of, said
-from ..log.remembered import memory
+from ..log.remembered import memory, message_of
 from ..log.stage import Stage
 from ..rules.position import Position
 from ..rules.removal import first_read
+from ..speakers.memory import Remembered
 from ..spec.conversation import Conversation
 from .dumps.dump import MemoryDump
-from .dumps.lines import Remembered, message_of
 from .fork_state import put_in
 
 
@@ -98,11 +98,5 @@ def _loaded(
 
 
 def _about(dump: MemoryDump, one: Remembered, name: str) -> About:
-    speaker = one.speaker
-    if one.speaker == dump.speaker:
-        speaker = name
-    elif one.speaker == name:
-        # Somebody else of its own name: nothing that it said itself.
-        speaker = None
-    to = name if one.to == dump.speaker else one.to
-    return _for(name, speaker=speaker, to=to, parsed=one.parsed, to_user=one.to_user)
+    told = one.as_of(dump.speaker, name)
+    return _for(name, **told, parsed=one.parsed, to_user=one.to_user)

@@ -29,7 +29,7 @@ from .listing import known_store
 from .session import known_session, made_up_id, new_session
 
 _FIXED: Final = ("version", "opening")
-_FIXED_OF_SPEAKERS: Final = ("name", "private_opening")
+_FIXED_OF_SPEAKERS: Final = ("name", "private_opening", "memory")
 
 
 async def afork(

@@ -11,14 +11,13 @@ from ..common.errors import SessionError
 from ..common.settings import load_settings
 from ..log.channels import log_of, update_of
 from ..log.messages import place_of
-from ..log.remembered import memory
+from ..log.remembered import memory, remembered_by
 from ..rules.position import Position
 from ..spec.conversation import Conversation
 from ..store.address import Held, Store, open_store
 from ..store.rows import check_session_id
 from .checkpoints import read_steps, settle, write_state, write_steps
 from .dumps.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, whole
-from .dumps.lines import remembered_by
 from .forgetting import forgetting
 from .listing import known_store
 from .session import aget_session, check_speaker, known_session, new_session

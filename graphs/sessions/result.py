@@ -9,7 +9,7 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from ..common.sanitize import clean
 from ..log.channels import log_of
 from ..log.heard import overheard
-from ..log.messages import is_said, line, speeches
+from ..log.messages import Source, is_said, line, speeches
 from ..log.trajectory import trajectory
 from ..log.viewpoint import viewpoint
 from ..rules.ends.cause import Cause
@@ -90,6 +90,26 @@ class Result:
             for message, about in read
             if is_said(message, about)
         ]
+
+    @property
+    def text(self) -> str:
+        """What was said last, without its speaker: of `ask`, the answer.
+
+        It is empty where nothing was said, or a person said it, whom nobody has answered.
+        """
+        last = self._last()
+        return "" if last is None else last.text
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401  # what a schema makes of it
+        """What was read from `text` by its speaker's output format, as plain values; else None."""
+        last = self._last()
+        return None if last is None else line(last).parsed
+
+    def _last(self) -> AnyMessage | None:
+        said = (message for message in reversed(self.messages) if line(message).is_speech)
+        last = next(said, None)
+        return None if last is None or line(last).source is Source.HUMAN else last
 
     @property
     def earlier(self) -> list[Outcome]:

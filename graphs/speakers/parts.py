@@ -1,12 +1,28 @@
 """Parts of a speaker that are small specs of their own, as data."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pydantic import model_validator
 from typing_extensions import TypedDict
 
 from ..common.data import Spec, Text
+
+
+class Changing(Spec):
+    """A spec that is given with other fields."""
+
+    def but(self, **changes: Any) -> Self:
+        """Give the same with other fields, which take the place of what was there.
+
+        Raises:
+            SpecError: A change is not valid; names the field.
+        """
+        cls = type(self)
+        found = cls(**({name: getattr(self, name) for name in cls.model_fields} | changes))
+        # What nobody set, as a short form's own prompts, still counts as not set.
+        found.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
+        return found
 
 
 class GenerationFields(TypedDict, total=False):

@@ -23,7 +23,8 @@ from .approval import InterruptOn, Rule
 from .context import Context, KeepAll
 from .few_shot import Example, Examples
 from .formats import Format, Marks, Schema
-from .parts import Brief, GenerationFields, PrivateOpening
+from .memory import Remembered
+from .parts import Brief, Changing, GenerationFields, PrivateOpening
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
 
 SPEAKER_TEMPERATURE = 0.2
@@ -74,6 +75,7 @@ class SpeakerFields(TypedDict, total=False):
     role_prompt: str | None
     task: str | None
     private_opening: PrivateOpening | Fields | None
+    memory: Sequence[Remembered | Fields]
     replies: Sequence[AnyReply | Thing | Fields]
     examples: Sequence[Example | BaseMessage | Fields]
     prefixes: Mapping[str, str]
@@ -96,7 +98,7 @@ class SpeakerFields(TypedDict, total=False):
     context: Context | Fields | Literal["all"]
 
 
-class Speaker(Spec):
+class Speaker(Changing):
     """One participant of a conversation.
 
     Raises:
@@ -114,6 +116,9 @@ class Speaker(Spec):
     """The speaker's own task, which the others do not see."""
     private_opening: PrivateOpening | None = None
     """What it alone knows before the conversation."""
+    memory: tuple[Remembered, ...] = ()
+    """What it remembers of earlier conversations, which it alone sees: lines with its own name are
+    its own, the others what it heard. `remember` gives them."""
     replies: Annotated[tuple[AnyReply, ...], AtLeast(1)] = (ModelReply(),)
     """What gives its replies, tried in order until one does; the reply is blank where none does."""
     examples: Examples = ()

@@ -5,6 +5,7 @@ Each check raises a ValueError that names the field, which pydantic turns into i
 
 from ...nodes.prompts.texts import PROMPTS
 from ..common.validation import near_or_all
+from ..speakers.memory import check_memory
 from .context_limits import check_limits, least_limit
 from .end_chat import EndChatMode
 from .ends import (
@@ -32,6 +33,8 @@ def check(conversation: ConversationFields) -> None:
     _check_prefixes(conversation)
     _check_hearers(conversation)
     _check_handoffs(conversation)
+    for number, speaker in enumerate(conversation.speakers):
+        check_memory(speaker.memory, speaker.name, f"speakers.{number}.memory.")
     _check_prompts(conversation)
     check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
     opening, end_chat = conversation.opening, conversation.end_chat

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_valid
 from ...nodes.prompts.speaking import FROM_MODERATOR, system_prompt
 from ...nodes.prompts.template import Prompt, filled
 from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
+from ..common.errors import SpecError
 from ..common.validation import listing
 from ..speakers.context import RunningSummary
 from ..speakers.replies import FunctionReply, HumanInputMode
@@ -281,7 +282,11 @@ class ConversationFields(Spec):
             stored["end_chat"]["max_iterations"] = NO_CAP
         # Inside a block string TOML reads a carriage return and a line feed as one line feed.
         blocks = "\\r" not in json.dumps(stored)
-        return tomli_w.dumps(stored, multiline_strings=blocks)
+        try:
+            return tomli_w.dumps(stored, multiline_strings=blocks)
+        except TypeError as error:
+            where = "speakers.memory: a call in it has null among its arguments"
+            raise SpecError(f"{where}, which TOML has no word for: write it as JSON") from error
 
     def speaker(self, name: str) -> Speaker:
         """Give the speaker of this name."""

@@ -9,7 +9,9 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, result, said
+from duologue.graphs.log.remembered import brought_along
 from duologue.graphs.log.stage import Stage
+from duologue.graphs.speakers.memory import DumpedCall, Remembered
 from duologue.graphs.speakers.parts import PrivateOpening
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
@@ -50,6 +52,19 @@ TEXTS = st.builds(
 )
 
 
+def memory_of(name: str) -> tuple[Remembered, ...]:
+    """What a speaker remembers of a talk with a stranger: words, and a call with its result."""
+    call = DumpedCall(name="add", args={"a": 1}, id="c0-0")
+    return (
+        Remembered(text="Talk with Zoe."),
+        Remembered(speaker="Zoe", text="What is it? " * 9),
+        Remembered(speaker=name, text="", tool_calls=(call,)),
+        Remembered(speaker=name, text="word " * 5, call_id="c0-0"),
+        Remembered(speaker=name, text="It is that. " * 9),
+        Remembered(speaker="Zoe", text="Ah."),
+    )
+
+
 def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> None:  # noqa: ANN401
     """One turn of a speaker's: drafts, tools, and what it says."""
     about: dict[str, Any] = {"audience": audience, "stage": stage}
@@ -83,6 +98,9 @@ def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> 
 
 def _before_the_rounds(draw: st.DrawFn, run: Run) -> None:
     conversation = run.conversation
+    for speaker in conversation.speakers:
+        # What it came with is part of its history, which may be left out.
+        run.log += brought_along(speaker, len(run.log))
     for speaker in conversation.speakers:
         if speaker.private_opening is not None:
             for text in speaker.private_opening.lines:
@@ -122,6 +140,7 @@ def runs(draw: st.DrawFn, most_turns: int = 14) -> Run:
                 task=f"{name}'s task." if answers else None,
                 private_opening=draw(private),
                 keep_reflection=draw(st.booleans()),
+                memory=memory_of(name) if draw(st.booleans()) else (),
             )
             for name in names
         ),

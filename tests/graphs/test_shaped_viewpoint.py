@@ -26,6 +26,7 @@ from langchain_core.outputs import ChatResult
 from langchain_core.tools import tool
 from pydantic import PrivateAttr
 
+from drawn.logs import memory_of
 from duologue.graphs import Conversation, Result, build_graph, load_conversation
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
@@ -183,6 +184,7 @@ def any_talk(draw: st.DrawFn) -> Conversation:
                 "replies": [*replies, last],
                 "tools": ["look"] if "model" in model and draw(st.booleans()) else [],
                 "private_opening": draw(st.sampled_from(openings)),
+                "memory": memory_of(name) if draw(st.booleans()) else (),
                 "stops_chat": draw(st.booleans()),
                 "keep_reflection": draw(st.booleans()),
             }
@@ -251,7 +253,7 @@ def lines_for(result: Result, name: str) -> Iterator[tuple[BaseMessage, bool]]:
         if about.kind is Kind.HEARD and about.audience == (name,)
         for gone in about.instead_of
     }
-    always = (Kind.SPEECH, Kind.TOOL_CALLS, Kind.TOOL_RESULT)
+    always = (Kind.SPEECH, Kind.TOOL_CALLS, Kind.TOOL_RESULT, Kind.REMEMBERED)
     for message, about in read:
         if place_of(message) in changed:
             continue

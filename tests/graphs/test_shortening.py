@@ -70,12 +70,10 @@ def begins_at(run: Run, since: str | None) -> int:
 
 
 def newest_turn(run: Run, length: int, name: str) -> int:
-    """The place behind the speaker's last finished turn."""
-    places = [
-        place
-        for place in range(length)
-        if line(run.log[place]).kind is Kind.SPEECH and line(run.log[place]).speaker == name
-    ]
+    """The place behind the speaker's last finished turn, here or in what it came with."""
+    read = [line(message) for message in run.log[:length]]
+    turns = (Kind.SPEECH, Kind.REMEMBERED)
+    places = [place for place, it in enumerate(read) if it.kind in turns and it.speaker == name]
     return places[-1] + 1 if places else 0
 
 
@@ -388,6 +386,8 @@ def _tokens(
         who = line(one).speaker
         labelled = conversation.hears_labels(conversation.speaker(name))
         label = f"{who}: " if labelled and who not in (None, name) else ""
+        if line(one).kind is Kind.REMEMBERED and who is None:
+            label = conversation.told(conversation.speaker(name), "")
         label += "" if one.text.strip() else "(says nothing)"
         tokens += (
             tokens_of_message(one, label) if _seen(one, name) and place_of(one) not in pinned else 0

@@ -100,6 +100,8 @@ private_openings = st.fixed_dictionaries({"prompt": texts}) | st.fixed_dictionar
     {"lines": st.lists(texts, min_size=1, max_size=2)}
 )
 
+remembered = st.fixed_dictionaries({"speaker": st.none() | names, "text": texts})
+
 
 def ends(called: list[str]) -> st.SearchStrategy[End]:
     """Ends of all kinds that any conversation may have, joined in all ways."""
@@ -141,6 +143,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
             "tools": draw(st.lists(names, max_size=2, unique=True)),
             "model": draw(st.none() | texts) if not prices else PRICED,
             "private_opening": draw(st.none() | private_openings),
+            "memory": draw(st.lists(remembered, max_size=2)),
             "generation": draw(generations),
         }
         for name in called

@@ -10,6 +10,7 @@ from duologue.graphs import (
     Predicate,
     SeparateJudge,
     Speaker,
+    ask,
     blogger,
     chat,
     coder,
@@ -39,6 +40,7 @@ fork("s", sed=3)  # type: ignore[call-arg]
 converse(talk, modell="m")  # type: ignore[call-arg]
 stream(talk, stor="memory:")  # type: ignore[call-arg]
 Speaker(name="Ann", tols=["clock"])  # type: ignore[call-arg]
+ask(ann, "Hi.", shema=None)  # type: ignore[call-arg]
 Conversation(task="Plan.", speakers=[ann, bob], seeed=3)  # type: ignore[call-arg]
 EndChat(max_iteration=3)  # type: ignore[call-arg]
 Generation(temprature=0)  # type: ignore[call-arg]

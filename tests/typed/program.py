@@ -28,8 +28,10 @@ from duologue.graphs import (
     InterruptOn,
     LastMessages,
     Marks,
+    MaxCalls,
     MaxCost,
     MaxMessages,
+    MaxSeconds,
     ModelReply,
     Moderator,
     Opening,
@@ -45,6 +47,7 @@ from duologue.graphs import (
     TaskSpecification,
     TextReply,
     aconverse,
+    ask,
     blogger,
     build_graph,
     chat,
@@ -53,6 +56,7 @@ from duologue.graphs import (
     fork,
     group_solve,
     load_conversation,
+    remember,
     respond,
     resume,
     role_play,
@@ -277,6 +281,19 @@ result = resume(fork("s", into="t", end_chat={"max_iterations": 9}), model="m")
 for event in stream({"task": "x", "speakers": [eve, eve]}, session="s", model=model):
     if event.event == "message":
         print(event.text.upper())
+
+
+asked = ask(eve, "What is left?", session="e", schema=Plan, tools=[weather], model=model)
+print(asked.text.upper(), Plan.model_validate(asked.value), asked.value["steps"])
+ask(
+    {"name": "Fay", "tools": [search]},
+    "Hi.",
+    when=MaxCalls(limit=3) | MaxSeconds(limit=9),
+    seed=1,
+    user="Ed",
+)
+older = remember(eve, asked, result, words=80, model=model).but(task="Go on.", tools=[search])
+group_solve([older, remember({"name": "Gus"}, asked, name="Eve").but(name="Hal")])
 
 
 async def main() -> None:

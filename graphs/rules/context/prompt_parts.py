@@ -11,7 +11,7 @@ from ...log.call_text import handing_over
 from ...log.kinds import Kind
 from ...log.messages import About, line, place_of
 from ...log.names import as_heard_alone
-from ...log.remembered import is_in_view, is_told
+from ...log.remembered import is_brought_along, is_in_view, is_told
 from ...log.stage import Stage
 from ...log.viewpoint import SILENCE
 from ...speakers.speaker import Speaker
@@ -82,7 +82,9 @@ class Parts:
     def _take(self, message: BaseMessage, about: About) -> None:
         name, place = self._name, self._read
         self._read += 1
-        in_rounds = self._begin is not None and place >= self._begin
+        have_begun = self._begin is not None and place >= self._begin
+        # What it came with is no part of what prepares the rounds here.
+        in_rounds = have_begun or is_brought_along(about)
         # Of the whole log: a summary may name a message that was removed since.
         self._places[place_of(message)] = place
         sums_up, is_own = is_summary(about, name), about.speaker == name
@@ -155,7 +157,7 @@ def _is_talk(message: BaseMessage, about: About) -> bool:
 def _begins_rounds(message: BaseMessage, about: About) -> bool:
     """Whether a line of a speaker's in the rounds begins them, where it is the first."""
     # A memory that was loaded holds whole conversations, rounds and all.
-    loaded = about.kind is Kind.REMEMBERED
+    loaded = about.kind is Kind.REMEMBERED and not is_brought_along(about)
     in_rounds = loaded or about.stage not in (Stage.PRIVATE, Stage.OPENING)
     # What tools and code give names no part: that of their call counts.
     says = about.speaker is not None and not isinstance(message, ToolMessage)

@@ -19,16 +19,18 @@ from ...common.versions import Migration, Versions, upgraded
 from ...log.channels import log_of, update_of
 from ...log.messages import number_of, place_of
 from ...log.reducer import take_back
+from ...log.remembered import message_of
 from ...log.state import State
 from ...rules.outcome import Outcome
 from ...rules.position import Position
 from ...speakers.approval import AnyDecision
+from ...speakers.memory import Remembered, check_memory
 from ...spec.conversation import Conversation
 from ...spec.sandbox import Kept, new_key
 from ...spec.usage import Usage, used_so_far
 from ...spec.versions import migrated, restored
 from .checks import check_steps
-from .lines import Message, Remembered, dumped, message_of
+from .lines import Message, dumped
 
 DUMP_VERSION: Final = 5
 """The version of the dumps this release writes. Specs inside have a version of their own."""
@@ -111,14 +113,7 @@ class MemoryDump(Data):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
-        for place, one in enumerate(self.lines):
-            calls = (*one.tool_calls, *one.invalid_tool_calls, *one.to_user)
-            uses_tools = calls or one.call_id is not None
-            if uses_tools and one.speaker != self.speaker:
-                raise ValueError(
-                    f"lines.{place}.speaker: must be {self.speaker!r}, who alone remembers calls "
-                    f"of tools, not {one.speaker!r}"
-                )
+        check_memory(self.lines, self.speaker, "lines.")
         return self
 
 
@@ -238,7 +233,7 @@ def states_of(dump: SessionDump) -> list[State]:
 def _written(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
     """Give what a step writes to the log; `ids` holds those of the steps before, by place."""
     messages = [
-        message_of(one, number_of(one.id), one.line, one.message_id) for one in step.messages
+        message_of(one, number_of(one.id), one.line, one.answer) for one in step.messages
     ]
     before = {ids[one.id] for one in step.messages if one.id in ids}
     ids |= {place_of(message): str(message.id) for message in messages}

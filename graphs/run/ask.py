@@ -1,0 +1,250 @@
+"""One agent by itself: it is asked, remembers, and takes what it remembers into what comes next.
+
+After Yacana's tasks, which an agent solves alone, and Lagent's agents, which are called.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel
+
+from ...nodes.prompts import summaries as prompts
+from ...nodes.turn.summary import transcript
+from ..build import build_graph
+from ..common.background import in_background
+from ..common.data import Fields
+from ..common.errors import SpecError
+from ..common.settings import load_settings
+from ..log.messages import Source, line, speeches
+from ..log.remembered import memory, remembered_by
+from ..sessions.result import Result
+from ..sessions.session import read_session
+from ..sessions.stored_state import stored_conversation
+from ..speakers.formats import Schema
+from ..speakers.memory import Remembered
+from ..speakers.speaker import Speaker
+from ..spec.changes.options import AnySpeaker
+from ..spec.conversation import Conversation
+from ..spec.ends import End
+from ..spec.questions import MessageQuestion, is_exit
+from ..spec.sandbox import Sandbox
+from ..spec.usage import Price
+from ..store.address import open_store
+from ..store.rows import check_session_id
+from ..text.words import cut
+from .converse import aconverse
+from .options import Options
+
+
+class AskOptions(Options, total=False):
+    """What `ask` takes beside the agent and the text: what a run takes, and some of a spec."""
+
+    when: End | Sequence[End] | None
+    """What else ends the answer, such as ``MaxCost(limit=0.05)``, as ``end_chat.when`` does.
+    Budgets hold for all that is asked in one session."""
+    prices: Mapping[str, Price | Fields]
+    """What the models charge, by their names."""
+    sandbox: Sandbox | str | Fields
+    """Where the agent's code runs."""
+    seed: int | None
+    """Asks a model that can for the same answers again."""
+    max_tool_rounds: int
+    """How many rounds of tool calls the agent may have before it must answer."""
+
+
+_OF_SPEC = AskOptions.__annotations__.keys() - Options.__annotations__.keys()
+
+
+async def aask(
+    agent: AnySpeaker,
+    text: str,
+    *,
+    session: str | None = None,
+    reset: bool = False,
+    schema: type[BaseModel] | None = None,
+    user: str = "User",
+    **options: Unpack[AskOptions],
+) -> Result:
+    """Ask one agent, which answers by its model, tools and all else that a speaker has.
+
+    It is a conversation of two, which ends with the answer: a session like any other.
+
+    Args:
+        agent: A `Speaker`, or its fields.
+        text: What it is asked, or told to do.
+        session: The session's id. In one that is known the agent remembers what was asked before;
+            what a kill has left without its answer, and is asked once more, is not asked twice.
+            None: a new one is made up.
+        reset: Whether to delete what is stored of that session first.
+        schema: A pydantic model that the answer must fit; `Result.value` holds its fields.
+        user: What the agent calls who asks.
+        **options: See `Options`; ``tools`` are tools that the agent may call beside its own.
+            ``when``, ``prices``, ``sandbox``, ``seed`` and ``max_tool_rounds`` are the
+            conversation's.
+
+    Returns:
+        The session: ``result.text`` is the answer, ``result.value`` what was read from it. Where a
+        person must approve of a call first, it says so (``result.pending``), and `respond` goes on.
+
+    Raises:
+        SpecError: The agent, or an option, is not valid, or the text is empty or ``exit`` alone.
+        SessionError: The session is run elsewhere, waits for another answer, or belongs to another
+            agent; names the first field that differs.
+        ModelError: The model can't be had or did not answer. The session can be resumed.
+        StoreError: The store can't be opened or written.
+
+    Example:
+        >>> from duologue.graphs import Speaker, ask
+        >>> from duologue.nodes.testing import ScriptedChatModel
+        >>> chef = Speaker(name="Chef", role_prompt="You plan meals.")
+        >>> model = ScriptedChatModel(script=["Soup, then fish.", "Plums."])
+        >>> ask(chef, "Plan a menu.", session="menu", model=model, store="memory:ask").text
+        'Soup, then fish.'
+        >>> ask(chef, "And a dessert?", session="menu", model=model, store="memory:ask").text
+        'Plums.'
+    """
+    _check_text(text)
+    given: dict[str, Any] = {**options}
+    of_spec = {name: given.pop(name) for name in _OF_SPEC & given.keys()}
+    asked = _asked(_able(agent, given.get("tools"), schema), user, of_spec)
+    waits = session is not None and not reset and await _waits(session, text, given.get("store"))
+    message = None if waits else text
+    return await aconverse(asked, session=session, reset=reset, message=message, **given)
+
+
+ask = in_background(aask)
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str) or not text.strip():
+        raise SpecError("text: must be text that is not empty")
+    if is_exit(text):
+        # As a person's answer it would leave the session, without a question.
+        raise SpecError(f"text: {text.strip()!r} alone leaves a conversation: say it in a sentence")
+
+
+def _able(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Speaker:  # noqa: ANN401
+    """The agent with the tools and the form that this question needs."""
+    speaker = agent if isinstance(agent, Speaker) else Speaker(**agent)
+    changes: dict[str, Any] = {}
+    more = [one for one in _tools(tools) if _name(one) not in speaker.tools]
+    if more:
+        changes["tools"] = (*speaker.tools, *more)
+    if schema is not None:
+        # A reply that is held to a schema calls no tools.
+        form = "text" if more or speaker.tools else "structured"
+        changes["format"] = Schema(schema, form=form)
+    return speaker.but(**changes)
+
+
+def _tools(given: object) -> list[BaseTool | Callable[..., Any]]:
+    if given is None:
+        return []
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise SpecError("tools: must be a list of tools")
+    return [*given]
+
+
+def _name(tool: object) -> object:
+    return getattr(tool, "name", None) or getattr(tool, "__name__", None)
+
+
+def _asked(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversation:
+    """The conversation of who asks and who answers."""
+    when = {"when": of_spec["when"]} if "when" in of_spec else {}
+    found = Conversation(
+        title=f"Questions to {agent.name}",
+        speakers=({"name": user, "replies": ("human",)}, agent),
+        end_chat={"max_iterations": 1, **when},
+        **{name: value for name, value in of_spec.items() if name != "when"},
+    )
+    # Nobody set it: it is not compared when more is asked, by another release perhaps.
+    found.model_fields_set.discard("title")
+    return found
+
+
+async def _waits(session: str, text: str, target: str | Path | None) -> bool:
+    """Whether a session stopped before it answered this very question."""
+    check_session_id(session)
+    target = target or (await asyncio.to_thread(load_settings)).store
+    async with open_store(target) as store:
+        row = await store.get(session)
+        if row is None or row.status == "finished":
+            return False
+        graph = build_graph(checkpointer=store.checkpointer)
+        found = await read_session(session, stored_conversation(row, store.url), graph)
+    said = speeches(found.messages)
+    is_asked = bool(said) and line(said[-1]).source is Source.HUMAN and said[-1].text == text
+    return is_asked and not any(isinstance(one, MessageQuestion) for one in found.pending)
+
+
+async def aremember(
+    speaker: AnySpeaker,
+    *results: Result,
+    name: str | None = None,
+    words: int | None = None,
+    **options: Unpack[AskOptions],
+) -> Speaker:
+    """Give a speaker what it remembers of earlier conversations, to begin the next one with.
+
+    It is data in the speaker's field ``memory``, so that the new session needs the old ones no
+    more. What the speaker said stays its own words, and what it heard is heard; the others of the
+    new conversation see nothing of it. What it remembered before is replaced: a result of its own
+    holds what it came with.
+
+    Args:
+        speaker: The `Speaker`, or its fields.
+        *results: The conversations, oldest first, of any kind, finished or not.
+        name: What the speaker was called in them. None: as now.
+        words: The longest summary, in words: its model is asked to sum all up, in a session of its
+            own. None: it remembers every word.
+        **options: For a summary, as `ask` takes them.
+
+    Returns:
+        The same speaker, which remembers.
+
+    Raises:
+        KeyError: Nobody has that name in one of them.
+        SpecError: ``words`` is less than 1, or the speaker is not valid.
+        DuologueError: For a summary, as in `ask`.
+
+    Example:
+        >>> from duologue.graphs import Speaker, ask, remember
+        >>> from duologue.nodes.testing import ScriptedChatModel
+        >>> chef = Speaker(name="Chef", role_prompt="You plan meals.")
+        >>> model = ScriptedChatModel(script=["Soup, then fish."])
+        >>> menu = ask(chef, "Plan a menu.", model=model, store="memory:ask")
+        >>> [(line.speaker, line.text) for line in remember(chef, menu).memory]
+        [('User', 'Plan a menu.'), ('Chef', 'Soup, then fish.')]
+    """
+    if words is not None and words < 1:
+        raise SpecError(f"words: must be 1 or more, not {words}")
+    now = speaker if isinstance(speaker, Speaker) else Speaker(**speaker)
+    was = name or now.name
+    for result in results:
+        result.conversation.speaker(was)
+    messages = [message for result in results for message in memory(result.messages, was)]
+    lines = [remembered_by(was, message) for message in messages]
+    # What was read from them is of no use in another conversation.
+    lines = [one.model_copy(update={**one.as_of(was, now.name), "parsed": None}) for one in lines]
+    if words is not None and messages:
+        worded = results[-1].conversation.worded
+        request = worded(
+            prompts.SUMMARISE,
+            me=was,
+            before=worded(prompts.NOTHING_BEFORE),
+            transcript=transcript(messages, was),
+            words=words,
+        )
+        keeper = Speaker(
+            name=now.name, model=now.model, role_prompt=worded(prompts.SUMMARISER, me=was)
+        )
+        summary = cut((await aask(keeper, request, **options)).text.strip(), words)
+        lines = [Remembered(text=worded(prompts.IN_SHORT, summary=summary))] if summary else lines
+    return now.but(memory=tuple(lines))
+
+
+remember = in_background(aremember)

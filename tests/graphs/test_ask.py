@@ -1,0 +1,194 @@
+"""One agent by itself: asked, with its tools, forms, sessions and approvals.
+
+After Lagent's agents, which are called (L1, L2), and Yacana's tasks, which are solved (Y16, Y18).
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+from duologue.graphs import (
+    ApprovalQuestion,
+    MaxCalls,
+    Reason,
+    SessionError,
+    Speaker,
+    SpecError,
+    aask,
+    ask,
+    get_session,
+    reset_session,
+    respond,
+    resume,
+    stream,
+)
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+
+from .shape_help import shown, texts
+
+CHEF = Speaker(name="Chef", role_prompt="You plan meals.")
+
+
+class Menu(BaseModel):
+    starter: str
+    courses: int
+
+
+def price(dish: str) -> str:
+    """What a dish costs."""
+    return f"{dish}: 7"
+
+
+def calling(tool: str, **args: object) -> Reply:
+    return Reply(tool_calls=[ScriptedToolCall(name=tool, args=args, id="call_1")])
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory:{uuid4().hex}"
+
+
+def model_of(*script: Line) -> ScriptedChatModel:
+    return ScriptedChatModel(script=[*script])
+
+
+def test_an_agent_answers_once_by_its_prompt_and_no_more(store: str) -> None:
+    """L1, L3: one call, and the answer alone is the text of the result."""
+    model = model_of("Soup, then fish.")
+    answer = ask(CHEF, "Plan a menu.", model=model, store=store)
+    assert answer.text == "Soup, then fish."
+    assert answer.value is None
+    assert [shown(call.messages) for call in model.calls] == [
+        ["s:You plan meals.", "u:Plan a menu."]
+    ]
+    assert answer.speeches == [("User", "Plan a menu."), ("Chef", "Soup, then fish.")]
+    assert answer.outcome is not None
+    assert answer.outcome.reason is Reason.MAX_ITERATIONS
+
+
+def test_one_session_remembers_and_another_does_not_until_it_is_reset(store: str) -> None:
+    """L2: memory by the session's id; the prompt is the beginning of the next one."""
+    model = model_of("Soup.", "Plums.", "For whom?", "Rice.", "Beans.", "Lentils.")
+
+    def asked(text: str, session: str, **options: Any) -> str:
+        return ask(CHEF, text, session=session, model=model, store=store, **options).text
+
+    assert asked("A starter?", "menu") == "Soup."
+    assert asked("And a dessert?", "menu") == "Plums."
+    assert asked("And a dessert?", "other") == "For whom?"
+    reset_session("menu", store=store)
+    assert asked("A side dish?", "menu") == "Rice."
+    assert asked("Another one?", "menu", reset=True) == "Beans."
+    asked_on = stream(None, session="menu", message="One more?", model=model, store=store)
+    assert "".join(one.text for one in asked_on if one.event == "token") == "Lentils."
+    first, second, *others = (shown(call.messages) for call in model.calls)
+    assert second == [*first, "a:Soup.", "u:And a dessert?"]
+    assert [one[1:] for one in others] == [
+        ["u:And a dessert?"],
+        ["u:A side dish?"],
+        ["u:Another one?"],
+        ["u:Another one?", "a:Beans.", "u:One more?"],
+    ]
+
+
+async def test_tools_run_before_the_answer_those_of_one_question_too(store: str) -> None:
+    """Y18, L6: also for an agent that has none of its own, and from a coroutine."""
+    for agent, options in (
+        (CHEF.but(tools=[price]), {}),
+        (CHEF, {"tools": [price]}),
+        (CHEF.but(tools=[price]), {"tools": [price]}),
+        ({"name": "Chef", "tools": ["price"]}, {"tools": [price]}),
+    ):
+        model = model_of(calling("price", dish="Soup"), "It is 7.")
+        answer = await aask(agent, "What is soup?", model=model, store=store, **options)  # type: ignore[arg-type]  # both are options
+        assert answer.text == "It is 7."
+        assert texts(model.calls[1]) == ["u:What is soup?", "a:", "t:Soup: 7"]
+
+
+@pytest.mark.parametrize("tools", [(), (price,)], ids=["held", "told"])
+def test_an_answer_that_must_fit_a_schema_is_read(
+    tools: tuple[Callable[..., Any], ...], store: str
+) -> None:
+    """L5: the fields stand beside the text; who has tools is told the schema instead."""
+    said = json.dumps({"starter": "Soup", "courses": 3})
+    model = model_of("Well, soup!", said)
+    answer = ask(CHEF, "A menu.", schema=Menu, tools=tools, model=model, store=store)
+    assert Menu.model_validate(answer.value) == Menu(starter="Soup", courses=3)
+    assert answer.text == said
+    assert ("JSON schema" in model.calls[0].messages[0].text) is bool(tools)
+
+
+def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> None:
+    """G5: there is no answer meanwhile; the same question once more changes nothing."""
+    careful = CHEF.but(tools=[price], interrupt_on={"price": True})
+    model = model_of("Hello.", calling("price", dish="Soup"), "It is 7.")
+    ask(careful, "Hi!", session="s", model=model, store=store)
+    for _ in range(2):
+        waiting = ask(careful, "Soup?", session="s", model=model, store=store)
+        assert isinstance(waiting.pending[0], ApprovalQuestion)
+        assert waiting.text == ""
+    with pytest.raises(SessionError, match="waits for another answer"):
+        ask(careful, "And rice?", session="s", model=model, store=store)
+    decided = {"decisions": [{"type": "approve"}]}
+    answer = respond("s", decided, model=model, store=store, tools=[price])
+    assert answer.text == "It is 7."
+    assert [text for _, text in answer.speeches if text] == ["Hi!", "Hello.", "Soup?", "It is 7."]
+
+
+def test_what_a_failure_has_left_open_is_answered_once(tmp_path: Path) -> None:
+    """The same question again goes on; `resume` does so, too. An answered one is asked anew."""
+    store = tmp_path / "new.db"
+    for again in (lambda model: ask(CHEF, "Soup?", session="s", model=model, store=store), None):
+        with pytest.raises(openai.InternalServerError):
+            ask(CHEF, "Soup?", session="s", model=model_of(Reply(error=500)), store=store)
+        model = model_of("Yes.")
+        answer = again(model) if again else resume("s", model=model, store=store)
+        assert answer.text == "Yes."
+        assert texts(model.calls[0])[-1] == "u:Soup?"
+    asked = [text for name, text in get_session("s", store=store).speeches if name == "User"]
+    assert asked == ["Soup?", "Soup?"]
+
+
+def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
+    """R10, E3: caps on rounds count anew, budgets do not."""
+    model = model_of("One.", "Two.")
+
+    def asked() -> tuple[Reason, str]:
+        answer = ask(CHEF, "?", session="s", when=MaxCalls(limit=2), model=model, store=store)
+        assert answer.outcome is not None
+        return answer.outcome.reason, answer.text
+
+    assert [asked() for _ in range(3)] == [
+        (Reason.MAX_ITERATIONS, "One."),
+        (Reason.MAX_CALLS, "Two."),
+        # The question stands there, without an answer.
+        (Reason.MAX_CALLS, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"session": "s"}, SessionError, r"speakers\.1\.role_prompt differs"),
+        ({"session": "no id"}, SessionError, "no id"),
+        ({"user": "Chef"}, SpecError, "two speakers are called 'Chef'"),
+        ({"tools": "price"}, SpecError, "tools: must be a list of tools"),
+        ({"shema": Menu}, TypeError, "there is no option 'shema'"),
+        ({"message": "Hi"}, TypeError, "message"),
+        ({"text": " "}, SpecError, "text: must be text that is not empty"),
+        ({"text": "Exit"}, SpecError, "text: 'Exit' alone leaves a conversation"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_a_model_is_asked(
+    options: dict[str, Any], error: type[Exception], told: str, store: str
+) -> None:
+    ask(CHEF, "Soup?", session="s", model=model_of("Yes."), store=store)
+    given: dict[str, Any] = {"text": "?", "model": model_of(), "store": store} | options
+    with pytest.raises(error, match=told):
+        ask(CHEF.but(role_prompt="You sing."), **given)

@@ -1,0 +1,236 @@
+"""The same speaker through several conversations: what it remembers, or a summary, carried over.
+
+After Yacana's solo tasks before a group solve (Y16), and Lagent's memory as state (L2).
+"""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    Speaker,
+    SpecError,
+    ask,
+    converse,
+    dump_session,
+    export_session,
+    fork,
+    get_session,
+    group_solve,
+    load_conversation,
+    load_session,
+    remember,
+    replay,
+    reset_session,
+    resume,
+    role_play,
+)
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+
+from .shape_help import shown, texts
+
+MASTER = Speaker(name="Master", role_prompt="You lead a game.")
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory:{uuid4().hex}"
+
+
+def model_of(*script: Line) -> ScriptedChatModel:
+    return ScriptedChatModel(script=[*script])
+
+
+def higher(secret: int, guess: int) -> str:
+    """Compare two numbers."""
+    return "higher" if secret > guess else "not higher"
+
+
+def called() -> Reply:
+    args = {"secret": 14, "guess": 7}
+    return Reply(tool_calls=[ScriptedToolCall(name="higher", args=args, id="call_1")])
+
+
+def seen(result: Result, name: str) -> list[str]:
+    """A speaker's view, without its system prompt."""
+    return shown(result.viewpoint(name)[1:])
+
+
+def pair(first: Speaker | dict[str, Any], **fields: Any) -> Conversation:
+    return Conversation(
+        **{
+            "task": "Play.",
+            "speakers": (first, {"name": "Player", "role_prompt": "You guess."}),
+            "end_chat": {"max_iterations": 1},
+        }
+        | fields
+    )
+
+
+def test_tasks_solved_alone_come_before_a_group_and_stay_private(store: str) -> None:
+    """Y16, Y4, Y5: as Yacana's game of numbers; its history goes on where the task ended."""
+    model = model_of("Quince.", "Guess!", "Is it 7?", "Is it 8?", "Higher.")
+    secret = ask(MASTER, "Choose a word.", model=model, store=store)
+    game = group_solve(
+        [
+            remember(MASTER.but(task="Answer the guesses."), secret),
+            {"name": "Player", "task": "Guess the word."},
+        ],
+        end_chat={"max_iterations": 1},
+    )
+    result = converse(game, model=model, store=store)
+    assert seen(result, "Master") == [
+        *("u:Choose a word.", "a:Quince.", "u:Answer the guesses.", "a:Guess!"),
+        *("u:Is it 8?", "a:Higher."),
+    ]
+    assert seen(result, "Player") == [
+        *("u:Guess the word.", "a:Is it 7?", "u:Guess!", "a:Is it 8?", "u:Higher."),
+    ]
+    assert "Quince" not in str([call.messages for call in model.calls if call.speaker == "Player"])
+    # Each prompt is the beginning of its speaker's next one, from the memory on.
+    first, second = [texts(call) for call in model.calls[1:] if call.speaker == "Master"]
+    assert second[: len(first)] == first
+    assert result.outcome is not None
+    assert (result.outcome.rounds, result.outcome.messages) == (1, 4)
+
+
+def test_several_conversations_are_remembered_in_order_each_call_with_its_result(
+    store: str,
+) -> None:
+    """Y18: ids of calls that are alike, here and there, keep their own results."""
+    able = MASTER.but(tools=[higher])
+    model = model_of(called(), "One.", called(), "Two.", called(), "Three.", "Ah.")
+    both = [ask(able, text, model=model, store=store) for text in ("First?", "Second?")]
+    result = converse(pair(remember(able, *both)), model=model, store=store)
+    told = ("a:", "t:higher")
+    assert seen(result, "Master") == [
+        *("u:First?", *told, "a:One.", "u:Second?", *told, "a:Two."),
+        *("u:Please begin.", *told, "a:Three.", "u:Ah."),
+    ]
+    view = result.viewpoint("Master")
+    ids = [call["id"] for one in view if isinstance(one, AIMessage) for call in one.tool_calls]
+    assert len({*ids}) == 3
+
+
+def test_a_speaker_goes_through_conversations_of_any_kind_under_another_name(store: str) -> None:
+    """L3: its own words stay its own; a stranger of its new name is somebody else."""
+    model = model_of("Seven?", "Yes.", "Right.", "So it was.")
+    first = converse(pair({"name": "Boss", "role_prompt": "You lead."}), model=model, store=store)
+    leader = remember({"name": "Player", "role_prompt": "You led."}, first, name="Boss")
+    again = Conversation(
+        task="Talk.",
+        speakers=(leader, {"name": "Boss", "role_prompt": "You listen."}),
+        end_chat={"max_iterations": 1},
+    )
+    result = converse(again, model=model, store=store)
+    begin = seen(first, "Boss")[0]
+    assert seen(result, "Player") == [
+        *(begin, "a:Seven?", f"u:Yes.\n\n{begin[2:]}"),
+        *("a:Right.", "u:So it was."),
+    ]
+    # What it remembers includes what it came with.
+    third = remember(leader, result)
+    assert [one.text for one in third.memory][:3] == [one.text for one in leader.memory]
+    with pytest.raises(KeyError, match="Nobody"):
+        remember(leader, result, name="Nobody")
+
+
+def test_a_summary_takes_the_place_of_every_word(store: str) -> None:
+    """Asked of the speaker's own model, in a session of its own, and no longer than allowed."""
+    model = model_of("Quince.", "You chose Quince and told nobody of it at all.", "Hm.", "Hm?")
+    secret = ask(MASTER, "Choose a word.", model=model, store=store)
+    short = remember(MASTER, secret, words=6, model=model, store=store)
+    asked = model.calls[1].messages
+    assert "User: Choose a word.\n\nMaster: Quince." in asked[1].text
+    assert [one.speaker for one in short.memory] == [None]
+    result = converse(pair(short), model=model, store=store)
+    (heard, *_) = seen(result, "Master")
+    assert heard.startswith("u:What was said before this, in short:\nYou chose Quince")
+    assert "at all" not in heard
+    with pytest.raises(SpecError, match="words: must be 1 or more, not 0"):
+        remember(MASTER, secret, words=0, model=model, store=store)
+
+
+def test_what_is_remembered_is_part_of_the_session_whatever_becomes_of_it(store: str) -> None:
+    """L2, Z1: dumped, copied, forked, replayed, read from a file, and forgotten."""
+    model = model_of("Quince.", "Guess!", "7?", "Higher.", "8?")
+    secret = ask(MASTER, "Choose a word.", model=model, store=store)
+    spec = pair(remember(MASTER, secret), end_chat={"max_iterations": 2})
+    result = converse(spec, session="game", model=model, store=store)
+    view = seen(result, "Master")
+    assert view[:2] == ["u:Choose a word.", "a:Quince."]
+    assert load_conversation(spec.stored()) == spec
+    assert load_conversation(json.loads(json.dumps(spec.stored()))) == spec
+    load_session(dump_session("game", store=store), into="copy", store=store)
+    assert seen(get_session("copy", store=store), "Master") == view
+    assert seen(replay("game", store=store), "Master") == view
+    assert "Quince" not in export_session("game", format="markdown", store=store)
+    with pytest.raises(SpecError, match=r"Master\.memory: can't change in a fork"):
+        fork("game", speakers={"Master": {"memory": []}}, store=store)
+    forked = fork("game", end_chat={"max_iterations": 3}, store=store)
+    more = model_of("Warm.", "9?")
+    assert seen(resume(forked, model=more, store=store), "Master")[: len(view)] == view
+    assert texts(more.calls[0])[:2] == view[:2]
+    reset_session("game", speaker="Master", store=store)
+    assert "a:Quince." not in seen(get_session("game", store=store), "Master")
+
+
+def test_a_short_context_leaves_out_what_it_came_with_before_its_secret(store: str) -> None:
+    """Z4, Y16: what it makes up here is known from before the rounds, and stays."""
+    model = model_of(*(f"Old {number}." for number in range(6)), "Secret 5.", *"abcdefgh")
+    for number in range(6):
+        old = ask(MASTER, f"Question {number}?", session="old", model=model, store=store)
+    keeper = remember(
+        MASTER.but(
+            private_opening={"prompt": "Make up a number."}, context={"kind": "last", "limit": 4}
+        ),
+        old,
+    )
+    result = converse(
+        pair(keeper, end_chat={"max_iterations": 4}), session="new", model=model, store=store
+    )
+    last = [texts(call) for call in model.calls if call.speaker == "Master"][-1]
+    assert "a:Secret 5." in last
+    assert not any("Old" in text for text in last)
+    assert sum("Old" in text for text in seen(result, "Master")) == 6
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            {"speaker": "Player", "text": "Hi", "call_id": "c"},
+            r"memory\.0\.speaker: must be 'Master'",
+        ),
+        ({"speaker": "Master"}, r"memory\.0\.text: is missing"),
+    ],
+)
+def test_what_nobody_can_remember_is_refused(line: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        pair({"name": "Master", "memory": [line]})
+
+
+def test_a_speaker_with_other_fields_keeps_those_that_nobody_set() -> None:
+    """What a short form fills in stays, and is not compared when its session goes on."""
+    talk = role_play("Plan.", "Cook", "Gardener")
+    cook = talk.speakers[0]
+    able = cook.but(tools=["get_history"])
+    assert (able.tools, able.role_prompt) == (("get_history",), cook.role_prompt)
+    assert able.model_fields_set == cook.model_fields_set | {"tools"}
+    with pytest.raises(SpecError, match="did you mean 'tools'"):
+        cook.but(tool=["get_history"])
+
+
+def test_a_memory_that_toml_can_not_hold_is_written_as_json(store: str) -> None:
+    call = {"name": "find", "args": {"what": None}, "id": "c"}
+    spec = pair(
+        MASTER.but(memory=[{"speaker": "Master", "text": "", "tool_calls": [call]}]),
+    )
+    with pytest.raises(SpecError, match="TOML"):
+        spec.to_toml()
+    assert load_conversation(json.loads(json.dumps(spec.stored()))) == spec
