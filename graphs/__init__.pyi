@@ -77,6 +77,7 @@ from .speakers.formats import (
 )
 from .speakers.parts import Brief as Brief, PrivateOpening as PrivateOpening
 from .speakers.replies import (
+    AgentReply as AgentReply,
     CodeReply as CodeReply,
     FunctionReply as FunctionReply,
     HumanInputMode as HumanInputMode,

@@ -176,7 +176,7 @@ class Asker:
 
     def _tools_own(self, question: ToolQuestion) -> JsonValue:
         self._gap()
-        self._say("A tool asks:")
+        self._say("A tool asks:" if question.by == "tool" else "An agent asks:")
         value = question.value
         self._body(
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

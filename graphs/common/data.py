@@ -91,12 +91,19 @@ class Bringing(str):
         return self
 
 
-def _named(given: object, handler: ValidatorFunctionWrapHandler) -> object:
+def is_agent(given: Any) -> bool:  # noqa: ANN401
+    """Whether it looks like one of LangChain's Runnables, which take long to import."""
+    return hasattr(given, "ainvoke") and hasattr(given, "get_name") and not isinstance(given, type)
+
+
+def _named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa: ANN401
     """Read a name, or an object that has one."""
     if isinstance(given, str):
         name = handler(str(given))
         return Bringing(name, given.brought) if isinstance(given, Bringing) else name
     name = getattr(given, "__name__", None) or getattr(given, "name", None)
+    if name is None and is_agent(given):
+        name = given.get_name()
     if isinstance(name, str) and name != "<lambda>":
         return Bringing(handler(name), given)
     if callable(given) or hasattr(given, "name"):

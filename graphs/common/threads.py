@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class LoopThread:
         with self._beginning:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                run = self._loop.run_forever
+                run = partial(_run, self._loop)
                 threading.Thread(target=run, name=self._name, daemon=True).start()
             return self._loop
 
@@ -64,6 +65,14 @@ class LoopThread:
         """A child that is forked has the loop, but not the thread that runs it."""
         self._loop = None
         self._beginning = threading.Lock()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop, whatever its tasks raise."""
+    while not loop.is_closed():
+        # A task that wants the program to end ends the loop; whoever awaits it is told, too.
+        with suppress(SystemExit, KeyboardInterrupt):
+            return loop.run_forever()
 
 
 async def in_thread(function: Callable[..., T], *given: object) -> T:

@@ -46,6 +46,8 @@ class Source(StrEnum):
     """The speaker's model."""
     FUNCTION = "function"
     """A registered function."""
+    AGENT = "agent"
+    """An agent of the user's own."""
     TEXT = "text"
     """The speaker's fixed text."""
     CODE = "code"

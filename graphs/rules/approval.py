@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
+from ..common.errors import AnswerError
 from ..common.validation import first_fault, listing, near_or_all
 from ..speakers.approval import (
     DECISIONS,
@@ -18,6 +19,7 @@ from ..speakers.approval import (
     ReviewConfig,
 )
 from ..speakers.speaker import Speaker
+from ..spec.questions import ApprovalQuestion
 
 
 def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:
@@ -90,6 +92,30 @@ def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | 
                 f"tools{near_or_all(name, tools)}"
             )
     return None
+
+
+def check_decisions(question: ApprovalQuestion, answer: object) -> None:
+    """Make sure that an answer fits what is asked by an agent of the user's own."""
+    calls = [{"description": "", **one} for one in question.action_requests]
+    reviews = [
+        {"action_name": one.get("name"), "allowed_decisions": question.allowed(one)}
+        for one in calls
+    ]
+    try:
+        request = Approval.model_validate({"action_requests": calls, "review_configs": reviews})
+    except ValidationError:
+        # Something else that only looks like it.
+        return
+    try:
+        found = Decisions.model_validate(answer)
+    except ValidationError as error:
+        fault: str | None = misshapen(error)
+    else:
+        # Which tools the agent has is not known here.
+        edits = [one for one in found.decisions if isinstance(one, Edit)]
+        fault = misfit(request, found, [one.edited_action.name for one in edits])
+    if fault is not None:
+        raise AnswerError(f"the answer does not fit, and the question stays open: {fault}")
 
 
 def misshapen(error: ValidationError) -> str:

@@ -18,10 +18,18 @@ from ..common.background import in_caller
 from ..common.errors import AnswerError, SessionError, failed
 from ..log.channels import log_of
 from ..log.messages import storable
+from ..rules.approval import check_decisions
 from ..rules.moves import max_steps
 from ..sessions.checkpoints import checkpointer_of, config_of, questions_of, write_state
 from ..spec.conversation import Conversation
-from ..spec.questions import Answer, MessageQuestion, Question, ToolQuestion, check_message
+from ..spec.questions import (
+    Answer,
+    ApprovalQuestion,
+    MessageQuestion,
+    Question,
+    ToolQuestion,
+    check_message,
+)
 from ..store.serializer import check_storable
 from .events import Event, Notice, QuestionAsked
 from .log_events import events_of
@@ -81,8 +89,8 @@ class Steps:
         """Run it from where it is, and tell what happens."""
         asked = await self.waiting()
         reply = None if self._reply is None else answer_of(self._session, asked, self._reply)
-        # Going on would give a tool the answer that another one has had in the same step.
-        runs = reply is not None or not any(isinstance(one, ToolQuestion) for one in asked)
+        # Going on would give a tool or an agent the answer that another has had in the same step.
+        runs = reply is not None or not any(map(_is_foreign, asked))
         at_hand, tries, problem, skipped = reply is not None, 0, "", set[str]()
         while True:
             try:
@@ -153,10 +161,13 @@ class Steps:
         if isinstance(question, MessageQuestion):
             # LangGraph stores it before it is looked at.
             check_message(question, value)
+        if isinstance(question, ApprovalQuestion) and _is_foreign(question):
+            # An agent would fail with it, and go on doing so.
+            check_decisions(question, value)
         is_map = isinstance(value, dict) and all(map(_LIKE_AN_ID.fullmatch, map(str, value)))
         # Without an id it is stored before anything is done with it; but then other questions of
         # the same step may be given it, too, and a map would be taken for answers by their ids.
-        by_id = is_map or isinstance(question, ToolQuestion)
+        by_id = is_map or _is_foreign(question)
         return Command(resume={question.id: value} if by_id else value)
 
     async def _leg(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
@@ -235,6 +246,11 @@ def answer_of(session: str, asked: Sequence[Question], reply: GivenAnswer) -> tu
             f"given it already, or it was never asked; now it waits for {', '.join(ids)}."
         )
     return next(one for one in asked if reply.question in (None, one.id)), reply.value
+
+
+def _is_foreign(question: Question) -> bool:
+    """Whether a tool or an agent of the user's own asks: ours say which answers fit."""
+    return isinstance(question, ToolQuestion) or not question.response_schema
 
 
 def _storable(value: Any) -> Any:  # noqa: ANN401

@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
     empty_checkpoint,
 )
-from langgraph.types import Interrupt
+from langgraph.types import StateSnapshot
 
 from ..build import Graph
 from ..common.errors import AnswerError, SessionError
@@ -225,14 +225,21 @@ async def questions_of(graph: Graph, session: str) -> list[Question]:
     """Give the questions that a session waits with."""
     config = config_of(session)
     with reading_session(graph, session):
-        return await still_open(graph, config, (await graph.aget_state(config)).interrupts)
+        return await still_open(graph, config, await graph.aget_state(config))
 
 
-async def still_open(
-    graph: Graph, config: RunnableConfig, interrupts: Sequence[Interrupt]
-) -> list[Question]:
-    """Give the questions of interrupts that are read already; as `questions_of`."""
-    asked = [read_question(found) for found in interrupts]
+async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot) -> list[Question]:
+    """Give the questions of a state that is read already; as `questions_of`."""
+    by_tools = {
+        one.id
+        for task in state.tasks
+        for one in task.interrupts
+        if task.name == Node.TOOL_EXECUTOR.value
+    }
+    asked = [
+        read_question(found, "tool" if found.id in by_tools else "agent")
+        for found in state.interrupts
+    ]
     if len(asked) != 1 or not isinstance(asked[0], MessageQuestion):
         return asked
     found = await checkpointer_of(graph).aget_tuple(config)

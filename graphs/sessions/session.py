@@ -93,7 +93,7 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
     """Read what a graph's checkpointer holds of a session."""
     with reading_session(graph, session):
         state = await graph.aget_state(config_of(session))
-        pending = await still_open(graph, config_of(session), state.interrupts)
+        pending = await still_open(graph, config_of(session), state)
         check_state(session, conversation, cast("State", state.values))
         return Result.of(session, conversation, state.values, pending)
 

@@ -1,4 +1,4 @@
-"""Where a speaker's words come from, as data: a person, functions, code, a model, a fixed text.
+"""Where a speaker's words come from, as data: a person, functions, agents, code, a model, a text.
 
 They are tried in order. When a person is asked, and what an answer means, is in
 `graphs.rules.people`.
@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from ..common.data import MOST, AnyCase, Kinded, Mark, Named, Text, Thing, by_kind
+from ..common.data import MOST, AnyCase, Kinded, Mark, Named, Text, Thing, by_kind, is_agent
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
 
 TERMINATE = "TERMINATE"
 """AutoGen's word for a task that is done."""
@@ -93,6 +96,25 @@ class FunctionReply(_Reply):
         def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
 
 
+class AgentReply(_Reply):
+    """An agent of your own gives the reply: a compiled graph, or any other LangChain Runnable.
+
+    It gets what the speaker's model would be sent, as a list of messages. It gives text, a message,
+    or a state with ``messages``, whose last one is said.
+    """
+
+    name_alone: ClassVar[bool] = True
+
+    kind: Literal["agent"] = "agent"
+    """What gives it."""
+    name: Named
+    """The name it is registered by."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str | Runnable[Any, Any], **fields: Any) -> None: ...
+
+
 class CodeReply(_Reply):
     """Code is run, and what came of it is the reply (AutoGen's code execution).
 
@@ -130,12 +152,14 @@ class TextReply(_Reply):
 
 
 def _written(given: object) -> object:
-    """Read a function as the reply that it gives, and a bare word as a kind."""
+    """Read a function or an agent as the reply that it gives, and a bare word as a kind."""
+    if is_agent(given):
+        return {"kind": "agent", "name": given}
     return {"kind": "function", "name": given} if callable(given) else by_kind(given)
 
 
 AnyReply: TypeAlias = Annotated[
-    HumanReply | FunctionReply | CodeReply | ModelReply | TextReply,
+    HumanReply | FunctionReply | AgentReply | CodeReply | ModelReply | TextReply,
     Field(discriminator="kind"),
     BeforeValidator(_written),
 ]

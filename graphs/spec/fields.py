@@ -12,7 +12,7 @@ from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
 from ..common.errors import SpecError
 from ..common.validation import listing
 from ..speakers.context import RunningSummary
-from ..speakers.replies import FunctionReply, HumanInputMode
+from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Generation, Speaker
 from ..text.looks import looks
 from .end_chat import NO_CAP, EndChat, EndChatMode
@@ -264,10 +264,17 @@ class ConversationFields(Spec):
         )
         return speaker.has_model or judges
 
+    @property
+    def agents(self) -> list[str]:
+        """The names of the agents of the user's own that speak, each once."""
+        replies = (reply for speaker in self.speakers for reply in speaker.replies)
+        names = (reply.name for reply in replies if isinstance(reply, AgentReply))
+        return list(dict.fromkeys(names))
+
     def sums_up(self, speaker: Speaker) -> bool:
         """Whether a speaker's history is summed up: by its policy, where anything is shown it."""
         is_shown = self.asks_model(speaker) or any(
-            isinstance(reply, FunctionReply) for reply in speaker.replies
+            isinstance(reply, FunctionReply | AgentReply) for reply in speaker.replies
         )
         return isinstance(speaker.context, RunningSummary) and is_shown
 

@@ -32,8 +32,11 @@ def most_calls(conversation: ConversationFields) -> int:
 
     In a turn those are the summary of what went before, one for each round of tools, the reply, one
     more where that is rejected and one where it is cut off, the judge's two questions, one of them
-    once more where its answer can't be read, and the choice of who speaks next.
+    once more where its answer can't be read, and the choice of who speaks next. How many agents of
+    the user's own make is not known.
     """
+    if conversation.agents:
+        return MOST
     sums_up = any(map(conversation.sums_up, conversation.speakers))
     per_turn = sums_up + conversation.asks_for_more + most_tool_rounds(conversation) + 2 + 3 + 1
     return 2 + most_messages(conversation) * per_turn

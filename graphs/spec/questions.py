@@ -201,16 +201,19 @@ class ApprovalQuestion(_Question):
 
 
 class ToolQuestion(_Question):
-    """What a tool of the user's own asks by `langgraph.types.interrupt`."""
+    """What a tool or an agent of the user's own asks by `langgraph.types.interrupt`."""
 
     kind: Literal["tool"] = "tool"
     """Which question it is."""
     value: JsonValue
-    """What the tool asks."""
+    """What is asked."""
+    by: Literal["tool", "agent"] = "tool"
+    """What asks."""
 
     def summary(self) -> str:
-        """Give what the tool asks, as JSON."""
-        return f"A tool asks: {json.dumps(self.value, ensure_ascii=False)}"
+        """Give what is asked, as JSON."""
+        who = "A tool" if self.by == "tool" else "An agent"
+        return f"{who} asks: {json.dumps(self.value, ensure_ascii=False)}"
 
     def read(self, typed: str) -> JsonValue:
         """Read JSON, or take any other text as it is."""
@@ -286,13 +289,12 @@ def _prompt(asked: Asking) -> str:
     return f"{told} {_EMPTY[asked.empty]}{EXIT}: leave."
 
 
-def read_question(interrupt: Interrupt[Any]) -> Question:
-    """Read a question out of LangGraph's interrupt."""
-    schema = interrupt.response_schema if isinstance(interrupt.response_schema, dict) else {}
-    found: dict[str, Any] = {"id": interrupt.id, "response_schema": schema}
-    value = interrupt.value
+def read_question(interrupt: Interrupt[Any], by: Literal["tool", "agent"]) -> Question:
+    """Read a question out of LangGraph's interrupt; if it is not ours, this asks."""
+    value, schema = interrupt.value, interrupt.response_schema
+    found = {"id": interrupt.id, "response_schema": schema if isinstance(schema, dict) else {}}
     for kind in (MessageQuestion, ApprovalQuestion) if isinstance(value, dict) else ():
-        # What a tool asks may look like one of these.
+        # What is not ours may look like one of these.
         with suppress(ValidationError):
             return kind.model_validate(value | found)
-    return ToolQuestion(value=to_jsonable_python(value, fallback=str), **found)
+    return ToolQuestion(value=to_jsonable_python(value, fallback=str), by=by, **found)

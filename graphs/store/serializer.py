@@ -48,7 +48,7 @@ from langgraph.checkpoint.serde.jsonplus import (
     JsonPlusSerializer,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
-from langgraph.types import Interrupt, Overwrite
+from langgraph.types import Interrupt, Overwrite, Send, TimeoutPolicy
 
 from .errors import UnknownTypeError
 
@@ -142,7 +142,7 @@ def _written(value: Any) -> Any:  # noqa: ANN401
 
 def _is_hashable_read(value: Any) -> bool:  # noqa: ANN401
     """Whether what can be in a set still can where it is read: tuples and objects can't."""
-    if isinstance(value, tuple | Interrupt | Overwrite):
+    if isinstance(value, tuple | Interrupt | Overwrite | Send):
         return False
     if isinstance(value, frozenset):
         return all(map(_is_hashable_read, value))
@@ -185,7 +185,11 @@ _ADDRESSES: Final = (
 )
 _FORMS: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
     **dict.fromkeys(_MESSAGES, (EXT_PYDANTIC_V2, lambda value: value.model_dump())),
-    **dict.fromkeys((Interrupt, Overwrite), (EXT_CONSTRUCTOR_KW_ARGS, _fields)),
+    **dict.fromkeys((Interrupt, Overwrite, TimeoutPolicy), (EXT_CONSTRUCTOR_KW_ARGS, _fields)),
+    Send: (
+        EXT_CONSTRUCTOR_POS_ARGS,
+        lambda value: (value.node, value.arg, *([value.timeout] if value.timeout else ())),
+    ),
     **dict.fromkeys((set, frozenset, deque), (EXT_CONSTRUCTOR_SINGLE_ARG, tuple)),
     **dict.fromkeys((UUID, Decimal, *_ADDRESSES, ZoneInfo), (EXT_CONSTRUCTOR_SINGLE_ARG, str)),
     **dict.fromkeys((PosixPath, WindowsPath), (EXT_CONSTRUCTOR_POS_ARGS, lambda path: path.parts)),
@@ -208,6 +212,9 @@ _FORMS: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
 
 _TYPES: Final[dict[tuple[str, str], Callable[..., Any]]] = {
     **{(kind.__module__, kind.__name__): kind for kind in _FORMS},
+    (Send.__module__, Send.__name__): lambda node, arg, timeout=None: Send(
+        node, arg, timeout=timeout
+    ),
     # Releases of Python keep them in one place or the other, and each system has one of its own.
     **{
         (module, name): Path

@@ -20,10 +20,10 @@ from ...graphs.log.remembered import memory
 from ...graphs.speakers.approval import DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.questions import unfit
-from ...graphs.store.serializer import check_storable
 from ...tools.registry.arguments import check_arguments
 from ...tools.registry.functions import is_cancelled
 from ...tools.registry.state import ArgumentsError, RunCode, ToolState
+from ..step.asking import unstorable
 from ..step.resources import Moment, session_id
 
 
@@ -131,7 +131,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
         async with asyncio.timeout(seconds) as limit:
             found = await node.ainvoke({**state, "messages": [*state["messages"], asks]})
     except GraphInterrupt as error:
-        problem = _unstorable(error)
+        problem = unstorable(error)
         if problem is None:
             raise
         return CallResult(f"{name} failed: what it asks can't be stored: {problem}", Failure.TOOL)
@@ -150,16 +150,6 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
             )
         return _failed(name, tool, error)
     return _read(name, found)
-
-
-def _unstorable(asked: GraphInterrupt) -> Exception | None:
-    """Why what a tool asks can't be stored while it waits."""
-    try:
-        for one in asked.args[0]:
-            check_storable(one.value)
-    except Exception as error:
-        return error
-    return None
 
 
 def _failed(name: str, tool: BaseTool, error: BaseException) -> CallResult:

@@ -8,6 +8,7 @@ from langgraph.types import Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
 
 from ...graphs.spec.questions import unfit
+from ...graphs.store.serializer import check_storable
 
 
 def ask(
@@ -42,3 +43,13 @@ def ask(
         response_schema=TypeAdapter(schema).json_schema(),
     )
     raise GraphInterrupt((again,))
+
+
+def unstorable(asked: GraphInterrupt) -> Exception | None:
+    """Give why what a tool or an agent of the user's own asks can't be stored while it waits."""
+    try:
+        for one in asked.args[0]:
+            check_storable(one.value)
+    except Exception as error:
+        return error
+    return None

@@ -13,6 +13,7 @@ from ...graphs.log.stage import ALOUD
 from ...graphs.rules.position import Phase
 from ...graphs.rules.turns import begins
 from ...graphs.speakers.replies import (
+    AgentReply,
     AnyReply,
     CodeReply,
     FunctionReply,
@@ -22,6 +23,7 @@ from ...graphs.speakers.replies import (
 )
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
+from ..agents.agent import ask_agent
 from ..step.resources import Moment
 from .given import Given, turn_of
 from .hooks import before_speaker
@@ -112,6 +114,16 @@ async def _by_function(
     return Given(AIMessage(storable(text)), Source.FUNCTION, new, moment.usage)
 
 
+async def _by_agent(
+    moment: Moment, speaker: Speaker, reply: AgentReply, new: list[AnyMessage]
+) -> Given:
+    agent = moment.resources.registry.agent(reply.name)
+    turn = turn_of(moment, speaker, [*moment.log, *new])
+    prices = moment.conversation.prices
+    message, parsed, usage = await ask_agent(agent, reply.name, turn, moment.usage, prices)
+    return Given(message, Source.AGENT, new, usage, parsed)
+
+
 async def _by_code(
     moment: Moment, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
 ) -> Given | None:
@@ -129,6 +141,7 @@ _GIVERS: Final[Mapping[type[AnyReply], Callable[..., Awaitable[Given | None]]]] 
     HumanReply: _by_person,
     TextReply: _by_text,
     FunctionReply: _by_function,
+    AgentReply: _by_agent,
     CodeReply: _by_code,
     ModelReply: _by_model,
 }

@@ -28,7 +28,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import EXT_CONSTRUCTOR_KW_ARGS, JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
-from langgraph.types import Interrupt, Overwrite, interrupt
+from langgraph.types import Interrupt, Overwrite, Send, interrupt
 from pydantic import BaseModel
 
 from duologue.graphs import ToolQuestion, build_graph, converse, get_session, respond, role_play
@@ -50,6 +50,7 @@ KNOWN = [
         AIMessageChunk(content="g"),
     ),
     *(RemoveMessage(id="m0"), _DeltaSnapshot([HumanMessage("h")]), Overwrite([1])),
+    *(Send("tools", {"call": {"id": "c"}}), Send("tools", [HumanMessage("j")], timeout=5)),
     Interrupt({"a": HumanMessage("i")}, id="x", response_schema={"type": "string"}),
     *({1, 2}, frozenset({1}), deque([1]), UUID(int=3), Decimal("1.50"), Path("/a/b")),
     *(IPv4Address("1.2.3.4"), IPv6Network("::/64"), ZoneInfo("Europe/Paris")),

@@ -8,6 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
@@ -32,6 +33,9 @@ NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
             {"name": "Bob"},
         ]
     },
+    "agents": lambda name: {
+        "speakers": [{"name": "Ann", "replies": [{"kind": "agent", "name": name}]}, {"name": "Bob"}]
+    },
     "hooks": lambda name: {"speakers": [{"name": "Ann", "hooks": [name]}, {"name": "Bob"}]},
     "schemas": lambda name: {
         "speakers": [{"name": "Ann", "format": {"kind": "schema", "name": name}}, {"name": "Bob"}]
@@ -54,6 +58,7 @@ NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
 FIELDS = {
     "tools": "speakers.0.tools",
     "functions": "speakers.0.replies.0.name",
+    "agents": "speakers.0.replies.0.name",
     "hooks": "speakers.0.hooks",
     "schemas": "speakers.0.format.name",
     "predicates": "end_chat.when.name",
@@ -79,6 +84,7 @@ class Thing(BaseModel):
 GIVEN: dict[str, Any] = {
     "tools": [thing],
     "functions": {"thing": lambda turn: "A thing."},
+    "agents": {"thing": RunnableLambda(lambda messages: "A thing.")},
     "hooks": {"thing": Hook()},
     "schemas": {"thing": Thing},
     "predicates": {"thing": lambda said: True},
@@ -88,6 +94,7 @@ GIVEN: dict[str, Any] = {
 
 INSTALLED = """
     from langchain_core.messages import AIMessage
+    from langchain_core.runnables import RunnableLambda
     from langchain_core.tools import tool
     from pydantic import BaseModel
 
@@ -122,6 +129,7 @@ INSTALLED = """
         return names[-1]
 
 
+    agent = RunnableLambda(lambda messages: "An installed agent's reply.")
     signs = Hook(after_speaker=lambda turn, reply: AIMessage(reply.text + " (installed)"))
     words = "Begin with an installed thing."
     nothing = None
@@ -131,6 +139,7 @@ INSTALLED = """
 ENTRIES = {
     "tools": "thing",
     "functions": "reply",
+    "agents": "agent",
     "hooks": "signs",
     "schemas": "Thing",
     "predicates": "over",
@@ -267,6 +276,7 @@ def refusal(registry: Registry, kind: str, name: str = "thing") -> str:
     [
         ("tools", "a LangChain tool"),
         ("functions", "a function"),
+        ("agents", "a LangChain Runnable, such as a compiled graph"),
         ("hooks", "a Hook"),
         ("schemas", "a pydantic model's class"),
         ("predicates", "a function"),

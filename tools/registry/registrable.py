@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, get_args
 
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
@@ -15,11 +16,13 @@ from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import kind_of
 from ...graphs.speakers.schemas import schema_of
 from ...graphs.spec.sandbox import Language
+from .agents import check_agent
 from .hooks import Hook
 
 NOUNS: Final[Mapping[str, str]] = {
     "tools": "tool",
     "functions": "function",
+    "agents": "agent",
     "hooks": "hook",
     "schemas": "schema",
     "predicates": "predicate",
@@ -49,6 +52,9 @@ def check_kind(kind: str, found: object, where: str) -> None:
     match kind:
         case "tools":
             fits, what = isinstance(found, BaseTool), "a LangChain tool"
+        case "agents":
+            fits = isinstance(found, Runnable) and not isinstance(found, BaseTool)
+            what = "a LangChain Runnable, such as a compiled graph"
         case "hooks":
             fits, what = found is None or isinstance(found, Hook), "a Hook"
         case "schemas":
@@ -67,6 +73,8 @@ def _check_content(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
     """Make sure that what is of the right type can be used."""
     if kind == "tools":
         _check_tool(found, where)
+    elif kind == "agents":
+        check_agent(found, where)
     elif kind == "schemas":
         _check_schema(found, where)
     elif isinstance(found, Hook):

@@ -18,7 +18,7 @@ from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean, listing
 from ...graphs.log.call_text import TO_USER
 from ...graphs.speakers.formats import Schema
-from ...graphs.speakers.replies import FunctionReply, HumanReply
+from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.schemas import is_object
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
@@ -29,6 +29,7 @@ from ...graphs.spec.sandbox import Language
 from ...nodes.prompts.texts import PROMPTS
 from ..mcp.found import found_tools
 from ..mcp.servers import McpServer, Server, configured_servers, given_servers, hint_of, is_at
+from .agents import Agent
 from .arguments import parameters_of
 from .functions import OrderFunction, PredicateFunction, ReplyFunction
 from .given import as_tool, by_name, check_name, loaded, tools_in
@@ -45,6 +46,8 @@ class Registered(TypedDict, total=False):
     are its docstring and types."""
     functions: Mapping[str, ReplyFunction]
     """Functions that give replies, by name."""
+    agents: Mapping[str, Agent]
+    """Agents that give replies, by name: compiled graphs, or any other LangChain Runnables."""
     hooks: Mapping[str, Hook | None]
     """Hooks, by name. None takes a hook away: who names it goes on without."""
     schemas: Mapping[str, type[BaseModel]]
@@ -140,6 +143,11 @@ class Registry:
     def function(self, name: str) -> ReplyFunction:
         """Give the function that gives replies by this name."""
         found: ReplyFunction = self._found["functions"][name]
+        return found
+
+    def agent(self, name: str) -> Agent:
+        """Give the agent that gives replies by this name."""
+        found: Agent = self._found["agents"][name]
         return found
 
     def schema_of(self, speaker: Speaker) -> type[BaseModel] | None:
@@ -273,8 +281,8 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
         yield from ((f"{at}.tools", "tools", name) for name in speaker.tools)
         yield from ((f"{at}.hooks", "hooks", name) for name in speaker.hooks)
         for place, reply in enumerate(speaker.replies):
-            if isinstance(reply, FunctionReply):
-                yield f"{at}.replies.{place}.name", "functions", reply.name
+            if isinstance(reply, FunctionReply | AgentReply):
+                yield f"{at}.replies.{place}.name", f"{reply.kind}s", reply.name
             elif isinstance(reply, HumanReply) and reply.is_termination is not None:
                 yield f"{at}.replies.{place}.is_termination", "predicates", reply.is_termination
         if isinstance(speaker.format, Schema):

@@ -29,6 +29,23 @@ from ..result import Result
 
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
     """Give the answers of models that a log records."""
+    for message, about in _given(log):
+        reply = _answer(conversation, message, about)
+        if reply is not None:
+            yield reply
+
+
+def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
+    """Give what agents of the user's own replied, as states of theirs."""
+    for message, about in _given(log):
+        if about.source is Source.AGENT and about.kind in (Kind.SPEECH, Kind.ANSWER):
+            thought = {THOUGHT: about.thought}
+            said = AIMessage(message.text, additional_kwargs=thought)
+            yield {"messages": [said], "structured_response": about.parsed}
+
+
+def _given(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, About]]:
+    """Give the lines of a log as they were first given, and not what was made of them."""
     waiting = False
     for message in log:
         about = line(message)
@@ -39,9 +56,7 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
             continue
         if about.speaker is not None and not isinstance(message, ToolMessage):
             waiting = about.kind is Kind.ANSWER
-        reply = _answer(conversation, message, about)
-        if reply is not None:
-            yield reply
+        yield message, about
 
 
 def _answer(

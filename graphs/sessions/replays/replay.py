@@ -1,8 +1,8 @@
 """Replaying a recorded session: the same conversation once more, with the recorded answers.
 
-No model is asked, and no person. Whatever else takes part, tools, functions, hooks, code, runs
-again: where it behaves as it did, the same is said. What the record holds of models and people is
-read in `graphs.sessions.replays.recording`.
+No model is asked, no agent of the user's own, and no person. Whatever else takes part, tools,
+functions, hooks, code, runs again: where it behaves as it did, the same is said. What the record
+holds is read in `graphs.sessions.replays.recording`.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -15,7 +15,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, BaseRunManag
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import PrivateAttr
@@ -28,7 +28,7 @@ from ....tools.registry.registry import Registered, Registry, check_options
 from ....tools.sandbox import sandbox
 from ...build import Graph, compiled
 from ...common.background import in_background
-from ...common.errors import AnswerError, SessionError
+from ...common.errors import AnswerError, DuologueError, SessionError
 from ...log.channels import log_of
 from ...log.messages import line, place_of
 from ...log.state import State
@@ -42,7 +42,13 @@ from ..checkpoints import config_of, settle, write_state
 from ..result import Result
 from ..session import aget_session, read_session
 from .comparing import compare, compare_ends
-from .recording import answers, decisions_given, message_given, up_to_each_end
+from .recording import (
+    answers,
+    decisions_given,
+    message_given,
+    replies_of_agents,
+    up_to_each_end,
+)
 
 
 async def areplay(
@@ -50,9 +56,9 @@ async def areplay(
 ) -> Result:
     """Run a recorded session once more without a model, as far as it went.
 
-    Every answer of a model and of a person is taken from the record; tools, functions, hooks and
-    code run again, up to the first message that differs. The session itself is only read, and
-    nothing is stored.
+    Every answer of a model, an agent of yours and a person is taken from the record; tools,
+    functions, hooks and code run again, up to the first message that differs. The session itself is
+    only read, and nothing is stored.
 
     Args:
         session: The session's id. One that was forked by other rules, loaded in part, whose memory
@@ -88,7 +94,8 @@ async def areplay(
     name = next(iter(conversation.prices), "recorded")
     model = _Recorded([*answers(conversation, recorded.messages)], name)
     named = {name: model for name in conversation.model_names if name is not None}
-    models, registry = Models(model, named), Registry(registered)
+    given = {**registered, "agents": _agents(recorded)}
+    models, registry = Models(model, named), Registry(cast("Registered", given))
     resources = Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
     await resources.find(conversation)
     graph = compiled(resources, InMemorySaver())
@@ -99,6 +106,24 @@ async def areplay(
 
 
 replay = in_background(areplay)
+
+
+class _NoMoreError(DuologueError):
+    """No agent has replied more."""
+
+
+def _agents(recorded: Result) -> dict[str, Runnable[Any, Any]]:
+    """Give for all agents one that replies what they have replied, in the order of the log."""
+    replies = replies_of_agents(recorded.messages)
+
+    def again(_: object) -> dict[str, Any]:
+        found = next(replies, None)
+        if found is None:
+            raise _NoMoreError("no agent has replied more")
+        return found
+
+    agent = RunnableLambda(again)
+    return dict.fromkeys(recorded.conversation.agents, agent)
 
 
 async def _run(graph: Graph, recorded: Result) -> Result:
@@ -154,7 +179,7 @@ async def _until_end(
         misfit, is_over = "", False
         try:
             is_over = await _leg(graph, given, recorded, said)
-        except ScriptExhaustedError:
+        except (ScriptExhaustedError, _NoMoreError):
             # It was recorded no further, or goes another way now, which shows in what was said.
             is_over = True
         except AnswerError as error:
@@ -204,7 +229,11 @@ _NOT_IN_THE_LOG: Final = (
 
 def _breaks_off(recorded: Result) -> bool:
     """Whether something else than the conversation's own rules was behind the record's end."""
-    return recorded.outcome is None or recorded.outcome.reason in _NOT_IN_THE_LOG
+    if recorded.outcome is None:
+        return True
+    # How often agents have called models stands in no log.
+    by_calls = recorded.outcome.reason is Reason.MAX_CALLS and bool(recorded.conversation.agents)
+    return by_calls or recorded.outcome.reason in _NOT_IN_THE_LOG
 
 
 def _given(question: Question, recorded: Result, again: Result) -> Any:  # noqa: ANN401

@@ -1,0 +1,139 @@
+"""The model calls of an agent of the user's own, counted by LangChain's callbacks.
+
+Each is recorded by LangGraph when it has ended: where the agent goes on after a question or a kill,
+those before it count, too.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any
+from uuid import UUID, uuid4
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.func import task
+
+from ...graphs.common.errors import SpecError
+from ...graphs.common.validation import listing
+from ...graphs.spec.usage import Price, Usage, total
+from ..models.answers import counted
+
+
+@task
+async def model_call(given: dict[str, Any]) -> dict[str, Any]:
+    """Record a call, or a mark; where a node runs again, give what was recorded at this place."""
+    return given
+
+
+class ModelCalls(BaseCallbackHandler):
+    """Counts the calls of one run.
+
+    Args:
+        agent: The agent's name.
+        prices: What models charge.
+    """
+
+    run_inline = True
+    raise_error = True
+
+    def __init__(self, agent: str, prices: Mapping[str, Price]) -> None:
+        self._agent = agent
+        self._prices = prices
+        self._asked: dict[UUID, tuple[str, Sequence[BaseMessage]]] = {}
+        self._used: list[tuple[str, Usage]] = []
+        self._recording: list[asyncio.Task[None]] = []
+        self._unpriced: SpecError | None = None
+        # Models may be asked in other threads, and within other nodes.
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+
+    async def begin(self) -> None:
+        """Count what was recorded before, where the agent goes on."""
+        mark = {"mark": uuid4().hex}
+        while (found := await model_call(mark)) != mark:
+            # Other marks are where earlier runs began.
+            if "model" in found:
+                self._used.append((found["model"], Usage.model_validate(found["used"])))
+
+    async def recorded(self) -> None:
+        """Wait until all calls are recorded; raise where one has no price."""
+        # What other threads have told comes first.
+        await asyncio.sleep(0)
+        await asyncio.gather(*self._recording)
+        if self._unpriced is not None:
+            # The agent may have made something else of it.
+            raise self._unpriced
+
+    def added(self, usage: Mapping[str, Usage]) -> dict[str, Usage]:
+        """Give usage with these calls added to it."""
+        found = dict(usage)
+        for model, used in self._used:
+            found[model] = total((found.get(model, Usage()), used))
+        return found
+
+    def tell(self, messages: Sequence[BaseMessage]) -> None:
+        """Count what the messages tell of their calls, where nothing was heard of any."""
+        if self._used:
+            return
+        for one in messages:
+            if isinstance(one, AIMessage) and one.usage_metadata is not None:
+                model = str(one.response_metadata.get("model_name") or self._agent)
+                self._count(model, one, [])
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note which model is asked, and with what; refuse one without a price."""
+        path = (serialized or {}).get("id") or ["a model"]
+        model = str((metadata or {}).get("ls_model_name") or path[-1])
+        self._asked[run_id] = model, messages[0]
+        self._price(model)
+
+    def on_llm_start(
+        self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Note the same of a model that completes text."""
+        messages: list[BaseMessage] = [HumanMessage(prompts[0])]
+        self.on_chat_model_start(serialized, [messages], run_id=run_id, **kwargs)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Count an answered call."""
+        model, prompt = self._asked.pop(run_id, ("a model", ()))
+        found = response.generations[0][0]
+        message = found.message if isinstance(found, ChatGeneration) else AIMessage(found.text)
+        if isinstance(message, AIMessage):
+            self._count(model, message, prompt)
+
+    def _count(self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage]) -> None:
+        used = Usage().plus(counted(answer, prompt), self._price(model))
+        self._used.append((model, used))
+        # Not waited for: it may be called by what holds up the loop.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._record, model, used, context=self._context)
+
+    def _record(self, model: str, used: Usage) -> None:
+        async def recorded() -> None:
+            await model_call({"model": model, "used": used.model_dump(mode="json")})
+
+        # Only within a task LangGraph gives what can be awaited.
+        self._recording.append(self._loop.create_task(recorded()))
+
+    def _price(self, model: str) -> Price | None:
+        price = self._prices.get(model)
+        if self._prices and price is None:
+            known = listing(self._prices)
+            self._unpriced = SpecError(
+                f"prices: there is none for the model {model!r}, which the agent {self._agent!r} "
+                f"asks, only for {known}"
+            )
+            raise self._unpriced
+        return price

@@ -1,0 +1,533 @@
+"""Agents of the user's own as speakers: compiled graphs, and other Runnables (R)."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    wrap_model_call,
+)
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import LLMResult
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import Runnable, RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.func import entrypoint
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from duologue.graphs import (
+    AgentReply,
+    AnswerError,
+    ApprovalQuestion,
+    Conversation,
+    MaxCalls,
+    MaxCost,
+    MaxTokens,
+    Result,
+    SpecError,
+    ToolQuestion,
+    aconverse,
+    afork,
+    converse,
+    copy_session,
+    fork,
+    get_session,
+    load_conversation,
+    replay,
+    respond,
+    resume,
+    stream,
+)
+from duologue.graphs.log.messages import Source, line
+from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+
+YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
+APPROVE = {"decisions": [{"type": "approve"}]}
+
+
+def talk(agent: Any, *, rounds: int = 1, **fields: Any) -> Conversation:  # noqa: ANN401
+    """Ann, who speaks by an agent, and Bob, who agrees."""
+    ann = {"name": "Ann", "replies": [agent], **fields.pop("ann", {})}
+    end_chat = {"max_iterations": rounds, **fields.pop("end_chat", {})}
+    given = {"task": "Plan a garden.", "speakers": [ann, YES], "end_chat": end_chat}
+    return Conversation.model_validate({**given, **fields})
+
+
+def said(agent: Any, **options: Any) -> list[str]:  # noqa: ANN401
+    """What Ann says."""
+    rounds = options.pop("rounds", 1)
+    result = converse(talk(agent, rounds=rounds), **({"store": "memory:"} | options))
+    return [text for name, text in result.speeches if name == "Ann"]
+
+
+def graph(*nodes: Any, state: Any = MessagesState, **options: Any) -> Any:  # noqa: ANN401
+    """A compiled graph of nodes in a row."""
+    builder = StateGraph(state)
+    builder.add_sequence([(f"node_{number}", node) for number, node in enumerate(nodes)])
+    builder.add_edge(START, "node_0")
+    builder.add_edge(f"node_{len(nodes) - 1}", END)
+    return builder.compile(**{"name": "plain"} | options)
+
+
+def says(text: str) -> dict[str, Any]:
+    return {"messages": [AIMessage(text)]}
+
+
+def search(query: str) -> str:
+    """Search the web."""
+    return f"found {query}"
+
+
+def searches(prompt: Prompt) -> str | Reply:
+    """Search twice, then tell what was found."""
+    found = 0
+    for message in reversed(prompt):
+        if message["role"] == "user":
+            break
+        found += message["role"] == "tool"
+    if found == 2:
+        return f"It {prompt[-1]['content']}."
+    args = {"query": f"beans {found}"}
+    return Reply(tool_calls=[ScriptedToolCall(name="search", args=args, id=f"c{found}")])
+
+
+def researcher(*middleware: Any, **options: Any) -> tuple[Any, ScriptedChatModel]:
+    """LangChain's agent, which searches twice at each turn."""
+    model = ScriptedChatModel(script=searches)
+    given = {"name": "researcher", "middleware": middleware} | options
+    return create_agent(model, [search], **given), model
+
+
+# Given and named.
+
+
+def test_as_data_there_are_names_alone(tmp_path: Path) -> None:
+    """R: and a file that names what is registered says the same."""
+    agent, _ = researcher()
+    plain = graph(lambda state: says("By a graph."))
+    made = Conversation(
+        task="Plan.",
+        speakers=({"name": "Ann", "replies": [agent]}, {"name": "Bob", "replies": [plain]}),
+        end_chat={"max_iterations": 2},
+    )
+    assert made.stored()["speakers"] == [
+        {"name": "Ann", "replies": [{"kind": "agent", "name": "researcher"}]},
+        {"name": "Bob", "replies": [{"kind": "agent", "name": "plain"}]},
+    ]
+    assert made.speakers[0].replies == (AgentReply("researcher"),)
+    (tmp_path / "talk.toml").write_text(made.to_toml())
+    assert load_conversation(tmp_path / "talk.toml") == made
+    agents: Any = {"researcher": agent, "plain": plain}
+    by_name = converse(tmp_path / "talk.toml", store="memory:", agents=agents)
+    by_itself = converse(made, store="memory:")
+    assert (
+        by_name.speeches
+        == by_itself.speeches
+        == 2
+        * [
+            ("Ann", "It found beans 1."),
+            ("Bob", "By a graph."),
+        ]
+    )
+    assert {line(one).source for one in by_name.messages if one.type == "ai"} == {Source.AGENT}
+
+
+def test_two_agents_need_two_names() -> None:
+    """R."""
+    one, two = (graph(lambda state: says("x")) for _ in range(2))
+    speakers = [{"name": "Ann", "replies": [one]}, {"name": "Bob", "replies": [two]}]
+    made = Conversation(task="x", speakers=speakers)
+    with pytest.raises(SpecError, match="two different agents are called 'plain': give each"):
+        converse(made, store="memory:")
+
+
+class NoMessages(TypedDict):
+    question: str
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        (graph(lambda state: {}, checkpointer=True), "is compiled with checkpointer=True: leave"),
+        (graph(lambda state: {}, checkpointer=False), "is compiled with checkpointer=False: le"),
+        (graph(lambda state: {}, state=NoMessages), "is a graph without messages in its state: a"),
+    ],
+)
+def test_what_can_not_speak_is_refused_before_it_begins(agent: Any, words: str) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=f"^speakers.0.replies.0.name: 'plain' {words}"):
+        said(agent)
+    with pytest.raises(SpecError, match=f"^agents: 'other' {words}"):
+        said({"kind": "agent", "name": "other"}, agents={"other": agent.with_retry()})
+
+
+# What it is given, and what it may give.
+
+
+def test_it_is_given_what_a_model_would_be_sent() -> None:
+    """R: the system prompt, own messages and heard ones; a graph afresh at each turn."""
+    given: list[list[tuple[str, str]]] = []
+
+    def note(state: MessagesState) -> dict[str, Any]:
+        given.append([(one.type, one.text) for one in state["messages"]])
+        return says(f"Answer {len(given)}.")
+
+    own = graph(note, checkpointer=InMemorySaver())
+    assert said(own, rounds=2) == ["Answer 1.", "Answer 2."]
+    system = "You are Ann, in a conversation with Bob. Speak only for yourself."
+    begun = [("system", f"{system}\n\nThe task: Plan a garden."), ("human", "Please begin.")]
+    assert given == [begun, [*begun, ("ai", "Answer 1."), ("human", "Yes.")]]
+
+
+class Plan(BaseModel):
+    steps: str
+
+
+CALL = Reply(tool_calls=[ScriptedToolCall(name="Plan", args={"steps": "Sow."}, id="1")])
+PROMPT = ChatPromptTemplate.from_messages([("system", "Plan."), MessagesPlaceholder("messages")])
+
+
+@entrypoint()
+async def functional(messages: list[Any]) -> str:
+    return f"{len(messages)} messages."
+
+
+@pytest.mark.parametrize(
+    ("agent", "text"),
+    [
+        pytest.param(RunnableLambda(lambda heard: f"{len(heard)}!"), "2!", id="text"),
+        pytest.param(RunnableLambda(lambda _: AIMessage("Hi.")), "Hi.", id="message"),
+        pytest.param(RunnableLambda(lambda _: says("Hi.")), "Hi.", id="state"),
+        pytest.param(
+            RunnableLambda(lambda _: {"messages": [{"role": "assistant", "content": "Hi."}]}),
+            "Hi.",
+            id="plain-data",
+        ),
+        pytest.param(
+            RunnableLambda(lambda _: AIMessage("<think>So.</think>Hi.")), "Hi.", id="thinks"
+        ),
+        pytest.param(ScriptedChatModel(script=["Hi."]), "Hi.", id="model"),
+        pytest.param(PROMPT | ScriptedChatModel(script=["Hi."]), "Hi.", id="chain-of-state"),
+        pytest.param(functional, "2 messages.", id="functional"),
+        pytest.param(graph(lambda state: says("Hi.")).with_retry(), "Hi.", id="bound"),
+        pytest.param(
+            create_agent(
+                ScriptedChatModel(script=[CALL]), response_format=ToolStrategy(Plan), name="a"
+            ),
+            '{"steps":"Sow."}',
+            id="structured",
+        ),
+    ],
+)
+def test_it_may_give_text_a_message_or_a_state(agent: Runnable[Any, Any], text: str) -> None:
+    """R."""
+    assert said(agent) == [text]
+
+
+def test_a_structured_response_is_read() -> None:
+    agent = create_agent(
+        ScriptedChatModel(script=[CALL]), response_format=ToolStrategy(Plan), name="planner"
+    )
+    assert converse(talk(agent), store="memory:").parsed("Ann") == [{"steps": "Sow."}]
+
+
+def exits(heard: object) -> str:
+    raise SystemExit(3)
+
+
+def fails(heard: object) -> str:
+    raise ValueError("no luck")
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        (RunnableLambda(fails), "'fails' failed in the turn of 'Ann': ValueError: no luck"),
+        (RunnableLambda(exits), "'exits' failed in the turn of 'Ann': SystemExit: 3"),
+        (graph(fails), "'plain' failed in the turn of 'Ann': ValueError: no luck"),
+        (RunnableLambda(lambda _: 3), "'RunnableLambda' failed: it must give text, a message or"),
+        (graph(lambda _: {}), "'plain' failed: it gave no message of its own"),
+        (
+            RunnableLambda(
+                lambda _: AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
+            ),
+            "'RunnableLambda' failed: it gave a call of the tool 'f', which nobody runs",
+        ),
+        (
+            graph(lambda _: Command(graph=Command.PARENT, goto="x")),
+            "'plain' failed in the turn of 'Ann': it gave a Command to its parent graph",
+        ),
+        (
+            graph(lambda _: interrupt(threading.Lock())),
+            "'plain' failed in the turn of 'Ann': what it asks can't be stored",
+        ),
+    ],
+)
+def test_whatever_goes_wrong_is_one_clear_error(agent: Any, words: str) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError) as caught:
+        said(agent)
+    assert str(caught.value).startswith(f"the agent {words}")
+
+
+def test_what_fails_goes_on_where_it_failed() -> None:
+    """R: a graph is a subgraph of the session; anything else runs again as a whole."""
+    ran: list[str] = []
+
+    def first(given: Any) -> dict[str, Any]:  # noqa: ANN401
+        ran.append("first")
+        return says("First.")
+
+    def second(given: Any) -> dict[str, Any]:  # noqa: ANN401
+        ran.append("second")
+        if ran.count("second") == 1:
+            raise OSError("no line")
+        return says("Second.")
+
+    chain = RunnableLambda(first) | RunnableLambda(second)
+    for agent, expected in (
+        (graph(first, second), ["first", "second", "second"]),
+        (chain, ["first", "second", "first", "second"]),
+    ):
+        ran.clear()
+        store: Any = {"store": f"memory:{uuid4()}", "session": "s", "agents": {"a": agent}}
+        made = talk({"kind": "agent", "name": "a"})
+        with pytest.raises(SpecError, match="OSError: no line"):
+            converse(made, **store)
+        assert resume(**store).speeches == [("Ann", "Second."), ("Bob", "Yes.")]
+        assert ran == expected
+
+
+def test_a_graph_has_its_own_limit_of_steps() -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("node", lambda state: says("x"))
+    builder.add_edge(START, "node")
+    builder.add_conditional_edges(
+        "node", lambda state: END if len(state["messages"]) > 300 else "node"
+    )
+    agent = builder.compile(name="long")
+    assert said(agent) == ["x"]
+    with pytest.raises(SpecError, match=r"'long' failed in .*Recursion limit of 5"):
+        said(agent.with_config({"recursion_limit": 5}))
+
+
+async def test_one_that_blocks_holds_up_nobody() -> None:
+    """R: what is not async gets a thread."""
+    meet = threading.Barrier(2, timeout=60)
+
+    def wait(heard: object) -> str:
+        meet.wait()
+        return "Met."
+
+    def both() -> Any:  # noqa: ANN401
+        return aconverse(talk(RunnableLambda(wait)), store=f"memory:{uuid4()}")
+
+    found = await asyncio.gather(both(), both())
+    assert [one.speeches[0] for one in found] == 2 * [("Ann", "Met.")]
+
+
+# What its models use.
+
+
+def summarise(query: str) -> str:
+    """Ask another model, inside of a tool."""
+    return ScriptedChatModel(script=["one two three"]).invoke(query).text
+
+
+def used(result: Result) -> tuple[int, int]:
+    """Calls and tokens."""
+    assert result.outcome is not None
+    parts = result.outcome.usage.values()
+    calls = sum(part.calls for part in parts)
+    return calls, sum(part.input_tokens + part.output_tokens for part in parts)
+
+
+def test_what_its_models_and_its_tools_models_use_counts() -> None:
+    """R: once each, whoever else listens."""
+    told: list[int] = []
+
+    class Listens(BaseCallbackHandler):
+        def on_llm_end(self, response: LLMResult, **kwargs: object) -> None:
+            told.append(response.generations[0][0].message.usage_metadata["total_tokens"])  # type: ignore[union-attr]
+
+    call = ScriptedToolCall(name="summarise", args={"query": "a b"}, id="1")
+    model = ScriptedChatModel(script=[Reply(tool_calls=[call]), "Well done."])
+    agent = create_agent(model, [summarise], name="agent")
+    result = converse(talk(agent), store="memory:", callbacks=[Listens()])
+    assert used(result) == (len(told), sum(told))
+    assert len(told) == 3
+
+
+def test_what_a_remote_agent_tells_of_its_use_counts() -> None:
+    """R: where no call is heard of, its messages say it."""
+    usage: Any = {"input_tokens": 30, "output_tokens": 8, "total_tokens": 38}
+    far: Any = RunnableLambda(lambda _: {"messages": [AIMessage("Hi.", usage_metadata=usage)]})
+    assert used(converse(talk(far), store="memory:")) == (1, 38)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (MaxCost(limit=0.0001), "max_cost"),
+        (MaxTokens(limit=60), "max_tokens"),
+        (MaxCalls(limit=3), "max_calls"),
+    ],
+)
+def test_a_budget_holds_after_the_turn_that_reaches_it(end: Any, reason: str) -> None:  # noqa: ANN401
+    """R."""
+    agent, _ = researcher()
+    prices = {"ScriptedChatModel": {"input": 2, "output": 2}}
+    made = talk(agent, rounds=9, end_chat={"when": end}, prices=prices)
+    result = converse(made, session="s", store=f"memory:{reason}")
+    assert result.outcome is not None
+    assert (result.outcome.reason.value, result.speeches) == (
+        reason,
+        [("Ann", "It found beans 1.")],
+    )
+    assert result.outcome.usage["ScriptedChatModel"].cost > 0
+    again = replay("s", store=f"memory:{reason}")
+    assert again.speeches == result.speeches
+
+
+def test_a_model_without_a_price_is_refused_before_it_is_asked() -> None:
+    """R: even where the agent would make something else of the error."""
+    agent, model = researcher()
+    made = talk(agent, prices={"gpt": {"input": 1, "output": 1}})
+    for one in (made, talk(agent.with_fallbacks([graph(lambda _: says("x"))]), prices=made.prices)):
+        with pytest.raises(SpecError, match="none for the model 'ScriptedChatModel', which the ag"):
+            converse(one, store="memory:")
+    assert model.calls == []
+
+
+def test_middleware_applies() -> None:
+    """R: LangChain's, as in any agent."""
+
+    @wrap_model_call
+    async def polite(request: Any, handler: Any) -> Any:  # noqa: ANN401
+        answer = await handler(request)
+        return AIMessage(f"Please: {answer.result[0].text}") if answer.result[0].text else answer
+
+    agent, _ = researcher(polite)
+    assert said(agent) == ["Please: It found beans 1."]
+    agent, _ = researcher(ModelCallLimitMiddleware(run_limit=1, exit_behavior="end"))
+    assert said(agent, rounds=2) == 2 * ["Model call limits exceeded: run limit (1/1)"]
+
+
+# What it asks.
+
+
+def test_what_it_asks_is_a_question_of_the_session(tmp_path: Path) -> None:
+    """R: answered in any process; what was used before counts, and a call is made once."""
+    agent, model = researcher(HumanInTheLoopMiddleware({"search": True}))
+    options: Any = {"store": tmp_path / "s.db", "agents": {"researcher": agent}}
+    result = converse(talk(agent), session="s", **options)
+    for number in range(2):
+        (question,) = result.pending
+        assert isinstance(question, ApprovalQuestion)
+        assert question.action_requests[0]["args"] == {"query": f"beans {number}"}
+        wrong: Any
+        for wrong in ("exit", {"decisions": []}, {"decisions": [{"type": "maybe"}]}):
+            with pytest.raises(AnswerError, match="the answer does not fit, and the"):
+                respond("s", wrong, **options)
+        assert resume("s", **options).pending == result.pending
+        result = respond("s", APPROVE, **options)
+    assert result.speeches == [("Ann", "It found beans 1."), ("Bob", "Yes.")]
+    assert used(result)[0] == len(model.calls) == 3
+    assert replay("s", store=options["store"]).speeches == result.speeches
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_a_person_at_hand_answers_it(mode: Any) -> None:  # noqa: ANN401
+    """R: an answer that does not fit is asked for again."""
+    agent, _ = researcher(HumanInTheLoopMiddleware({"search": True}, interrupt_mode=mode))
+    asked: list[str | None] = []
+
+    def answer(question: Any) -> Any:  # noqa: ANN401
+        asked.append(question.problem and "again")
+        if question.problem is None:
+            return {"type": "no"}
+        return APPROVE if mode == "batched" else {"type": "approve"}
+
+    assert said(agent, answer=answer) == ["It found beans 1."]
+    assert asked == [None, "again", None, "again"]
+
+
+def asks_twice() -> Any:  # noqa: ANN401
+    """A graph whose two nodes ask at the same time, and a third says what was answered."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("bed", lambda _: {"messages": [HumanMessage(interrupt("Which bed?"))]})
+    builder.add_node("seed", lambda _: {"messages": [HumanMessage(interrupt({"how": "many"}))]})
+    builder.add_node(
+        "tell", lambda state: says(" ".join(one.text for one in state["messages"][-2:]))
+    )
+    for node in ("bed", "seed"):
+        builder.add_edge(START, node)
+    builder.add_edge(["bed", "seed"], "tell")
+    return builder.compile(name="asks")
+
+
+def test_several_questions_at_once_are_answered_one_by_one(tmp_path: Path) -> None:
+    """R."""
+    options: Any = {"store": tmp_path / "s.db", "agents": {"asks": asks_twice()}}
+    result = converse(talk({"kind": "agent", "name": "asks"}), session="s", **options)
+    two, one = sorted(result.pending, key=lambda question: "Which" in question.summary())
+    assert isinstance(one, ToolQuestion)
+    assert (one.by, one.summary()) == ("agent", 'An agent asks: "Which bed?"')
+    left = respond("s", "7 seeds", question=two.id, **options)
+    assert left.pending == (one,)
+    result = respond("s", "The left.", **options)
+    assert result.speeches[0] == ("Ann", "The left. 7 seeds")
+
+
+# Sessions.
+
+
+def test_a_session_that_waits_is_forked_and_copied_as_before_the_turn(tmp_path: Path) -> None:
+    """R: the agent begins its turn anew there."""
+    options: Any = {"agents": {"asks": asks_twice()}}
+    store, other = tmp_path / "s.db", tmp_path / "t.db"
+    waits = converse(talk({"kind": "agent", "name": "asks"}), session="s", store=store, **options)
+    forked = fork("s", store=store)
+    copied = copy_session("s", store=store, to=other)
+    for session, at in ((forked, store), (copied, other)):
+        assert get_session(session, store=at).pending == ()
+        again = resume(session, store=at, answer=lambda question: "x", **options)
+        assert again.speeches == [("Ann", "x x"), ("Bob", "Yes.")]
+    assert get_session("s", store=store).pending == waits.pending
+    assert replay("s", store=store).speeches == []
+
+
+async def test_what_has_ended_is_replayed_and_forked() -> None:
+    """R: no agent runs at a replay, whatever hooks make of what it said."""
+    agent, model = researcher()
+    store = f"memory:{uuid4()}"
+    result = await aconverse(talk(agent, rounds=2), session="s", store=store)
+    calls = len(model.calls)
+    again = await asyncio.to_thread(replay, "s", store=store)
+    assert (again.speeches, len(model.calls)) == (result.speeches, calls)
+    await afork("s", at="m0002", into="f", store=store)
+    forked = await asyncio.to_thread(resume, "f", store=store, agents={"researcher": agent})
+    assert (forked.speeches, len(model.calls)) == (result.speeches, calls + 3)
+
+
+def test_it_is_told_once_and_what_it_streams_itself_is_not_told() -> None:
+    """R."""
+
+    def writes(state: MessagesState) -> dict[str, Any]:
+        for one in ({"token": "x"}, {"token": {"speaker": 1}}, {"notice": 7}, "notice", 3):
+            get_stream_writer()(one)
+        return {"messages": [ScriptedChatModel(script=["Hello there."]).invoke("Hi")]}
+
+    events = [*stream(talk(graph(writes)), store="memory:")]
+    told = [one.event for one in events]
+    assert told == ["session", "message", "message", "outcome"]
