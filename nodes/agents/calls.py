@@ -81,7 +81,7 @@ class ModelCalls(BaseCallbackHandler):
         for one in messages:
             if isinstance(one, AIMessage) and one.usage_metadata is not None:
                 model = str(one.response_metadata.get("model_name") or self._agent)
-                self._count(model, one, [])
+                self._begin_recording(self._counted(model, one, []))
 
     def on_chat_model_start(
         self,
@@ -105,27 +105,36 @@ class ModelCalls(BaseCallbackHandler):
         messages: list[BaseMessage] = [HumanMessage(prompts[0])]
         self.on_chat_model_start(serialized, [messages], run_id=run_id, **kwargs)
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Count an answered call."""
+    async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Count an answered call, and record it before the agent goes on with the answer."""
         model, prompt = self._asked.pop(run_id, ("a model", ()))
         found = response.generations[0][0]
         message = found.message if isinstance(found, ChatGeneration) else AIMessage(found.text)
-        if isinstance(message, AIMessage):
-            self._count(model, message, prompt)
+        if not isinstance(message, AIMessage):
+            return
+        call = self._counted(model, message, prompt)
+        if asyncio.get_running_loop() is self._loop:
+            await self._begin_recording(call)
+            return
+        # Not waited for: what is not async may hold up the loop.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._begin_recording, call)
 
-    def _count(self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage]) -> None:
+    def _counted(
+        self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage]
+    ) -> dict[str, Any]:
         used = Usage().plus(counted(answer, prompt), self._price(model))
         self._used.append((model, used))
-        # Not waited for: it may be called by what holds up the loop.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._record, model, used, context=self._context)
+        return {"model": model, "used": used.model_dump(mode="json")}
 
-    def _record(self, model: str, used: Usage) -> None:
+    def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
         async def recorded() -> None:
-            await model_call({"model": model, "used": used.model_dump(mode="json")})
+            await model_call(call)
 
-        # Only within a task LangGraph gives what can be awaited.
-        self._recording.append(self._loop.create_task(recorded()))
+        # As a part of the node that asks, wherever the model is asked.
+        task = self._loop.create_task(recorded(), context=self._context.copy())
+        self._recording.append(task)
+        return task
 
     def _price(self, model: str) -> Price | None:
         price = self._prices.get(model)
