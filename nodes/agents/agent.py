@@ -23,8 +23,9 @@ from pydantic_core import to_json, to_jsonable_python
 
 from ...graphs.common.errors import DuologueError, SpecError, failed
 from ...graphs.log.messages import storable
+from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.questions import unfit
-from ...graphs.spec.usage import Price, Usage
+from ...graphs.spec.usage import Usage
 from ...tools.registry.agents import Agent, takes_state
 from ...tools.registry.functions import is_cancelled
 from ...tools.registry.hooks import Turn
@@ -37,10 +38,10 @@ _STEPS: Final = 10_000
 
 
 async def ask_agent(
-    agent: Agent, name: str, turn: Turn, usage: Mapping[str, Usage], prices: Mapping[str, Price]
+    agent: Agent, name: str, turn: Turn, usage: Mapping[str, Usage], conversation: Conversation
 ) -> tuple[AIMessage, JsonValue, dict[str, Usage]]:
     """Ask for a reply; give it, what it says as plain values, and the usage after it."""
-    calls = ModelCalls(name, prices)
+    calls = ModelCalls(name, conversation)
     await calls.begin()
     try:
         found = await _run(agent, name, turn, calls)

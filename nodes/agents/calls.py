@@ -18,8 +18,11 @@ from langgraph.func import task
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
-from ...graphs.spec.usage import Price, Usage, total
+from ...graphs.spec.conversation import Conversation
+from ...graphs.spec.ends import ends_by_money
+from ...graphs.spec.usage import Charges, Usage, total
 from ..models.answers import counted
+from ..models.list_prices import ListPrice, has_list, listed
 
 
 @task
@@ -33,15 +36,17 @@ class ModelCalls(BaseCallbackHandler):
 
     Args:
         agent: The agent's name.
-        prices: What models charge.
+        conversation: The spec, with what models charge.
     """
 
     run_inline = True
     raise_error = True
 
-    def __init__(self, agent: str, prices: Mapping[str, Price]) -> None:
+    def __init__(self, agent: str, conversation: Conversation) -> None:
         self._agent = agent
-        self._prices = prices
+        self._conversation = conversation
+        self._prices: dict[str, Charges | None] = {}
+        self._has_list = False
         self._asked: dict[UUID, tuple[str, Sequence[BaseMessage]]] = {}
         self._used: list[tuple[str, Usage]] = []
         self._recording: list[asyncio.Task[None]] = []
@@ -52,6 +57,8 @@ class ModelCalls(BaseCallbackHandler):
 
     async def begin(self) -> None:
         """Count what was recorded before, where the agent goes on."""
+        if not self._conversation.prices:
+            self._has_list = await asyncio.to_thread(has_list)
         mark = {"mark": uuid4().hex}
         while (found := await model_call(mark)) != mark:
             # Other marks are where earlier runs began.
@@ -81,6 +88,7 @@ class ModelCalls(BaseCallbackHandler):
         for one in messages:
             if isinstance(one, AIMessage) and one.usage_metadata is not None:
                 model = str(one.response_metadata.get("model_name") or self._agent)
+                self._find_price(model)
                 self._begin_recording(self._counted(model, one, []))
 
     def on_chat_model_start(
@@ -93,10 +101,12 @@ class ModelCalls(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Note which model is asked, and with what; refuse one without a price."""
-        path = (serialized or {}).get("id") or ["a model"]
-        model = str((metadata or {}).get("ls_model_name") or path[-1])
+        made, told = serialized or {}, metadata or {}
+        path = made.get("id") or ["a model"]
+        model = str(told.get("ls_model_name") or path[-1])
         self._asked[run_id] = model, messages[0]
-        self._price(model)
+        address = made.get("kwargs", {}).get("openai_api_base")
+        self._find_price(model, listed(told, address) if self._has_list else None)
 
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
@@ -123,7 +133,7 @@ class ModelCalls(BaseCallbackHandler):
     def _counted(
         self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage]
     ) -> dict[str, Any]:
-        used = Usage().plus(counted(answer, prompt), self._price(model))
+        used = Usage().plus(counted(answer, prompt), self._prices.get(model))
         self._used.append((model, used))
         return {"model": model, "used": used.model_dump(mode="json")}
 
@@ -136,13 +146,14 @@ class ModelCalls(BaseCallbackHandler):
         self._recording.append(task)
         return task
 
-    def _price(self, model: str) -> Price | None:
-        price = self._prices.get(model)
-        if self._prices and price is None:
-            known = listing(self._prices)
+    def _find_price(self, model: str, listed: ListPrice | None = None) -> None:
+        """Note what a model charges; refuse one whose price is to be known and is not."""
+        prices = self._conversation.prices
+        self._prices[model] = price = prices.get(model) if prices else listed
+        if price is None and (prices or ends_by_money(self._conversation.end_chat.when)):
+            why = f": only for {listing(prices)}" if prices else ": max_cost needs it"
             self._unpriced = SpecError(
                 f"prices: there is none for the model {model!r}, which the agent {self._agent!r} "
-                f"asks, only for {known}"
+                f"asks{why}"
             )
             raise self._unpriced
-        return price

@@ -1,7 +1,10 @@
 """What providers charge, from the table that the package ``genai-prices`` brings along."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 from .composed import Chat, first
 
@@ -29,12 +32,26 @@ class ListPrice:
 
 def list_price(chat: Chat) -> ListPrice | None:
     """Find a chat model in the table. None: it is not in it, or there is no table."""
-    if find_spec("genai_prices") is None:
+    if not has_list():
         return None
     speaking = first(chat)
     # What LangChain's own tracers read.
     told = speaking._get_ls_params()
-    model, address = told.get("ls_model_name"), getattr(speaking, "openai_api_base", None)
+    return listed(told, getattr(speaking, "openai_api_base", None))
+
+
+def has_list() -> bool:
+    """Whether there is a table, which is read. It reads files."""
+    if find_spec("genai_prices") is None:
+        return False
+    with suppress(LookupError):
+        ListPrice("gpt-4o", "openai", None).of(1, 0, 1)
+    return True
+
+
+def listed(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
+    """Find a model in the table, which is there, by what tracers read of it and its address."""
+    model = told.get("ls_model_name")
     if not model:
         return None
     # Other servers speak OpenAI's API too, and their models may have the same names.

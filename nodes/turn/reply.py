@@ -119,8 +119,9 @@ async def _by_agent(
 ) -> Given:
     agent = moment.resources.registry.agent(reply.name)
     turn = turn_of(moment, speaker, [*moment.log, *new])
-    prices = moment.conversation.prices
-    message, parsed, usage = await ask_agent(agent, reply.name, turn, moment.usage, prices)
+    message, parsed, usage = await ask_agent(
+        agent, reply.name, turn, moment.usage, moment.conversation
+    )
     return Given(message, Source.AGENT, new, usage, parsed)
 
 

@@ -19,12 +19,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import LLMResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from typing_extensions import TypedDict
 
 from duologue.graphs import (
@@ -407,6 +408,20 @@ def test_a_model_without_a_price_is_refused_before_it_is_asked() -> None:
         with pytest.raises(SpecError, match="none for the model 'ScriptedChatModel', which the ag"):
             converse(one, store="memory:")
     assert model.calls == []
+
+
+def test_without_prices_the_list_of_the_provider_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R: for a model at its own provider's address, and so for `max_cost`."""
+    script = ScriptedChatModel(script=["Hello."] * 9)
+    monkeypatch.setattr(ChatOpenAI, "_agenerate", script._agenerate)
+    far = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"))
+    dear: Any = {"rounds": 9, "end_chat": {"when": MaxCost(limit=0.000_001)}}
+    result = converse(talk(far, **dear), store="memory:")
+    assert result.outcome is not None
+    assert (result.outcome.reason.value, len(result.speeches)) == ("max_cost", 1)
+    near = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"), base_url="http://localhost:9/v1")
+    with pytest.raises(SpecError, match=r"model 'gpt-4o', which .* asks: max_cost needs it"):
+        converse(talk(near, **dear), store="memory:")
 
 
 def test_middleware_applies() -> None:
