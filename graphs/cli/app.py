@@ -211,6 +211,14 @@ def show(
             help="Show what that speaker's model was sent at its newest turn, to the letter.",
         ),
     ] = False,
+    html: Annotated[
+        bool,
+        typer.Option(
+            "--html",
+            help="Show it in the browser: the page that `duologue export --format html` writes. "
+            "Into a pipe goes the page itself.",
+        ),
+    ] = False,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
@@ -226,6 +234,15 @@ def show(
         raise SpecError("--thoughts: no speaker sees them: leave out --as")
     if prompt and speaker is None:
         raise SpecError("--prompt shows what one speaker was sent: say which by --as")
+    if html:
+        others = {"--why": why, "--thoughts": thoughts, "--prompt": prompt, "--json": as_json}
+        for option, given in others.items():
+            if given:
+                raise SpecError(f"--html shows all there is: leave out {option}")
+        from .transfer import show_page
+
+        show_page(session, speaker, store)
+        return
     from .show import show_prompt, show_session
     from .terminal.follow_up import FollowUp
 

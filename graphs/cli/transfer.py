@@ -172,7 +172,8 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="markdown to read, or jsonl, one JSON object a message, for programs.",
+            help="markdown to read, html for a browser, one file that needs nothing else, or "
+            "jsonl, one JSON object a message, for programs.",
         ),
     ] = "markdown",
     speaker: SpeakerOption = None,
@@ -184,6 +185,25 @@ def export(
 
     text = export_session(session, format=cast("ExportFormat", form), speaker=speaker, store=store)
     _put(text, output)
+
+
+def show_page(session: str, speaker: str | None, store: str | None) -> None:
+    """Show a session in the browser, or write its page into what is no terminal."""
+    import webbrowser
+    from tempfile import mkdtemp
+
+    from ..sessions.transfer import export_session
+    from .terminal.console import on_screen, plain, stdout
+
+    page = export_session(session, format="html", speaker=speaker, store=store)
+    if not on_screen(stdout()):
+        _put(page, None)
+        return
+    # In a folder of the user's own, where it stays: the browser may read it at any time.
+    path = Path(mkdtemp(prefix="duologue-")) / f"{session}.html"
+    _put(page, path)
+    webbrowser.open(path.as_uri())
+    plain(stdout(), str(path))
 
 
 def _say_how_to_go_on(session: str, store: str | None) -> None:

@@ -117,20 +117,21 @@ async def read_steps(graph: Graph, session: str) -> list[State]:
         return [*_news(await _states(graph, session))]
 
 
-async def read_states(graph: Graph, session: str) -> list[State]:
-    """Read a session's state after each of its steps."""
+async def read_states(graph: Graph, session: str, *, logs: int | None = None) -> list[State]:
+    """Read a session's state after each of its steps; of older ones than ``logs`` without a log."""
     with reading_session(graph, session):
-        return await _states(graph, session)
+        return await _states(graph, session, logs)
 
 
-async def _states(graph: Graph, session: str) -> list[State]:
+async def _states(graph: Graph, session: str, logs: int | None = None) -> list[State]:
     found = [one async for one in checkpointer_of(graph).alist(config_of(session))]
     found.reverse()
     channels = {name: cast("BaseChannel[Any, Any, Any]", graph.channels[name]) for name in _WRITES}
     writes: list[tuple[str, str, Any]] = []
     states: list[State] = []
-    for one in found:
+    for place, one in enumerate(found):
         values = one.checkpoint["channel_values"]
+        is_whole = logs is None or place >= len(found) - logs
         state: dict[str, Any] = {name: values[name] for name in _WHOLE if name in values}
         for name, before in channels.items():
             # Now and then a checkpoint holds the whole of it.
@@ -138,7 +139,7 @@ async def _states(graph: Graph, session: str) -> list[State]:
             if name not in values:
                 channel.update([value for _, written, value in writes if written == name])
             channels[name] = channel
-            if channel.is_available():
+            if is_whole and channel.is_available():
                 state[name] = channel.get()
         states.append(cast("State", state))
         writes = list(one.pending_writes or ())

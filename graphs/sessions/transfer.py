@@ -2,27 +2,28 @@
 
 Lagent's agents have such a state each. Here a speaker's memory is what it has said and heard in
 one log: resetting or replacing it changes what that speaker sees, and nothing that was said. What
-a dump looks like is in `graphs.sessions.dumps.dump`, what is exported in `graphs.sessions.export`.
+a dump looks like is in `graphs.sessions.dumps.dump`, what is exported in `graphs.sessions.exports`.
 """
 
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..common.background import in_background
 from ..common.errors import SpecError
 from ..common.validation import listing
 from ..store.rows import check_session_id
 from .dumps.dump import MemoryDump, read_dump, written
-from .export import as_json_lines, as_markdown
+from .exports.page import read_page
+from .exports.text import as_json_lines, as_markdown
 from .remembering import begin_anew, dumped, load_whole, replace_memory
 from .session import aget_session, check_speaker, made_up_id
 
 Dump = Mapping[str, Any] | str | Path
 """A dump, or the path of a ``.json`` file that holds one."""
 
-ExportFormat = Literal["markdown", "jsonl"]
+ExportFormat = Literal["markdown", "jsonl", "html"]
 """What a session can be exported as."""
 
 
@@ -200,7 +201,9 @@ async def aexport_session(
 
     Args:
         session: The session's id.
-        format: ``markdown`` for a page to read; ``jsonl`` for JSON Lines, one object a message.
+        format: ``markdown`` for a page to read; ``jsonl`` for JSON Lines, one object a message;
+            ``html`` for a page for a browser, one file that needs nothing else: the talk, each
+            speaker's view of it, why it ended and what it used.
         speaker: Whose memory to write down. None: all that was said.
         store: Where sessions are kept. None: the setting, else the user's data folder.
 
@@ -213,8 +216,12 @@ async def aexport_session(
         StoreError: The store can't be opened or read.
     """
     forms = {"markdown": as_markdown, "jsonl": as_json_lines}
-    if format not in forms:
-        raise SpecError(f"format: {format!r} is unknown; there are {listing(forms)}")
+    if format not in get_args(ExportFormat):
+        raise SpecError(
+            f"format: {format!r} is unknown; there are {listing(get_args(ExportFormat))}"
+        )
+    if format == "html":
+        return await read_page(session, speaker, store)
     result = await aget_session(session, store=store)
     if speaker is not None:
         check_speaker(session, result.conversation, speaker)

@@ -132,6 +132,7 @@ READS: dict[str, Callable[[str, str], object]] = {
     "dump": lambda session, store: json.dumps(dump_session(session, store=store)),
     "dump memory": lambda session, store: dump_session(session, speaker=who(session), store=store),
     "markdown": lambda session, store: export_session(session, format="markdown", store=store),
+    "html": lambda session, store: export_session(session, format="html", store=store),
     "jsonl": lambda session, store: export_session(session, format="jsonl", store=store),
     "replay": lambda session, store: replay(session, store=store, **TOOLS),
 }

@@ -536,6 +536,7 @@ def test_help_documents_the_exit_codes() -> None:
         ([*TASK, "--temperature", "9"], "temperature"),
         ([*TASK, "--colour"], "--colour"),
         (["show", "g", "--why", "--as", "Owner"], "leave out --as"),
+        (["show", "g", "--html", "--why"], "leave out --why"),
         (["sing"], "sing"),
     ],
 )

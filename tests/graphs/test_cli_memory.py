@@ -130,6 +130,10 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
     ]
     duologue("export", "g", "--output", "g.md")
     assert (tmp_path / "g.md").read_bytes() == duologue("export", "g").stdout_bytes
+    duologue("export", "g", "--format", "html", "--output", "g.html")
+    page = (tmp_path / "g.html").read_bytes()
+    assert page.startswith(b"<!doctype html>")
+    assert duologue("show", "g", "--html").stdout_bytes == page
 
 
 @pytest.mark.parametrize(

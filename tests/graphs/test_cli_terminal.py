@@ -150,6 +150,20 @@ def test_ctrl_c_still_stops_it_while_nobody_is_asked(
     assert [row.status for row in list_sessions()] == ["unfinished"]
 
 
+def test_a_session_is_shown_in_the_browser_from_a_file_of_the_users_own(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    duologue("chat", "--session", "c", lines="What is it?\nexit\n")
+    code, text = at_terminal("show", "c", "--html", person=lambda terminal: None)
+    path = Path(text.strip().replace("\n", ""))
+    assert (code, opened) == (0, [path.as_uri()])
+    assert "It is 42." in path.read_text()
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
 def test_prompts_stay_out_of_output_that_goes_into_a_file(
     server: ScriptedServer, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from markdown_it.token import Token
 from duologue.graphs import Conversation, Result, SpecError, export_session, get_session
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Failure, place_of, result as answered, said
-from duologue.graphs.sessions.export import as_json_lines, as_markdown
+from duologue.graphs.sessions.exports.text import as_json_lines, as_markdown
 
 from .fork_help import plain, run
 from .fork_talks import TALKS

@@ -24,7 +24,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
-from duologue.graphs.sessions.export import as_markdown
+from duologue.graphs.sessions.exports.text import as_markdown
 from duologue.nodes.prompts import handoffs as prompts
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall

@@ -39,7 +39,7 @@ from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.run.log_events import replayed
-from duologue.graphs.sessions.export import as_json_lines, as_markdown
+from duologue.graphs.sessions.exports.text import as_json_lines, as_markdown
 from duologue.graphs.sessions.listing import known_store
 from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.prompts import speaking

@@ -26,6 +26,13 @@ READS_ITS_WORDS = """
 from duologue.graphs.text.farewells import is_farewell
 assert is_farewell("Thank you, goodbye!")
 """
+READS_ITS_TEMPLATES = """
+from duologue.graphs import Conversation
+from duologue.graphs.page.gather import Session, page_of
+from duologue.graphs.page.render import render
+pair = Conversation(task="Plan", speakers=[{"name": "A"}, {"name": "B"}])
+assert "It has not ended" in render(page_of(Session("s", "Plan", pair, [])))
+"""
 
 
 class Place:
@@ -106,3 +113,4 @@ def test_the_command_helps_and_the_types_are_there(place: Place) -> None:
     assert "duologue run" in place.run("duologue", "--help")
     place.run("python", "-c", TYPED)
     place.run("python", "-c", READS_ITS_WORDS)
+    place.run("python", "-c", READS_ITS_TEMPLATES)

@@ -13,21 +13,15 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from markdown_it import MarkdownIt
 
-from ..common.sanitize import clean, escaped
-from ..log.kinds import Kind
-from ..log.messages import About, Failure, Source, line, place_of
-from ..log.remembered import memory
-from ..rules.outcome import Outcome
-from ..rules.why import CUT_OFF, asked_again, verdict_in_words
-from .dumps.lines import dumped
-from .result import Result
-from .session import title_of
-
-_CONVERSATION = "The conversation"
-"""Who tells a speaker what nobody says."""
-
-_TASK = "The task"
-"""Whose rewriting was rejected."""
+from ...common.sanitize import clean, escaped
+from ...log.kinds import Kind
+from ...log.messages import About, line, place_of
+from ...log.remembered import memory
+from ...page.notes import author, came, cut_off, note, reads, remark
+from ...rules.outcome import Outcome
+from ..dumps.lines import dumped
+from ..result import Result
+from ..session import title_of
 
 
 def as_json_lines(result: Result, speaker: str | None = None) -> str:
@@ -81,14 +75,13 @@ def _message(
     message: BaseMessage, about: About, called: dict[str, str], *, told: bool
 ) -> Iterator[str]:
     """Write one message down, in paragraphs; none where only its speaker's page shows it."""
-    if (note := _note(about)) is not None:
-        yield f"*{_plain(note)}*"
+    if (beside := note(about)) is not None:
+        yield f"*{_plain(beside)}*"
     elif isinstance(message, ToolMessage):
         # What hooks have seen first stands there once more as what they made of it.
         yield from _result(message, called) if about.kind is not Kind.ANSWER else ()
     elif told or about.kind.row.on_page:
-        who = about.speaker or (_TASK if about.kind is Kind.DRAFT else _CONVERSATION)
-        yield f"## {_plain(who)} ({_plain(place_of(message))})"
+        yield f"## {_plain(author(about))} ({_plain(place_of(message))})"
         if about.thought is not None and about.thought.text and not told:
             yield "*Thinks, heard by nobody:*"
             yield _quoted(about.thought.text)
@@ -96,35 +89,13 @@ def _message(
         yield from _calls(message, called)
 
 
-def _note(about: About) -> str | None:
-    """Say in one line what stands beside the conversation."""
-    if about.kind is Kind.REFLECTION and about.verdict is not None:
-        return verdict_in_words(about.verdict, separate=about.speaker is None)
-    if about.kind is Kind.CHOICE:
-        why = "" if about.problem is None else ": the choice can't be read"
-        return f"{about.to} is to speak next{why}"
-    if about.kind is Kind.FORGOTTEN:
-        return f"The memory of {about.speaker} was reset"
-    if about.outcome is not None:
-        return f"{Outcome.model_validate(about.outcome).sentence()} It went on"
-    if about.kind is Kind.REMOVED:
-        whose = about.was and about.was.speaker
-        return f"A message of {whose} was removed" if whose else "A message was removed"
-    return None
-
-
 def _speech(message: BaseMessage, about: About) -> Iterator[str]:
-    if about.kind in (Kind.DRAFT, Kind.REFLECTION) and about.problem is not None:
-        yield f"*{asked_again(cut_off=about.cut_off)}: {_plain(about.problem)}*"
-    elif about.is_speech and about.audience is not None:
-        alone = " and ".join(about.confidants)
-        yield f"*Heard by {_plain(alone)} alone*" if alone else "*Heard by nobody else*"
-    if about.cut_off and about.kind.row.is_spoken:
-        yield f"*{CUT_OFF}*"
+    for remarked in (remark(about), cut_off(about)):
+        if remarked is not None:
+            yield f"*{_plain(remarked)}*"
     if message.text.strip() or not about.kind.row.has_calls:
         yield _quoted(message.text)
-    # What code gave stands in the text already.
-    if about.parsed is not None and about.source is not Source.CODE:
+    if reads(about):
         yield _fenced(json.dumps(about.parsed, ensure_ascii=False, indent=2), "json")
 
 
@@ -144,17 +115,8 @@ def _calls(message: BaseMessage, called: dict[str, str]) -> Iterator[str]:
 def _result(message: BaseMessage, called: Mapping[str, str]) -> Iterator[str]:
     says = dumped(message)
     name = called.get(str(says.call_id), "The tool")
-    yield f"*{_came(_plain(name), line(message), failed=says.failed)}:*"
+    yield f"*{came(_plain(name), line(message), failed=says.failed)}:*"
     yield _fenced(says.text)
-
-
-def _came(name: str, about: About, *, failed: bool) -> str:
-    """Say what came of a call, or who answered in its place."""
-    if about.decision == "respond":
-        return f"A person answers for {name}"
-    if about.failure is Failure.PERSON:
-        return f"{name} was not run"
-    return f"{name} {'failed' if failed else 'answers'}"
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,167 @@
+"""The lines of the talk: what was said, and who sees it in which role and in which words."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from ..log.kinds import Kind
+from ..log.messages import About, Source, line, place_of
+from ..log.remembered import memory
+from ..log.viewpoint import SILENCE, View
+from ..spec.conversation import Conversation
+from .contents import Fold, Heard, Line, LineKind, Role
+from .notes import author, came, cut_off, note, reads, remark
+
+_LABEL = 200
+"""The longest that stands in front of what is heard; what is longer is another text."""
+
+
+def anchors(log: Sequence[BaseMessage]) -> dict[str, str]:
+    """Give the ids that lines have on the page, by their places; a place may be any text."""
+    places = [place_of(message) for message in log]
+    return {
+        place: place if place[:1] == "m" and place[1:].isdecimal() and place.isascii() else f"n{at}"
+        for at, place in enumerate(places)
+    }
+
+
+def lines_of(
+    conversation: Conversation, log: Sequence[BaseMessage], only: str | None = None
+) -> Iterator[Line]:
+    """Give the lines of a log.
+
+    Args:
+        conversation: The spec.
+        log: The log; of one speaker what it remembers.
+        only: That speaker.
+
+    Yields:
+        The lines, oldest first. Of one speaker's memory without what nobody heard.
+    """
+    names = conversation.names
+    numbers = {name: number for number, name in enumerate(names)}
+    viewers = [only] if only is not None else names
+    seen = [_Seen(conversation, log, name, numbers[name]) for name in viewers]
+    found, called = anchors(log), dict[str, str]()
+    for message in log:
+        about = line(message)
+        roles = {one.number: role for one in seen if (role := one.role(message, about))}
+        kind = _kind_of(message, about)
+        if kind is None or (kind == "told" and not roles):
+            continue
+        told = note(about)
+        yield Line(
+            anchor=found[place_of(message)],
+            place=place_of(message) if place_of(message) == found[place_of(message)] else "",
+            kind=kind,
+            speaker=numbers.get(about.speaker or ""),
+            name=author(about),
+            text=_text(message) if told is None else told,
+            remarks=tuple(one for one in (remark(about), cut_off(about)) if one),
+            is_person=about.source is Source.HUMAN and about.kind.row.is_reply,
+            folds=tuple(_folds(message, about, called, told=only is not None)),
+            roles=roles,
+            heard=tuple(_heard(message, told, [one for one in seen if one.number in roles])),
+        )
+
+
+def _kind_of(message: BaseMessage, about: About) -> LineKind | None:
+    """How a line is drawn; None where it is not."""
+    if about.kind in (Kind.ANSWER, Kind.SUMMARY, Kind.SPECIFIED_TASK):
+        # The first is shown as what became of it, the last above the talk.
+        return None
+    if note(about) is not None:
+        return "note"
+    if isinstance(message, ToolMessage):
+        return "result"
+    if about.kind.row.has_calls:
+        return "calls"
+    if about.kind is Kind.SPEECH:
+        return "said"
+    return "draft" if about.kind.row.on_page else "told"
+
+
+def _text(message: BaseMessage) -> str:
+    return "" if isinstance(message, ToolMessage) else message.text.strip()
+
+
+class _Seen:
+    """What one speaker sees."""
+
+    def __init__(
+        self, conversation: Conversation, log: Sequence[BaseMessage], name: str, number: int
+    ) -> None:
+        self.name = name
+        self._view = View(conversation, name)
+        self._known = {id(message) for message in memory(log, name)}
+        self.number = number
+
+    def role(self, message: BaseMessage, about: About) -> Role | None:
+        """Give the role that a line has; None where it is not seen."""
+        if id(message) not in self._known:
+            return None
+        if isinstance(message, ToolMessage):
+            return "tool"
+        return "assistant" if about.speaker == self.name else "user"
+
+    def text(self, message: BaseMessage) -> str:
+        """Give what is heard of another's line."""
+        shown = self._view.of([message])
+        return shown[-1].text if shown else message.text
+
+
+def _heard(message: BaseMessage, told: str | None, seen: Sequence[_Seen]) -> Iterator[Heard]:
+    """Tell who sees a line otherwise than the page tells it to all."""
+    by_words = defaultdict[tuple[str, str | None], list[int]](list)
+    said = _text(message) if told is None else ""
+    for one in seen:
+        if told is None and line(message).speaker == one.name:
+            continue
+        text = one.text(message)
+        before, found, rest = text.rpartition(said) if said else (text, "", "")
+        if told is None and text == (said or SILENCE):
+            continue
+        is_label = bool(found) and not rest and len(before) <= _LABEL
+        by_words[(before.strip(), None) if is_label else ("", text)].append(one.number)
+    for (front, instead), numbers in by_words.items():
+        yield Heard(by=tuple(numbers), before=front, instead=instead)
+
+
+def _folds(
+    message: BaseMessage, about: About, called: dict[str, str], *, told: bool
+) -> Iterator[Fold]:
+    thought = about.thought
+    if thought is not None and thought.text and not told:
+        yield Fold(kind="thought", title="Thinks, heard by nobody", text=thought.text)
+    if reads(about):
+        yield Fold(kind="parsed", title="Read as", text=_json(about.parsed))
+    if isinstance(message, AIMessage):
+        yield from _calls(message, called)
+    elif isinstance(message, ToolMessage):
+        failed = message.status == "error"
+        name = called.get(message.tool_call_id, "The tool")
+        title = came(name, about, failed=failed)
+        yield Fold(kind="result", title=title, text=message.text)
+
+
+def _calls(message: AIMessage, called: dict[str, str]) -> Iterator[Fold]:
+    for call in message.tool_calls:
+        called[str(call["id"])] = call["name"]
+        yield Fold(kind="call", title=f"Calls {call['name']}", text=_arguments(call["args"]))
+    for broken in message.invalid_tool_calls:
+        name = broken["name"] or "a tool"
+        called[str(broken["id"])] = name
+        title = f"Calls {name} with what is not JSON"
+        yield Fold(kind="call", title=title, text=broken["args"] or "")
+
+
+def _arguments(args: Mapping[str, object]) -> str:
+    """Write arguments as JSON; code alone is shown as code."""
+    code = args.get("code")
+    return code if len(args) == 1 and isinstance(code, str) else _json(args)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)

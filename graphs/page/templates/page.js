@@ -1,0 +1,61 @@
+"use strict";
+const talk = document.querySelector(".talk");
+const all = document.getElementById("as-all");
+for (const part of document.querySelectorAll(".js")) part.hidden = false;
+
+// A link to a line that this view leaves out shows it among all.
+addEventListener("hashchange", () => {
+  const line = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (all && line && line.classList.contains("m") && !line.getClientRects().length) {
+    all.checked = true;
+    line.scrollIntoView();
+  }
+});
+
+const folds = document.getElementById("folds");
+folds?.addEventListener("click", () => {
+  const open = folds.getAttribute("aria-pressed") === "false";
+  for (const one of talk.querySelectorAll("details")) one.open = open;
+  folds.setAttribute("aria-pressed", open);
+  folds.textContent = open ? "Close all" : "Open all";
+});
+
+// Side by side each line stands once for each speaker, made when it comes into sight.
+const made = (kind, text) => {
+  const element = document.createElement("div");
+  element.className = kind;
+  if (text) element.textContent = text;
+  return element;
+};
+const cell = (line, number) => {
+  const is = (role) => line.classList.contains(role + number);
+  if (is("a") || is("t") || line.dataset.by === String(number)) {
+    const own = made("cell own");
+    for (const part of line.children) {
+      if (!part.classList.contains("b") && !part.classList.contains("i")) own.append(part.cloneNode(true));
+    }
+    if (is("a") || is("t")) own.prepend(made("role", is("a") ? "assistant" : "tool"));
+    return own;
+  }
+  if (!is("u")) return made("cell no", "does not hear it");
+  const heard = made("cell");
+  heard.append(made("role", "user"));
+  for (const part of line.querySelectorAll(`:scope > .h${number}`)) heard.append(part.cloneNode(true));
+  const said = line.querySelector(":scope > .s");
+  if (said && !is("x")) heard.append(said.cloneNode(true));
+  return heard;
+};
+const sight = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    sight.unobserve(target);
+    const cells = made("cells");
+    for (let number = 0; number < Number(talk.dataset.many); number++) cells.append(cell(target, number));
+    target.append(cells);
+  }
+}, { rootMargin: "800px" });
+document.getElementById("side")?.addEventListener("change", () => {
+  for (const line of talk.querySelectorAll(".m:not(.note)")) {
+    if (!line.querySelector(":scope > .cells")) sight.observe(line);
+  }
+});

@@ -1,0 +1,1 @@
+"""Sessions written down for readers and for programs."""

@@ -1,0 +1,123 @@
+"""A session read for its HTML page; what stands on the page is in `graphs.page`."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from langchain_core.messages import BaseMessage
+
+from ....nodes.models.resolve import Models
+from ....nodes.step.resources import Resources
+from ....nodes.turn.sent import last_prompt
+from ....tools.registry.registry import Registry
+from ...build import build_graph
+from ...common.errors import DuologueError
+from ...log.state import State
+from ...page.contents import Spent
+from ...rules.moves import TURN_ENDS
+from ...rules.position import Phase, Position
+from ...spec.conversation import Conversation
+from ...spec.judges import SeparateJudge
+from ...spec.usage import total, used_so_far
+from ...store.rows import check_session_id
+from ..checkpoints import read_states
+from ..listing import known_store
+from ..result import Result
+from ..session import check_speaker, known_session, read_session, title_of
+
+_LOGS: Final = 200
+"""In how many steps, the newest, prompts are looked for."""
+
+
+async def read_page(session: str, speaker: str | None, store: str | Path | None) -> str:
+    """Read a session, or what one speaker remembers of it, and draw its page."""
+    check_session_id(session)
+    async with known_store(store) as opened:
+        conversation = await known_session(opened, session)
+        if speaker is not None:
+            check_speaker(session, conversation, speaker)
+        graph = build_graph(checkpointer=opened.checkpointer)
+        result = await read_session(session, conversation, graph)
+        # One speaker's page tells nothing of the others.
+        states = await read_states(graph, session, logs=_LOGS) if speaker is None else []
+    prompts = {
+        name: prompt
+        for name in (conversation.names if states else ())
+        if (prompt := await _prompt(states[-_LOGS:], name)) is not None
+    }
+    return await asyncio.to_thread(_drawn, result, speaker, states, prompts)
+
+
+async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] | None:
+    """What a speaker's model was sent last, where it can be told without what was registered."""
+    resources = Resources(Models(), Registry({}), allow_host=True)
+    with suppress(DuologueError):
+        return await last_prompt(states, resources, name)
+    return None
+
+
+def _drawn(
+    result: Result,
+    speaker: str | None,
+    states: Sequence[State],
+    prompts: dict[str, Sequence[BaseMessage]],
+) -> str:
+    # Of all that writes sessions down only this needs Jinja.
+    from ...page.gather import Session, memory_page_of, page_of
+    from ...page.render import render
+
+    session = Session(
+        id=result.session,
+        title=title_of(result.conversation),
+        conversation=result.conversation,
+        log=result.messages,
+        task=result.specified_task,
+        outcome=result.outcome,
+        pending=result.pending,
+        position=_position(states[-1]) if states else Position(),
+        steps=[*_spent(result.conversation, states)],
+        prompts=prompts,
+    )
+    return render(page_of(session) if speaker is None else memory_page_of(session, speaker))
+
+
+def _position(state: State) -> Position:
+    return Position.model_validate(state.get("position") or {})
+
+
+_BESIDE: Final = {Phase.CHECKED, Phase.ASKED, Phase.UNREAD, Phase.JUDGED, Phase.CHOSEN}
+"""What happens between turns."""
+
+
+def _spent(conversation: Conversation, states: Sequence[State]) -> Iterator[Spent]:
+    """Tell what each step has used: what was used after it and not before."""
+    for before, after in pairwise([State(), *states]):
+        if not after.get("position"):
+            continue
+        was, now = _position(before), _position(after)
+        used, spent = total(used_so_far(before).values()), total(used_so_far(after).values())
+        ended = not before.get("position") or was.phase in (*TURN_ENDS, Phase.STARTED)
+        yield Spent(
+            who=_who(conversation, now),
+            is_new_turn=ended and now.phase not in _BESIDE,
+            calls=max(0, spent.calls - used.calls),
+            input_tokens=max(0, spent.input_tokens - used.input_tokens),
+            output_tokens=max(0, spent.output_tokens - used.output_tokens),
+            seconds=max(0.0, now.facts.seconds - was.facts.seconds),
+            cost=max(0.0, spent.cost - used.cost),
+        )
+
+
+def _who(conversation: Conversation, position: Position) -> str:
+    """For whom a step was taken."""
+    is_verdict = position.phase in (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
+    if is_verdict and isinstance(conversation.judge, SeparateJudge):
+        return "The judge"
+    if position.phase is Phase.CHOSEN:
+        return "Who speaks next"
+    if position.phase is Phase.CHECKED:
+        return "Predicates"
+    return position.speaker or "The task"

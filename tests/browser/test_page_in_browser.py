@@ -1,0 +1,266 @@
+"""A session's page in a real browser: no text runs, and people see what they asked for.
+
+`.ci/run` runs these by a command of their own, with the distribution's Chromium.
+"""
+
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AnyMessage
+
+from duologue.graphs import Conversation
+from duologue.graphs.log.messages import About, said
+from duologue.graphs.page.gather import Session, memory_page_of, page_of
+from duologue.graphs.page.render import render
+from pages import HOSTILE, hostile_session
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+Open = Callable[..., "Page"]
+"""Opens a session's page."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """Give the distribution's Chromium."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if found is None:
+        assert "CI" not in os.environ, "chromium is not installed"
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        # As root it does not start in its own sandbox.
+        arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+        started = driver.chromium.launch(executable_path=found, args=arguments)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def show(browser: "Browser", tmp_path: Path) -> Iterator[Open]:
+    """Open pages from the disk; afterwards nothing else was loaded, blocked or run."""
+    asked: list[str] = []
+    wrong: list[str] = []
+
+    def opened(session: Session, only: str | None = None, **options: Any) -> "Page":
+        text = render(page_of(session) if only is None else memory_page_of(session, only))
+        path = tmp_path / "page.html"
+        path.write_text(text, encoding="utf-8")
+        context = browser.new_context(**options)
+        tab = context.new_page()
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("dialog", lambda dialog: wrong.append(dialog.message))
+        # Chromium tells there what the page's policy has kept from running.
+        tab.on("console", lambda message: wrong.append(message.text))
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.goto(path.as_uri())
+        return tab
+
+    yield opened
+    assert {url.partition("#")[0] for url in asked} == {(tmp_path / "page.html").as_uri()}
+    assert wrong == []
+
+
+def session(
+    *lines: tuple[str, str], names: tuple[str, ...] = ("Ann", "Ben"), **more: Any
+) -> Session:
+    """A session in which these speakers say this; a speaker alone is told the next line."""
+    speakers = [{"name": name} for name in names]
+    log: list[AnyMessage] = []
+    for who, text in lines:
+        told = who.partition(" alone")
+        about = (
+            {"kind": "instruction", "audience": [told[0]]}
+            if told[1]
+            else {"kind": "speech", "speaker": who}
+        )
+        log.append(said(len(log), text, About.model_validate(about)))
+    conversation = Conversation.model_validate({"task": "Plan", "speakers": speakers, **more})
+    return Session(id="s", title="Plan a garden", conversation=conversation, log=log, task="Plan")
+
+
+TALK = session(
+    ("Ann alone", "Please begin."),
+    ("Ann", "Beans by the wall."),
+    ("Ben", "Peas. ###STOP###"),
+    ("Ann", "And herbs."),
+    end_chat={"when": [{"kind": "done_token", "token": "###STOP###"}]},
+)
+
+
+def shown(tab: "Page") -> list[str]:
+    """The lines that can be seen, by their places."""
+    found: list[str] = tab.evaluate(
+        "[...document.querySelectorAll('.m')].filter(m => m.getClientRects().length).map(m => m.id)"
+    )
+    return found
+
+
+def test_of_ten_thousand_hostile_texts_none_runs(show: Open) -> None:
+    draw = random.Random(0)  # noqa: S311
+    for number in range(5):
+        # Each stands by itself in all places of a message, and the first of them as title and task.
+        first = [*HOSTILE[number:], *HOSTILE[:number]]
+        more = ["".join(draw.choices(HOSTILE, k=draw.randint(1, 3))) for _ in range(2_000)]
+        tab = show(hostile_session([*first, *more]))
+        for view in ("as1", "side"):
+            tab.locator(f"#{view}").check(force=True)
+        tab.locator("#m0003 .cells").wait_for()
+        tab.evaluate("location.hash = 'm1500'")
+        tab.locator("#m1500 .cells").wait_for()
+        tab.locator("#as-all").check(force=True)
+        tab.locator("#folds").click()
+        tab.evaluate("scrollTo(0, 1e6)")
+        assert tab.evaluate("[window.ran, document.scripts.length]") == [None, 1]
+        foreign = "document.querySelectorAll('img, iframe, object, base, link').length"
+        assert tab.evaluate(foreign) == 0
+        tab.context.close()
+
+
+def test_a_view_shows_what_one_hears_in_its_role_and_words(show: Open) -> None:
+    tab = show(TALK)
+    assert shown(tab) == ["m0001", "m0002", "m0003"]
+    tab.get_by_role("radio", name="as Ann sees it").check(force=True)
+    assert shown(tab) == ["m0000", "m0001", "m0002", "m0003"]
+    role = "getComputedStyle(document.querySelector('#{} .r'), '::after').content"
+    roles = [tab.evaluate(role.format(f"m000{place}")) for place in range(4)]
+    assert roles == ['"user"', '"assistant"', '"user"', '"assistant"']
+    # What ends it is not heard.
+    assert tab.locator("#m0002").inner_text().split("\n")[-1] == "Peas."
+    assert tab.locator(".w0").get_by_text("System prompt").is_visible()
+    assert not tab.locator(".w1").get_by_text("System prompt").is_visible()
+    tab.get_by_role("radio", name="as Ben sees it").check(force=True)
+    assert shown(tab) == ["m0001", "m0002", "m0003"]
+    assert tab.locator("#m0002").inner_text().split("\n")[-1] == "Peas. ###STOP###"
+
+
+def test_side_by_side_each_line_stands_in_the_columns_of_those_who_hear_it(show: Open) -> None:
+    tab = show(TALK)
+    tab.get_by_role("radio", name="side by side").check(force=True)
+    tab.locator("#m0003 .cells").wait_for()
+    cells = [tab.locator(f"#m000{place} .cell").all_inner_texts() for place in range(4)]
+    told = [[" ".join(cell.split()) for cell in row] for row in cells]
+    assert told[0] == ["user Please begin.", "does not hear it"]
+    assert told[1] == ["assistant Ann m0001 Beans by the wall.", "user Beans by the wall."]
+    assert told[2] == ["user Peas.", "assistant Ben m0002 Peas. ###STOP###"]
+
+
+def test_all_is_reached_by_keys_and_a_link_to_a_hidden_line_shows_it(show: Open) -> None:
+    tab = show(TALK)
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "To the conversation"
+    tab.locator("#as-all").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowRight")
+    assert shown(tab) == ["m0001", "m0002", "m0003"]
+    assert tab.locator("#as1").is_checked()
+    tab.evaluate("location.hash = 'm0000'")
+    tab.keyboard.press("Shift+Tab")
+    tab.locator("#folds").press("Enter")
+    assert tab.locator("#folds").get_attribute("aria-pressed") == "true"
+
+
+def test_a_screen_reader_finds_headings_landmarks_and_names(show: Open) -> None:
+    tab = show(TALK)
+    assert tab.get_by_role("heading", level=1).inner_text() == "Plan a garden"
+    assert tab.get_by_role("main").get_by_role("heading", level=3).count() == 3
+    assert tab.get_by_role("region", name="It has not ended").count() == 1
+    assert tab.get_by_role("group", name="Show the conversation").get_by_role("radio").count() == 4
+    pictures = tab.get_by_role("img")
+    assert all(pictures.nth(at).get_attribute("aria-label") for at in range(pictures.count()))
+    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+    assert len(ids) == len({*ids})
+
+
+def test_without_scripts_all_can_be_read_and_views_can_be_changed(show: Open) -> None:
+    tab = show(TALK, java_script_enabled=False)
+    assert tab.get_by_text("Beans by the wall.").is_visible()
+    assert not tab.get_by_text("side by side").is_visible()
+    assert not tab.locator("#m0000").is_visible()
+    tab.locator("#as0").check(force=True)
+    assert tab.locator("#m0000").is_visible()
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_nothing_runs_over_the_edge_at_any_width(show: Open, width: int) -> None:
+    long = "word" * 200
+    talk = session(
+        (
+            "Ann",
+            f"{long} `{long}`\n\n```python\n{long}\n```\n\n| a | {long} |\n|---|---|\n| b | c |",
+        ),
+        ("Ben", f"<https://a.example/{long}> \n\n> {long}\n\n1. {long}"),
+        names=("Ann", "Ben", "N" * 80),
+    )
+    tab = show(talk, viewport={"width": width, "height": 700})
+    for view in ("as-all", "as1"):
+        tab.locator(f"#{view}").check(force=True)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_each_text_runs_in_its_own_direction(show: Open) -> None:
+    talk = session(
+        ("Ann", "لنبدأ بالطماطم.\n\nThen English."),
+        ("Ben", "אני מסכים.\n\n`code`"),
+        ("Ann", "好的"),
+    )
+    tab = show(talk)
+    right = """place => { const range = document.createRange();
+        range.selectNodeContents(document.querySelector(place));
+        const text = range.getClientRects()[0];
+        const box = document.querySelector(place).getBoundingClientRect();
+        return Math.round(box.right - text.right) < Math.round(text.left - box.left); }"""
+    assert tab.evaluate(right, "#m0000 .s p") is True
+    assert tab.evaluate(right, "#m0000 .s p + p") is False
+    assert tab.evaluate(right, "#m0001 .s p") is True
+    assert tab.evaluate(right, "#m0002 .s p") is False
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_contrast_enough_in_light_and_in_dark(show: Open, scheme: str) -> None:
+    names = tuple(f"Speaker {number}" for number in range(8))
+    tab = show(session(*((name, "Yes.") for name in names), names=names), color_scheme=scheme)
+    pixels = """() => {
+        const canvas = document.createElement("canvas");
+        const brush = canvas.getContext("2d", { willReadFrequently: true });
+        const light = (colour) => {
+            brush.fillStyle = colour;
+            brush.fillRect(0, 0, 1, 1);
+            return [...brush.getImageData(0, 0, 1, 1).data].slice(0, 3);
+        };
+        const back = getComputedStyle(document.body).backgroundColor;
+        const texts = document.querySelectorAll(".m h3, .p, .s p, .k, .tag, dt, dd, figcaption");
+        return [light(back), [...texts].map((one) => light(getComputedStyle(one).color))];
+    }"""
+    back, texts = tab.evaluate(pixels)
+    assert (luminance(back) > 0.5) is (scheme == "light")
+    assert len(texts) > 30
+    for text in texts:
+        dark, bright = sorted((luminance(back), luminance(text)))
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, text
+
+
+def luminance(colour: list[int]) -> float:
+    """The relative luminance of WCAG."""
+    parts = [part / 255 for part in colour]
+    red, green, blue = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_a_speakers_page_shows_its_memory_in_its_roles(show: Open) -> None:
+    tab = show(TALK, only="Ann")
+    assert shown(tab) == ["m0000", "m0001", "m0002", "m0003"]
+    assert not re.search("STOP", tab.locator("#talk").inner_text())
+    assert tab.get_by_role("radio").count() == 0

@@ -1,0 +1,117 @@
+"""Texts that would like to run, in every place of a session that a page shows. No tests here."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from langchain_core.messages import AnyMessage, InvalidToolCall
+from langchain_core.messages.tool import ToolCall
+
+from duologue.graphs import Conversation
+from duologue.graphs.log.messages import About, result, said
+from duologue.graphs.page.contents import Spent
+from duologue.graphs.page.gather import Session
+
+ALLOWED: Final = {
+    *("html", "head", "meta", "title", "style", "script", "body", "header", "main", "footer"),
+    *("section", "article", "figure", "figcaption", "fieldset", "legend", "label", "input"),
+    *("h1", "h2", "h3", "h4", "h5", "h6", "p", "div", "span", "bdi", "a", "button", "br", "hr"),
+    *("ul", "ol", "li", "dl", "dt", "dd", "blockquote", "pre", "code", "em", "strong", "s"),
+    *("table", "thead", "tbody", "tr", "th", "td", "details", "summary"),
+    *("svg", "g", "path", "rect", "circle"),
+}
+"""The elements that a page may hold; of a title within a picture the name is the same."""
+
+_RUN: Final = "window.ran=1"
+
+HOSTILE: Final = [
+    f"<script>{_RUN}</script>",
+    f"</script><script>{_RUN}</script>",
+    f"</style><script>{_RUN}</script>",
+    f"</title><svg onload={_RUN}>",
+    f'"><img src=x onerror="{_RUN}">',
+    f"' onmouseover='{_RUN}' x='",
+    f"<svg><script>{_RUN}</script></svg>",
+    f"<iframe srcdoc='<script>parent.{_RUN}</script>'></iframe>",
+    f"<a href=javascript:{_RUN}>x</a>",
+    f"[x](javascript:{_RUN})",
+    f"[x](JaVaScRiPt&colon;{_RUN})",
+    f"<javascript:{_RUN}>",
+    "[x](data:text/html;base64,PHNjcmlwdD53aW5kb3cucmFuPTE8L3NjcmlwdD4=)",
+    f"![x](x){{onerror={_RUN}}}",
+    f'![x](javascript:{_RUN} "x\\" onerror={_RUN}")',
+    f'[x](https://a.example "x\\" onclick={_RUN}")',
+    f'[x](https://a.example/"onclick={_RUN})',
+    f'<https://a.example/"onclick={_RUN}>',
+    f'```"><script>{_RUN}</script>\n</code></pre><script>{_RUN}</script>\n' + "x\n" * 12 + "```",
+    f"`</code><script>{_RUN}</script>`",
+    f"| a | <script>{_RUN}</script> |\n|---|---|\n| <img src=x onerror={_RUN}> | b |",
+    f"<!-- --><script>{_RUN}</script><!--",
+    f"<![CDATA[<script>{_RUN}</script>]]>",
+    f"&lt;script&gt;{_RUN}&lt;/script&gt;",
+    f"&#60;script&#62;{_RUN}&#60;/script&#62;",
+    f"{{{{ ''.__class__ }}}} {{% raw %}}<script>{_RUN}</script>",
+    f"<details open ontoggle={_RUN}>",
+    f"<style>@import 'http://a.example'; *{{background:url(javascript:{_RUN})}}</style>",
+    "<meta http-equiv=refresh content='0;url=data:text/html,x'><base href=//a.example>",
+    f"<math><mi xlink:href=javascript:{_RUN}>x",
+    f"\x00<scr\x00ipt>{_RUN}</scr\x00ipt>\x1b\x85\u2028\u202e\ufffe",
+    f"+ADw-script+AD4-{_RUN}+ADw-/script+AD4-",
+    f'#"><script>{_RUN}</script>',
+    "> " * 50 + "[" * 50 + "*" * 50 + "`" * 49,
+]
+"""Each would set `window.ran`, or fetch something, if it were read as anything but text."""
+
+
+def hostile_session(texts: Sequence[str]) -> Session:
+    """A session that says these texts, and has some of them wherever else text may stand."""
+    text = texts[0]
+    line = " ".join("".join(one if one.isprintable() else " " for one in text).split())[:70] or "x"
+    conversation = Conversation.model_validate(
+        {
+            "task": text.strip() or "Plan",
+            "speakers": [
+                {"name": "Ann"},
+                {"name": f"{line} B", "role_prompt": text.strip() or "B"},
+            ],
+        }
+    )
+    names = conversation.names
+    log: list[AnyMessage] = []
+    for number, one in enumerate(texts):
+        about = {"kind": "speech", "speaker": names[number % 2], "thought": {"text": one}}
+        log.append(said(len(log), one, About.model_validate(about | {"parsed": {one: one}})))
+    for text in texts[: len(HOSTILE)]:
+        call = f"call {len(log)}"
+        calls = [ToolCall(name=text, args={text: text}, id=call)]
+        broken = [
+            InvalidToolCall(type="invalid_tool_call", name=text, args=text, id=text, error="")
+        ]
+        called = About.model_validate({"kind": "tool_calls", "speaker": names[1]})
+        log.append(said(len(log), text, called, tool_calls=calls, invalid_tool_calls=broken))
+        log.append(result(len(log), text, speaker=names[1], call_id=call))
+        for more in (
+            {"kind": "draft", "speaker": names[0], "problem": text},
+            {"kind": "draft", "problem": text},
+            {"kind": "instruction", "audience": [names[0]]},
+            {"kind": "reflection", "verdict": _verdict(names[1], text)},
+            {"kind": "choice", "to": names[1], "problem": text},
+        ):
+            log.append(said(len(log), text, About.model_validate(more)))
+    # An id as another server may have made it.
+    log[-1].additional_kwargs.pop("duologue_place")
+    text = log[-1].id = texts[0]
+    prompts = {names[1]: [said(0, text, About.model_validate({"kind": "instruction"}))]}
+    steps = [Spent(who=who, is_new_turn=True, calls=1, seconds=1) for who in (text, names[1])]
+    return Session(
+        id="s",
+        title=text,
+        conversation=conversation,
+        log=log,
+        task=text,
+        prompts=prompts,
+        steps=steps,
+    )
+
+
+def _verdict(speaker: str, text: str) -> dict[str, object]:
+    return {"speaker": speaker, "complete": False, "objectives_left": [text]}
