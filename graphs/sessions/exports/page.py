@@ -1,8 +1,9 @@
 """A session read for its HTML page; what stands on the page is in `graphs.page`."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ from ....nodes.models.resolve import Models
 from ....nodes.step.resources import Resources
 from ....nodes.turn.sent import last_prompt
 from ....tools.registry.registry import Registry
-from ...build import build_graph
+from ...build import Graph, build_graph
 from ...common.errors import DuologueError
 from ...log.state import State
 from ...page.contents import Spent
@@ -27,6 +28,7 @@ from ..checkpoints import read_states
 from ..listing import known_store
 from ..result import Result
 from ..session import check_speaker, known_session, read_session, title_of
+from ..stored_state import reading_session
 
 _LOGS: Final = 200
 """In how many steps, the newest, prompts are looked for."""
@@ -42,13 +44,28 @@ async def read_page(session: str, speaker: str | None, store: str | Path | None)
         graph = build_graph(checkpointer=opened.checkpointer)
         result = await read_session(session, conversation, graph)
         # One speaker's page tells nothing of the others.
-        states = await read_states(graph, session, logs=_LOGS) if speaker is None else []
-    prompts = {
-        name: prompt
-        for name in (conversation.names if states else ())
-        if (prompt := await _prompt(states[-_LOGS:], name)) is not None
-    }
-    return await asyncio.to_thread(_drawn, result, speaker, states, prompts)
+        past = await _read_past(graph, result) if speaker is None else _Past()
+    return await asyncio.to_thread(_drawn, result, speaker, past)
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What only a session's steps tell."""
+
+    position: Position = field(default_factory=Position)
+    steps: Sequence[Spent] = ()
+    prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
+
+
+async def _read_past(graph: Graph, result: Result) -> _Past:
+    states = await read_states(graph, result.session, logs=_LOGS)
+    with reading_session(graph, result.session):
+        prompts = {
+            name: prompt
+            for name in result.conversation.names
+            if (prompt := await _prompt(states[-_LOGS:], name)) is not None
+        }
+        return _Past(_position(states[-1]), [*_spent(result.conversation, states)], prompts)
 
 
 async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] | None:
@@ -59,12 +76,7 @@ async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] |
     return None
 
 
-def _drawn(
-    result: Result,
-    speaker: str | None,
-    states: Sequence[State],
-    prompts: dict[str, Sequence[BaseMessage]],
-) -> str:
+def _drawn(result: Result, speaker: str | None, past: _Past) -> str:
     # Of all that writes sessions down only this needs Jinja.
     from ...page.gather import Session, memory_page_of, page_of
     from ...page.render import render
@@ -77,9 +89,9 @@ def _drawn(
         task=result.specified_task,
         outcome=result.outcome,
         pending=result.pending,
-        position=_position(states[-1]) if states else Position(),
-        steps=[*_spent(result.conversation, states)],
-        prompts=prompts,
+        position=past.position,
+        steps=past.steps,
+        prompts=past.prompts,
     )
     return render(page_of(session) if speaker is None else memory_page_of(session, speaker))
 
