@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
@@ -49,7 +50,7 @@ def page_of(session: Session) -> Page:
     conversation, log, found = session.conversation, session.log, anchors(session.log)
     return Page(
         session=session.id,
-        title=session.title,
+        title=_title(session.title),
         task=session.task or "",
         players=tuple(_player(session, name, found) for name in conversation.names),
         lines=tuple(lines_of(conversation, log)),
@@ -65,13 +66,22 @@ def memory_page_of(session: Session, name: str) -> Page:
     known = memory(session.log, name)
     return Page(
         session=session.id,
-        title=session.title,
+        title=_title(session.title),
         task=session.task or "",
         players=tuple(Player(name=one) for one in session.conversation.names),
         lines=tuple(lines_of(session.conversation, known, only=name)),
         ending=told_end(session.outcome, session.pending, anchors(known)),
         only=session.conversation.names.index(name),
     )
+
+
+def _title(text: str) -> str:
+    """Cut what is the whole task where nobody gave a title: it stands below in full."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2].rstrip()} …"
+
+
+_LONGEST: Final = 100
 
 
 def _player(session: Session, name: str, found: Mapping[str, str]) -> Player:

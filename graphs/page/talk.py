@@ -138,7 +138,7 @@ def _folds(
     if reads(about):
         yield Fold(kind="parsed", title="Read as", text=_json(about.parsed))
     if isinstance(message, AIMessage):
-        yield from _calls(message, called)
+        yield from _calls(message, called, "Runs" if about.kind is Kind.CODE else "Calls")
     elif isinstance(message, ToolMessage):
         failed = message.status == "error"
         name = called.get(message.tool_call_id, "The tool")
@@ -146,10 +146,10 @@ def _folds(
         yield Fold(kind="result", title=title, text=message.text)
 
 
-def _calls(message: AIMessage, called: dict[str, str]) -> Iterator[Fold]:
+def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fold]:
     for call in message.tool_calls:
         called[str(call["id"])] = call["name"]
-        yield Fold(kind="call", title=f"Calls {call['name']}", text=_arguments(call["args"]))
+        yield Fold(kind="call", title=f"{does} {call['name']}", text=_arguments(call["args"]))
     for broken in message.invalid_tool_calls:
         name = broken["name"] or "a tool"
         called[str(broken["id"])] = name

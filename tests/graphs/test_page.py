@@ -10,13 +10,23 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage
 
-from duologue.graphs import Conversation, Result, export_session, get_session
+from duologue.graphs import (
+    Conversation,
+    MessageQuestion,
+    Outcome,
+    Position,
+    Reason,
+    Result,
+    export_session,
+    get_session,
+)
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, result as answered, said
 from duologue.graphs.page.contents import Heard, Line, Page, Spent
 from duologue.graphs.page.gather import Session, memory_page_of, page_of
 from duologue.graphs.page.markdown import as_html
 from duologue.graphs.page.render import render
+from duologue.graphs.spec.questions import Because
 from duologue.nodes.testing import Line as Scripted
 from pages import ALLOWED, HOSTILE, hostile_session
 
@@ -171,6 +181,7 @@ def test_what_was_used_is_told_by_turn_and_speaker(tmp_path: Path) -> None:
     rows = re.findall(r"<tr class=\"c.\"><th[^>]*><bdi>(.*?)</bdi></th>(.*?)</tr>", text)
     cells = {who: re.findall(r"<td>([\d.,]+)</td>", row) for who, row in rows}
     assert {"Ann", "Ben", "Cat", "The judge", "Who speaks next"} <= cells.keys()
+    assert [cells[name][0] for name in ("Ann", "Ben", "Cat", "The judge")] == ["4", "2", "2", "4"]
     calls, into, out = (sum(int(row[place]) for row in cells.values()) for place in (1, 2, 3))
     total = outcome.total
     assert (calls, into, out) == (total.calls, total.input_tokens, total.output_tokens)
@@ -179,8 +190,53 @@ def test_what_was_used_is_told_by_turn_and_speaker(tmp_path: Path) -> None:
 
 def test_sessions_that_wait_or_are_broken_off_say_so() -> None:
     result = Result("s", pair(), [], None, None)
-    assert "It has not ended" in render(of(result))
-    assert "Nothing was said yet." in render(of(result))
+    broken_off = render(of(result))
+    assert "It has not ended" in broken_off
+    assert "Nothing was said yet." in broken_off
+    question = MessageQuestion(id="q", speaker="Ann", because=Because.TURN, prompt="Ann, now you.")
+    waits = render(of(result, pending=[question]))
+    assert "It waits for an answer" in waits
+    assert "Ann, now you." in waits
+
+
+@pytest.mark.parametrize(
+    ("reason", "tone"),
+    [
+        ("completed", "good"),
+        ("done_token", "good"),
+        ("farewells", "warn"),
+        ("max_iterations", "plain"),
+        ("stop_requested", "bad"),
+    ],
+)
+def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> None:
+    outcome = Outcome(
+        reasons=(Reason(reason), Reason.MAX_MESSAGES),
+        because=("it was so", "the message cap was reached"),
+        rounds=1,
+        messages=2,
+        warnings=("code ran without a sandbox",),
+    )
+    conversation = Conversation.model_validate(
+        {
+            "task": "Plan",
+            "speakers": [{"name": "Ann", "stops_chat": True}, {"name": "Ben"}],
+            "end_chat": {"mode": "one_last_chat_after_first_completion", "max_iterations": 4},
+        }
+    )
+    result = Result("s", conversation, [], "Plan", outcome)
+    ending = of(result, position=Position(turns=3, owed=("Ben",))).ending
+    assert (ending.tone, ending.reason, ending.title) == (tone, reason, "It was so.")
+    assert ending.sentence == "Ended after 1 round and 2 messages"
+    assert ending.also == ("the message cap was reached",)
+    assert ending.owed == (
+        "Last words were promised to Ben.",
+        "Ann was never asked whether its task is complete.",
+    )
+    counts = {meter.name: (meter.count, meter.limit) for meter in ending.meters}
+    assert counts["rounds"] == (1, 4)
+    assert counts["blank replies"] == (0, 2)
+    assert "code ran without a sandbox" in render(of(result))
 
 
 def pair() -> Conversation:

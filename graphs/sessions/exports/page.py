@@ -107,10 +107,10 @@ _BESIDE: Final = {Phase.CHECKED, Phase.ASKED, Phase.UNREAD, Phase.JUDGED, Phase.
 def _spent(conversation: Conversation, states: Sequence[State]) -> Iterator[Spent]:
     """Tell what each step has used: what was used after it and not before."""
     for before, after in pairwise([State(), *states]):
-        if not after.get("position"):
-            continue
         was, now = _position(before), _position(after)
         used, spent = total(used_so_far(before).values()), total(used_so_far(after).values())
+        if was == now or (now.phase is Phase.STARTED and used == spent):
+            continue
         ended = not before.get("position") or was.phase in (*TURN_ENDS, Phase.STARTED)
         yield Spent(
             who=_who(conversation, now),
