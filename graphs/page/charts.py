@@ -52,7 +52,8 @@ def timeline(
     )
 
 
-_LEAST = 0.5
+_LEAST: Final = 0.5
+"""How far apart messages of one speaker are drawn."""
 
 
 def _x(place: int, many: int) -> float:

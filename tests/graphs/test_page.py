@@ -150,12 +150,20 @@ def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:
         "the system prompt above",
     ):
         assert found in told, found
-    places = [str(one["id"]) for one in seen.all("article")]
-    assert places == sorted({*places})
-    # Each link within the page leads to something.
-    ids = {attributes.get("id") for _, attributes in seen.tags}
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_each_link_of_a_page_leads_to_a_line_and_each_line_stands_once(
+    name: str, tmp_path: Path
+) -> None:
+    seen = Seen(page(name, tmp_path))
+    seen.is_harmless()
+    ids = [str(attributes["id"]) for _, attributes in seen.tags if "id" in attributes]
+    assert len(ids) == len({*ids})
     links = {str(one["href"])[1:] for one in seen.all("a") if str(one["href"]).startswith("#")}
-    assert links <= ids
+    assert links <= {*ids}
+    places = [str(one["id"]) for one in seen.all("article")]
+    assert places == sorted(places)
 
 
 def test_a_speakers_page_holds_its_memory_and_nothing_else(tmp_path: Path) -> None:
