@@ -127,6 +127,24 @@ def test_of_ten_thousand_hostile_texts_none_runs(show: Open) -> None:
         tab.context.close()
 
 
+def test_of_ten_thousand_messages_only_those_in_sight_are_laid_out(show: Open) -> None:
+    tab = show(session(*((("Ann", "Ben")[at % 2], f"Bean {at}.") for at in range(10_000))))
+    drawn = """() => [...document.querySelectorAll('.m')].filter(
+        (line) => line.firstElementChild.checkVisibility({ contentVisibilityAuto: true })
+    ).length"""
+    tab.evaluate("location.hash = 'm7000'")
+    # What is read stays in sight in another view.
+    for view in ("as0", "as-all", "side"):
+        assert 0 < tab.evaluate(drawn) < 200
+        tab.locator(f"label:has(#{view})").click()
+        tab.wait_for_function("""() => {
+            const { top, bottom } = document.getElementById("m7000").getBoundingClientRect();
+            return bottom > 0 && top < innerHeight;
+        }""")
+    tab.locator("#m7000 .cells").wait_for()
+    assert 0 < tab.evaluate(drawn.replace("firstElementChild", "lastElementChild")) < 200
+
+
 def test_a_view_shows_what_one_hears_in_its_role_and_words(show: Open) -> None:
     tab = show(TALK)
     assert shown(tab) == ["m0001", "m0002", "m0003"]

@@ -12,6 +12,19 @@ addEventListener("hashchange", () => {
   }
 });
 
+// Another view keeps the line in sight that was being read.
+const views = document.querySelector(".views");
+let read = null;
+const readNow = () => {
+  const under = views.getBoundingClientRect().bottom;
+  read = null;
+  if (talk.getBoundingClientRect().top > under) return;
+  for (let y = under + 8; !read && y < innerHeight; y += 16) {
+    read = document.elementFromPoint(innerWidth / 2, y)?.closest(".m");
+  }
+};
+for (const kind of ["pointerdown", "keydown"]) views?.addEventListener(kind, readNow);
+
 const folds = document.getElementById("folds");
 folds?.addEventListener("click", () => {
   const open = folds.getAttribute("aria-pressed") === "false";
@@ -20,7 +33,7 @@ folds?.addEventListener("click", () => {
   folds.textContent = open ? "Close all" : "Open all";
 });
 
-// Side by side each line stands once for each speaker, made when it comes into sight.
+// Side by side each line stands once for each speaker; that is made when it is first asked for.
 const made = (kind, text) => {
   const element = document.createElement("div");
   element.className = kind;
@@ -45,17 +58,15 @@ const cell = (line, number) => {
   if (said && !is("x")) heard.append(said.cloneNode(true));
   return heard;
 };
-const sight = new IntersectionObserver((entries) => {
-  for (const { isIntersecting, target } of entries) {
-    if (!isIntersecting) continue;
-    sight.unobserve(target);
-    const cells = made("cells");
-    for (let number = 0; number < Number(talk.dataset.many); number++) cells.append(cell(target, number));
-    target.append(cells);
-  }
-}, { rootMargin: "800px" });
 document.getElementById("side")?.addEventListener("change", () => {
-  for (const line of talk.querySelectorAll(".m:not(.note)")) {
-    if (!line.querySelector(":scope > .cells")) sight.observe(line);
+  for (const line of talk.querySelectorAll(".m:not(.note, :has(> .cells))")) {
+    const cells = made("cells");
+    for (let number = 0; number < Number(talk.dataset.many); number++) cells.append(cell(line, number));
+    line.append(cells);
   }
+});
+
+views?.addEventListener("change", () => {
+  while (read && !read.getClientRects().length) read = read.nextElementSibling;
+  read?.scrollIntoView();
 });
