@@ -94,6 +94,10 @@ def spending_of(conversation: Conversation, steps: Sequence[Spent]) -> Spending 
     )
 
 
+_BRIEF: Final = 0.01
+"""Seconds below which it is not told what was done beside the speakers' turns without a model."""
+
+
 def _by_turn(steps: Sequence[Spent]) -> list[list[Spent]]:
     turns: list[list[Spent]] = []
     for step in steps:
@@ -109,6 +113,8 @@ def _share(name: str, of_colour: str, turns: Sequence[Sequence[Spent]]) -> Share
         return None
     added = ("calls", "input_tokens", "output_tokens", "seconds", "cost")
     sums = {field: sum(getattr(step, field) for step in mine) for field in added}
+    if of_colour == colour(None) and not sums["calls"] and sums["seconds"] < _BRIEF:
+        return None
     taken = sum(any(step.who == name for step in turn) for turn in turns)
     return Share(who=name, colour=of_colour, turns=taken, **sums)
 
