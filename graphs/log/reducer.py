@@ -43,7 +43,10 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
     new: list[Any] = [one if isinstance(one, BaseMessage) else _message(one) for one in log]
     slots = _slots(new)
     for write in writes:
-        for given in _flat(write):
+        parts = write if isinstance(write, list) else [write]
+        # What no stream shows stands within one more list.
+        flat = [one for part in parts for one in (part if isinstance(part, list) else [part])]
+        for given in flat:
             message = _message(given)
             if isinstance(message, RemoveMessage) and TAKEN_BACK in message.additional_kwargs:
                 new = [one for one in new if one.id != message.id]
@@ -61,14 +64,6 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
                 slots[message.id] = len(new)
                 new.append(message)
     return new
-
-
-def _flat(write: Any) -> Iterator[Any]:  # noqa: ANN401
-    for one in write if isinstance(write, list) else (write,):
-        if isinstance(one, list):
-            yield from _flat(one)
-        else:
-            yield one
 
 
 def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:

@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool
-from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel, ValidationError
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
@@ -43,6 +42,9 @@ from .tool_calling.by_schema import answer_schema, read_answer, response_format,
 from .tool_calling.calls import normalised, unread
 from .tool_calling.names import renamed, wire_names, with_called
 from .tool_calling.native import ToolCalling, check_choice, offering
+
+NO_STREAM = "nostream"
+"""LangGraph's `TAG_NOSTREAM`, without the second that its import takes."""
 
 _BREAKS = 2
 """How often an answer that broke off is asked for once more, at most."""
@@ -303,7 +305,7 @@ class Model:
                     config = RunnableConfig(metadata=shown, run_name=name)
                     if private or purpose is not Kind.SPEECH:
                         # It is no message of the chat, which streams of messages leave out then.
-                        config["tags"] = [TAG_NOSTREAM]
+                        config["tags"] = [NO_STREAM]
                     if listeners:
                         # By themselves they would stand in the place of those who listen already.
                         config["callbacks"] = [*listeners]

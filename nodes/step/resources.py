@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
@@ -142,7 +143,7 @@ class Moment:
             state.get("messages") or (),
         )
 
-    @property
+    @cached_property
     def conversation(self) -> Conversation:
         """The spec."""
         return self.session.conversation
