@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
 from ..run.engine import ConversationLike, run_session
-from ..run.events import Event, SessionStarted
+from ..run.events import Ended, Event, SessionStarted
 from ..run.options import Options
 from ..run.steps import GivenAnswer
 from ..sessions.result import Result
@@ -120,6 +120,7 @@ class _Run:
         async for event in events:
             if isinstance(event, Result):
                 questions = event.pending
+                self._show_end(event)
                 continue
             held.append(event)
             if isinstance(event, SessionStarted):
@@ -132,10 +133,16 @@ class _Run:
         return questions
 
     def _show_one(self, event: Event) -> None:
-        if self.progress is not None and isinstance(self.view, Transcript):
-            self.progress.show(event, self.view)
-        else:
+        if self.progress is None or not isinstance(self.view, Transcript):
             self.view.show(event)
+        elif not isinstance(event, Ended):
+            # The result, which comes next, knows what led there.
+            self.progress.show(event, self.view)
+
+    def _show_end(self, result: Result) -> None:
+        if self.progress is not None and isinstance(self.view, Transcript) and result.outcome:
+            with self.progress.aside():
+                self.view.end(Ended.of(result.session, result.outcome), result.why())
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -49,7 +49,7 @@ def show_session(
                 transcript.show(event)
     else:
         _print_messages(transcript, result.viewpoint(speaker))
-    _print_end(out, result, transcript, follow_up)
+    _print_end(out, result, transcript, follow_up, is_told=why)
 
 
 def show_prompt(session: str, follow_up: FollowUp, speaker: str, *, as_json: bool) -> None:
@@ -67,10 +67,14 @@ def _print_messages(transcript: Transcript, messages: Sequence[BaseMessage]) -> 
         transcript.body(_text(message))
 
 
-def _print_end(out: Console, result: Result, transcript: Transcript, follow_up: FollowUp) -> None:
+def _print_end(
+    out: Console, result: Result, transcript: Transcript, follow_up: FollowUp, *, is_told: bool
+) -> None:
     """Say how a session has ended, or what it waits for and how it goes on."""
     if result.outcome is not None:
-        transcript.show(Ended.of(result.session, result.outcome))
+        ended = Ended.of(result.session, result.outcome)
+        # What led there may stand above.
+        transcript.end(ended, () if is_told else result.why())
         return
     transcript.rule()
     if not result.pending:

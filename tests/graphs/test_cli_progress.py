@@ -3,11 +3,14 @@
 import io
 import json
 import re
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
+from duologue.graphs import Conversation, converse, role_play
 from duologue.graphs.cli.terminal import progress
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
@@ -25,7 +28,8 @@ from duologue.graphs.run.events import (
     Token,
 )
 from duologue.graphs.spec.questions import ToolQuestion
-from duologue.nodes.testing import Reply
+from duologue.graphs.spec.usage import Usage
+from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 
 from .cli_help import ANSWER, DONE, FIRST, SHORT, duologue, isolate
@@ -119,6 +123,36 @@ def test_it_says_who_is_waited_for_and_since_when(
     waiting.progress.on_llm_end(None, run_id=run)
     waiting.shows(SpeakerChosen(id="1", speaker="Ann"))
     assert waiting.passes(1).endswith("Working… 1 s")
+
+
+def test_beside_it_stands_how_far_the_conversation_is_as_far_as_there_is_room() -> None:
+    def line(width: int, **fields: Any) -> str:
+        waiting = Waiting(live=True, width=width)
+        model = ScriptedChatModel(["Instruction: Dig.", "Solution: Dug.\nNext request."] * 2)
+        talk = role_play("Dig", "Owner", "Gardener", specify_task=False, max_iterations=2)
+        talk = Conversation.model_validate(talk.model_dump() | fields)
+        found = converse(
+            talk,
+            model=model,
+            models={"scripted": model},
+            store="memory:",
+            callbacks=[waiting.progress],
+        )
+        usage = found.outcome.total if found.outcome else Usage()
+        tokens = f"{usage.input_tokens + usage.output_tokens}"
+        shown = waiting.passes(1).removeprefix(ERASED)
+        assert cell_len(shown) < width
+        return shown[2:].replace(tokens, "N")
+
+    far = r"round 2 of 2 · 4 calls · N tokens"
+    assert re.fullmatch(rf"Starting… 1 s +{far} · \d s in all", line(80))
+    assert re.fullmatch(r"Starting… 1 s +round 2 of 2 · 4 calls", line(40))
+    assert line(24) == "Starting… 1 s"
+    prices = {"scripted": {"input": 0, "output": 1_000_000}}
+    assert re.fullmatch(
+        rf"Starting… 1 s +{far} · [\d.]+ spent · \d s in all",
+        line(90, model="scripted", prices=prices),
+    )
 
 
 def test_tools_and_code_are_named() -> None:

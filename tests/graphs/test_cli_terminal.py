@@ -65,8 +65,8 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
         "\n"
         "User> "
     )
-    assert f"\n\n── Assistant {rule}\nBye.\n\nUser>  Exit\n\n{'─' * 80}\n" in text
-    assert "Ended after 2 rounds and 4 messages: User left.\n" in text
+    assert f"\n\n── Assistant {rule}\nBye.\n\nUser>  Exit\n\n╭{'─' * 78}╮\n" in text
+    assert "│ Ended after 2 rounds and 4 messages: User left.   " in text
     # The key that rubs out did so.
     assert "Thanks." in duologue("show", "c").stdout
 

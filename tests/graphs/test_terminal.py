@@ -11,6 +11,7 @@ from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.text import Flow, one_line
 from duologue.graphs.common.sanitize import clean
+from duologue.graphs.rules.ends.cause import Cause, CauseKind
 from duologue.graphs.run.events import (
     Ended,
     Event,
@@ -131,10 +132,13 @@ def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
     assert lines[0].startswith("(A calls look(what='xxx")
     assert lines[1] == "(The call failed: none found)"
     assert max(map(len, lines[:2])) <= 40
-    assert lines[-4:] == [
-        "Ended after 1 round and 2 messages: the ",
-        "round cap was reached.",
-        "0 model calls, 0 tokens read, 0 written.",
+    assert lines[-7:] == [
+        "╭──────────────────────────────────────╮",
+        "│ Ended after 1 round and 2 messages:  │",
+        "│ the round cap was reached.           │",
+        "│ 0 model calls, 0 tokens read, 0      │",
+        "│ written.                             │",
+        "╰──────────────────────────────────────╯",
         "Read it again: duologue show --store 'my file' s",
     ]
 
@@ -235,12 +239,48 @@ def ended(cost: float, *because: str) -> Ended:
     )
 
 
-def test_every_reason_that_held_is_told() -> None:
-    lines = shown(ended(0, "a held", "b held", "c held"), width=80)
+def panel(*events: Event, width: int = 80) -> list[str]:
+    """The lines of the panel at the end, without its border."""
+    lines = [line for line in shown(*events, width=width) if line.startswith(("╭", "│", "╰"))]
+    assert all(cell_len(line) == width for line in lines)
+    return [line.strip("│ ") for line in lines if line.startswith("│")]
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_every_reason_that_held_is_told(live: bool) -> None:
+    def told(*because: str) -> list[str]:
+        event = ended(0, *because)
+        return panel(event) if live else shown(event, live=False)
+
+    lines = told("a held", "b held", "c held")
     assert "Ended after 1 round and 2 messages: a held." in lines
     assert "Also: b held; c held." in lines
-    assert "Also: b held." in shown(ended(0, "a held", "b held"))
-    assert not any("Also" in line for line in shown(ended(0, "a held")))
+    assert "Also: b held." in told("a held", "b held")
+    assert not any("Also" in line for line in told("a held"))
+
+
+def test_the_panel_tells_the_last_steps_that_led_to_the_reasons_and_no_others() -> None:
+    def counted(number: int, reason: Reason = Reason.FAREWELLS) -> Cause:
+        text = f"漢\x1b[2J: a farewell ({number} of 9)"
+        return Cause(kind=CauseKind.COUNTED, message=f"m000{number}", text=text, reason=reason)
+
+    verdict = Cause(kind=CauseKind.VERDICT, message="m0009", text="Ann: complete")
+    reason = Cause(kind=CauseKind.REASON, text="a held", reason=Reason.FAREWELLS)
+    causes = [*map(counted, range(1, 6)), counted(6, Reason.ECHO), verdict, reason]
+
+    def told(*reasons: Reason, width: int = 60) -> list[str]:
+        console = screen(width)
+        event = ended(0, "a held").model_copy(update={"reasons": reasons})
+        Transcript(FollowUp(), console, screen()).end(event, causes)
+        lines = [line for line in written(console).splitlines() if line.startswith("│")]
+        assert all(cell_len(line) == width for line in lines)
+        return [text for line in lines if (text := line.strip("│ ")).startswith("m000")]
+
+    farewells = [f"m000{number} 漢␛[2J: a farewell ({number} of 9)" for number in (3, 4, 5)]
+    assert told(Reason.FAREWELLS) == farewells
+    assert told(Reason.COMPLETED) == ["m0009 Ann: complete"]
+    assert told(Reason.MAX_ITERATIONS) == []
+    assert told(Reason.FAREWELLS, width=24)[-1].endswith("…")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +294,8 @@ def test_every_reason_that_held_is_told() -> None:
     ],
 )
 def test_what_it_cost_is_told_where_there_is_a_price(cost: float, text: str) -> None:
-    assert text in shown(ended(cost, "a held"), width=80)
+    assert text in panel(ended(cost, "a held"))
+    assert text in shown(ended(cost, "a held"), live=False)
 
 
 def test_the_command_that_goes_on_is_quoted_and_holds_no_password() -> None:

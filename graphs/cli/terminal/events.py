@@ -5,6 +5,7 @@ words in `graphs.run.remarks`; what runs the conversation is in
 `graphs.cli.run`.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.rule import Rule
 from rich.style import StyleType
 from rich.text import Text
 
+from ...rules.ends.cause import Cause
 from ...rules.why import CUT_OFF, asked_again
 from ...run.events import (
     Ended,
@@ -27,11 +29,13 @@ from ...run.events import (
     Token,
     VerdictGiven,
 )
-from ...run.remarks import money, remark
+from ...run.remarks import remark
 from ...spec.judges import Finding, Verdict
 from .console import json_line, on_screen, plain, prose, whole
+from .ending import show_end
 from .follow_up import FollowUp
-from .text import Flow, one_line
+from .reply import Reply
+from .text import one_line
 
 # Legible on light and on dark; red is for errors.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
@@ -73,7 +77,7 @@ class Transcript:
         self._err = err
         self._live = on_screen(out)
         self._colours: dict[str, str] = {}
-        self._flow: Flow | None = None
+        self._reply: Reply | None = None
         self._streamed = ""
         self._typed: str | None = None
         self._shown: list[tuple[str, str]] = []
@@ -89,7 +93,7 @@ class Transcript:
                 prose(self._err, event.text, "dim")
             case TaskSpecified():
                 self.head(_TASK)
-                self.body(event.text)
+                self.speech(event.text)
             case SpeechStarted() | QuestionAsked():
                 # Where a message begins anew, what was shown of it is no part of it; who is there
                 # to answer is asked by what reads the answer.
@@ -103,7 +107,7 @@ class Transcript:
             case ThoughtNoted() | VerdictGiven():
                 self._inside(event)
             case Ended():
-                self._end(event)
+                self.end(event)
             case _:
                 self._aside(remark(event))
 
@@ -116,13 +120,13 @@ class Transcript:
     @property
     def is_streaming(self) -> bool:
         """Whether a message is being streamed and not complete."""
-        return self._flow is not None
+        return self._reply is not None
 
     def pause(self) -> None:
         """End the line of a message that is being streamed, before something else is printed."""
-        if self._flow is not None:
-            self._flow.end()
-            self._flow = None
+        if self._reply is not None:
+            self._reply.end()
+            self._reply = None
 
     def head(self, name: str, message: str = "") -> None:
         """Announce who speaks, and which message it is where ids are shown."""
@@ -141,6 +145,15 @@ class Transcript:
         line.append(behind, "dim")
         self._out.print()
         self._out.print(line, no_wrap=True)
+
+    def speech(self, text: str) -> None:
+        """Show what is said, as Markdown on a terminal."""
+        if not self._live:
+            self.body(text)
+            return
+        reply = Reply(self._out, whole=True)
+        reply.write(text)
+        reply.end()
 
     def body(self, text: str, style: StyleType = "") -> None:
         """Show a whole text."""
@@ -168,12 +181,12 @@ class Transcript:
     def _stream(self, event: Token) -> None:
         if not self.shows(event):
             return
-        if self._flow is None:
+        if self._reply is None:
             self.head(event.speaker)
-            self._flow = Flow(self._out)
+            self._reply = Reply(self._out)
             self._streamed = ""
         self._streamed += event.text
-        self._flow.write(event.text)
+        self._reply.write(event.text)
 
     def unseen(self, heard: str) -> str:
         """Remove from a text what was printed here since the last call."""
@@ -195,9 +208,9 @@ class Transcript:
         self._shown.append((event.speaker, event.text.strip()))
         is_typed = event.human and event.text == typed
         heard = event.text if event.heard is None else event.heard
-        if not is_typed and (self._flow is None or self._streamed != heard):
+        if not is_typed and (self._reply is None or self._streamed != heard):
             self.head(event.speaker, event.id)
-            self.body(event.text)
+            self.speech(event.text)
         self.pause()
         if event.alone:
             self.body("(Nobody else hears this.)", "dim")
@@ -220,12 +233,12 @@ class Transcript:
             self.body(event.text, "dim")
 
     def _rejected(self, event: ReplyRejected) -> None:
-        flow = self._flow
-        if flow is None:
+        reply = self._reply
+        if reply is None:
             self.head(event.speaker or _TASK, event.id)
         self.pause()
         # Its tokens are on the screen already, as if they counted.
-        if flow is None or flow.erase():
+        if reply is None or reply.erase():
             self.body(event.text, "dim strike" if self._live else "dim")
         how = asked_again(cut_off=event.cut_off)
         self.body(f"({how}: {one_line(event.problem)})", "dim")
@@ -246,18 +259,11 @@ class Transcript:
             room = self._out.width - len(row) if self._live else None
             plain(self._out, row + one_line(text, room), "dim")
 
-    def _end(self, event: Ended) -> None:
-        used = event.total
-        self.rule()
-        prose(self._out, event.sentence(), "bold")
-        for warning in event.warnings:
-            prose(self._out, warning, "yellow")
-        if event.because[1:]:
-            prose(self._out, f"Also: {'; '.join(event.because[1:])}.")
-        calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
-        tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
-        spent = f", {money(used.cost)} spent" if used.cost else ""
-        plain(self._out, f"{calls}, {tokens}{spent}.", "dim")
+    def end(self, event: Ended, causes: Iterable[Cause] = ()) -> None:
+        """Show how it ended, with the last steps that led there."""
+        self.pause()
+        self._out.print()
+        show_end(self._out, event, causes)
         plain(self._out, f"Read it again: {self._follow_up.command('show', event.session)}", "dim")
 
     def colour(self, name: str) -> str:

@@ -6,7 +6,7 @@ plain line now and then.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ...log.kinds import Kind
 from .console import on_screen, plain
-from .text import one_line
+from .text import beside, one_line
 
 if TYPE_CHECKING:
     # What only waits for a list of models does not load LangGraph.
@@ -63,6 +63,7 @@ class Progress(BaseCallbackHandler):
         self._spinner = Spinner("line" if console.options.ascii_only else "dots")
         self._doing = doing
         self._running: dict[UUID, tuple[str, float]] = {}
+        self._status: Sequence[str] = ()
         self._shown_at = clock()
         self._is_hidden = False
         self._is_drawn = False
@@ -120,6 +121,14 @@ class Progress(BaseCallbackHandler):
             case _:
                 self._doing = "Working"
 
+    def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
+        """A node begins, or the edge after it: both are given the state."""
+        if isinstance(inputs, Mapping) and "position" in inputs:
+            # Loaded by whoever runs a conversation.
+            from .status import status
+
+            self._status = status(inputs)
+
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],
@@ -162,7 +171,9 @@ class Progress(BaseCallbackHandler):
             self._tell(what, began, now)
         elif now - max(began, self._shown_at) >= _PATIENCE:
             frame = self._spinner.render(now)
-            line = one_line(f"{frame} {what}… {now - began:.0f} s", self._console.width - 1)
+            room = self._console.width - 1
+            line = one_line(f"{frame} {what}… {now - began:.0f} s", room)
+            line = beside(line, self._status, room)
             # In one write, or the screen shows the line that is gone in between.
             with self._console:
                 self._erase()

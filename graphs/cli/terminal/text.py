@@ -4,6 +4,8 @@ What is shown of a conversation is in `graphs.cli.terminal.events`. Nothing here
 markup, so that no text of a model or a user is ever taken for it.
 """
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.control import Control
@@ -20,6 +22,16 @@ def one_line(text: str, width: int | None = None) -> str:
     if width is None or cell_len(line) <= width:
         return line
     return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
+
+
+def beside(left: str, parts: Sequence[str], width: int) -> str:
+    """Put as much of a status as there is room for at the right of a line."""
+    for count in range(len(parts), 0, -1):
+        right = " · ".join(parts[:count])
+        gap = width - cell_len(left) - cell_len(right)
+        if gap > 1:
+            return f"{left}{' ' * gap}{right}"
+    return left
 
 
 class Flow:
@@ -66,10 +78,15 @@ class Flow:
 
     def erase(self) -> bool:
         """Erase the text from the screen once it has ended; return whether that was possible."""
-        if self.lines >= self._console.height:
+        return self.erase_lines(self._console, self.lines)
+
+    @staticmethod
+    def erase_lines(console: Console, count: int) -> bool:
+        """Erase the last lines of the screen; return whether that was possible."""
+        if count >= console.height:
             return False
-        up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * self.lines
-        self._console.control(Control(*up))
+        up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * count
+        console.control(Control(*up))
         return True
 
     def _flush(self) -> None:

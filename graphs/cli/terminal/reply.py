@@ -1,0 +1,118 @@
+"""What speakers say, on a terminal: plain while it streams, and as Markdown block by block.
+
+A block is what stands between blank lines, or fenced code. It is written as its words come, and
+anew once it is whole, if it has any markup: nothing on the screen changes but that, once.
+"""
+
+from rich.console import Console
+from rich.segment import SegmentLines
+
+from ...common.sanitize import clean
+from ...text.fences import MARKS
+from .text import Flow
+
+
+class Reply:
+    """Writes what a speaker says to a terminal, as it comes or whole."""
+
+    def __init__(self, console: Console, *, whole: bool = False) -> None:
+        self.lines = 0
+        """How many lines are finished."""
+        self._console = console
+        self._is_whole = whole
+        self._held = ""  # what may be the beginning of a line break or a fence
+        self._line = ""  # what is written of the line
+        self._block = ""
+        self._flow: Flow | None = None
+        self._fence = ""
+        self._gap = 0
+
+    def write(self, text: str) -> None:
+        """Write a piece of the text."""
+        text = self._held + text
+        back = len(text) - len(text.removesuffix("\r"))
+        self._held = text[len(text) - back :]
+        for line in clean(text[: len(text) - back]).splitlines(keepends=True):
+            if line.endswith("\n"):
+                self._ends(line)
+            elif not self._line and _may_be_a_fence(line):
+                self._held = line + self._held
+            else:
+                self._put(line)
+                self._line += line
+
+    def end(self) -> None:
+        """Write what is held back, and end the line."""
+        held, self._held = self._held, ""
+        if held or self._line:
+            self._ends(clean(held) + "\n")
+        self._close()
+
+    def erase(self) -> bool:
+        """Erase the text from the screen once it has ended; return whether that was possible."""
+        return Flow.erase_lines(self._console, self.lines)
+
+    def _ends(self, rest: str) -> None:
+        """Take the end of a line."""
+        line, self._line = (self._line + rest).strip(), ""
+        if self._fence:
+            self._put(rest)
+            if line.startswith(self._fence) and not line.strip(self._fence[0]):
+                self._close()
+        elif mark := _opens(line):
+            self._close()
+            self._fence = mark
+            self._put(rest)
+        elif line:
+            self._put(rest)
+        else:
+            self._close()
+            self._gap += 1
+
+    def _put(self, text: str) -> None:
+        if self._flow is None:
+            if self.lines:
+                # Beside code there may be none.
+                gap = max(1, self._gap)
+                self._console.print("\n" * gap, end="")
+                self.lines += gap
+            self._gap = 0
+            self._flow = Flow(self._console)
+        self._block += text
+        if not self._is_whole:
+            self._flow.write(text)
+
+    def _close(self) -> None:
+        """End a block."""
+        flow, block, self._flow, self._block, self._fence = self._flow, self._block, None, "", ""
+        if flow is None:
+            return
+        # Loads rich's Markdown and Pygments, which only a terminal needs.
+        from .markdown import rendered
+
+        lines = rendered(block, self._console)
+        if self._is_whole and lines is None:
+            flow.write(block)
+        # In one write, or the screen shows the gap in between.
+        with self._console:
+            flow.end()
+            if lines is None or not flow.erase():
+                self.lines += flow.lines
+                return
+            self._console.print(SegmentLines(lines, new_lines=True), end="")
+            self.lines += len(lines)
+
+
+def _may_be_a_fence(line: str) -> bool:
+    """Whether the beginning of a line may become one that opens a fence."""
+    begun = line.lstrip()
+    return any(mark.startswith(begun) or begun.startswith(mark) for mark in MARKS)
+
+
+def _opens(line: str) -> str:
+    """Give the mark of a line that opens a fence; nothing where it opens none."""
+    for mark in MARKS:
+        if line.startswith(mark):
+            rest = line.lstrip(mark[0])
+            return "" if "`" in rest else line[: len(line) - len(rest)]
+    return ""
