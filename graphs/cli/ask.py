@@ -67,7 +67,7 @@ class Asker:
         colour = f"bold {self._transcript.colour(question.speaker)}"
         prompt = Text(f"{one_line(question.speaker, _NAME)}> ", colour)
         while True:
-            text = self._lines.read(prompt)
+            text = self._lines.read(prompt, keep=True)
             if text.strip() or question.empty is not None:
                 break
             self._complain("Something must be said here; exit leaves.")

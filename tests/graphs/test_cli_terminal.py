@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs import list_sessions
+from duologue.graphs import get_session, list_sessions
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import install_package
@@ -222,3 +222,32 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
     assert "\x1b[2J" not in text
     assert server.calls[0].prompt[-1]["content"] == "Go."
     assert "'args': {'to': 'bob'}" in server.calls[1].prompt[-1]["content"]
+
+
+def test_in_a_terminal_of_its_own_a_message_is_brought_back_edited_and_pasted_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if "GNU" not in str(pytest.importorskip("readline").__doc__):
+        pytest.skip("another line editor knows less of it")
+    up, left = "\x1b[A", "\x1b[D"
+    with ScriptedServer(["One.", "Two.", "Three.", "Four."]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        (tmp_path / "home").mkdir()
+        with in_a_process("chat", "--session", "c") as (terminal, process):
+            for keys in (
+                "漢字 is?\r",
+                f"{up}{left}\x7ft\r",
+                # What a terminal puts around what is pasted.
+                "\x1b[200~First.\nSecond.\x1b[201~\r",
+                f"{up}{up}{up}\r",
+            ):
+                terminal.sees("User> ")
+                terminal.types(keys)
+            terminal.sees("User> ")
+            terminal.types("exit\r")
+            process.wait(60)
+    said = [text for speaker, text in get_session("c").speeches if speaker == "User"]
+    assert said == ["漢字 is?", "漢字 it?", "First.\nSecond.", "漢字 is?"]
+    # None of it is kept for another time.
+    assert not list((tmp_path / "home").iterdir())

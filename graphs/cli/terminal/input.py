@@ -42,13 +42,19 @@ class Lines:
         """The console for questions: stderr when stdout is redirected."""
         return self._out if self.echoed else self._err
 
-    def read(self, prompt: Text, prefilled: str = "") -> str:
-        """Read a line. It blocks."""
+    def read(self, prompt: Text, prefilled: str = "", *, keep: bool = False) -> str:
+        """Read a line. It blocks.
+
+        Args:
+            prompt: What stands in front of it.
+            prefilled: What it begins with, where a person can edit it.
+            keep: Whether the arrow keys bring it back at the next line, until the command ends.
+        """
         if self._ended or sys.stdin is None:
             raise EOFError
         with self._listening():
             try:
-                return self._typed(prompt, prefilled) if self.echoed else self._given(prompt)
+                return self._typed(prompt, prefilled, keep) if self.echoed else self._given(prompt)
             except EOFError:
                 self._ended = True
                 if self.typed:
@@ -56,7 +62,7 @@ class Lines:
                     self.console.print()
                 raise
 
-    def _typed(self, prompt: Text, prefilled: str) -> str:
+    def _typed(self, prompt: Text, prefilled: str, keep: bool) -> str:
         editing = _line_editing()
         with self._out.capture() as captured:
             self._out.print(prompt, end="", soft_wrap=True)
@@ -67,9 +73,12 @@ class Lines:
             editing.set_startup_hook(lambda: editing.insert_text(prefilled))
         try:
             # Signs that take no room are marked, or the cursor goes astray in long lines.
-            return input(_ESCAPES.sub("\x01\\g<0>\x02", shown))
+            line = input(_ESCAPES.sub("\x01\\g<0>\x02", shown))
         finally:
             editing.set_startup_hook(None)
+        if keep and line.strip():
+            editing.add_history(line)
+        return line
 
     def _given(self, prompt: Text) -> str:
         if self.typed:
@@ -82,9 +91,10 @@ class Lines:
 
 @cache
 def _line_editing() -> ModuleType | None:
-    """The readline module, if the platform has it."""
+    """The readline module, if the platform has it. It keeps in mind what it is told to."""
     try:
         import readline
     except ImportError:  # as on Windows, whose console does it
         return None
+    readline.set_auto_history(False)
     return readline
