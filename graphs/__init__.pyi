@@ -18,6 +18,7 @@ from .kinds.load import load_conversation as load_conversation
 from .kinds.role_play import RolePlay as RolePlay, role_play as role_play
 from .kinds.user_proxy import UserProxy as UserProxy, user_proxy as user_proxy
 from .log.viewpoint import viewpoint as viewpoint
+from .pictures.draw import draw as draw
 from .rules.end_chat import decide as decide
 from .rules.ends.cause import Cause as Cause, CauseKind as CauseKind
 from .rules.outcome import Outcome as Outcome

@@ -1,0 +1,1 @@
+"""Pictures of conversations: what may follow what."""

@@ -1,0 +1,299 @@
+"""Which ways a conversation can take, found by walking through the rules that decide of it.
+
+Where it turns on what is said, each possibility is walked. What any conversation may do at any
+time, such as asking again or ending by a guard, is no way of its own.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from ..common.validation import listing
+from ..log.stage import ALOUD, Stage
+from ..rules.end_chat import Decision, Node, decide
+from ..rules.people import never_asked, watcher
+from ..rules.position import Facts, Leaving, Phase, Position
+from ..rules.transitions import checked, chose, judged, left, paused, spoke
+from ..speakers.speaker import Speaker
+from ..spec.conversation import Conversation
+from ..spec.ends import (
+    AllOf,
+    AnyOf,
+    DoneToken,
+    End,
+    EndingTool,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
+    NoCode,
+    Predicate,
+    Reason,
+    StopRequested,
+    leaves,
+    lone,
+)
+from ..spec.judges import ByFunction, SeparateJudge
+
+
+class Kind(StrEnum):
+    """What a place is."""
+
+    START = "start"
+    TASK = "task"  # it is made more specific
+    SPEAKER = "speaker"
+    TOOLS = "tools"
+    CODE = "code"
+    JUDGE = "judge"
+    CHOICE = "choice"  # of who speaks next
+    END = "end"
+
+
+class Place(NamedTuple):
+    """Where a conversation may be."""
+
+    kind: Kind
+    speaker: str | None = None  # whose turn, tools or task it is
+    stage: Stage = Stage.ROUNDS  # the part of the conversation, of a speaker
+
+
+class Way(NamedTuple):
+    """What may follow what."""
+
+    start: Place
+    to: Place
+    when: str = ""  # on what condition, in a few words
+
+
+def ways(conversation: Conversation) -> list[Way]:
+    """Find the ways that a conversation can take, each once, in the order it comes to them."""
+    return _Walk(_shortened(conversation), conversation).ways()
+
+
+_ROUNDS = 3
+"""So many rounds show all that can follow one another, and where the caps end it."""
+
+
+def _shortened(conversation: Conversation) -> Conversation:
+    """Take whole rounds off its caps: one round is like the other."""
+    end_chat, count = conversation.end_chat, len(conversation.speakers)
+    caps = [end.limit // count for end in lone(end_chat.when) if isinstance(end, MaxMessages)]
+    rounds = min([*caps, end_chat.max_iterations or _ROUNDS])
+    least = min(1, end_chat.min_iterations)
+    off = max(0, rounds - least - _ROUNDS)
+    update = {
+        "min_iterations": least,
+        "max_iterations": end_chat.max_iterations and end_chat.max_iterations - off,
+        "when": end_chat.when and _with_fewer(end_chat.when, off * count),
+    }
+    return conversation.model_copy(update={"end_chat": end_chat.model_copy(update=update)})
+
+
+def _with_fewer(end: End, messages: int) -> End:
+    if isinstance(end, AnyOf):
+        return end.model_copy(update={"of": tuple(_with_fewer(one, messages) for one in end.of)})
+    if isinstance(end, MaxMessages):
+        return end.model_copy(update={"limit": max(1, end.limit - messages)})
+    return end
+
+
+class _Walk:
+    def __init__(self, conversation: Conversation, whole: Conversation) -> None:
+        self._conversation = conversation
+        self._whole = whole  # with its own caps, for words
+        self._found: dict[Way, None] = {}
+        self._known: set[str] = set()
+        self._open: list[tuple[Place, Position, str]] = []
+
+    def ways(self) -> list[Way]:
+        """Walk."""
+        place = Place(Kind.START)
+        if self._conversation.task_specification is not None:
+            place = self._go(place, Place(Kind.TASK))
+        self._later(place, Position())
+        while self._open:
+            self._on(*self._open.pop(0))
+        return list(self._found)
+
+    def _go(self, start: Place, to: Place, when: str = "") -> Place:
+        self._found[Way(start, to, when)] = None
+        return to
+
+    def _later(self, place: Place, position: Position, when: str = "") -> None:
+        """Walk on from here, unless that was done."""
+        if position.rounds(self._conversation) > _ROUNDS + 1:
+            # There is no cap.
+            return
+        done, stoppers = {*position.completed}, {*self._conversation.stoppers}
+        if 1 < len(done) < len(stoppers) - 1:
+            # More of them change nothing here, until only one has not completed its task.
+            spoken = {*self._conversation.order[: position.turns]}
+            for last in sorted(stoppers):
+                if stoppers - {last} <= spoken:
+                    most = {"completed": tuple(stoppers - {last})}
+                    self._later(place, position.model_copy(update=most), when)
+            return
+        position = position.model_copy(update={"completed": tuple(sorted(done))})
+        key = f"{place}{when}{position.model_dump_json()}"
+        if key not in self._known:
+            self._known.add(key)
+            self._open.append((place, position, when))
+
+    def _on(self, place: Place, position: Position, when: str) -> None:
+        """Go on between turns."""
+        conversation = self._conversation
+        turn = decide(conversation, position)
+        if turn.node is Node.END:
+            self._go(place, Place(Kind.END), self._caps(turn.reasons[0]) or when)
+        elif turn.node is not Node.COMPLETION_JUDGE:
+            to = Place(Kind.SPEAKER, turn.speaker, turn.stage)
+            self._turn(self._go(place, to, when), position, turn)
+        elif turn.due is Phase.CHECKED:
+            self._later(place, checked(position), when)
+        elif turn.due is Phase.JUDGED:
+            separate = isinstance(conversation.judge, SeparateJudge)
+            judge = self._go(place, Place(Kind.JUDGE, None if separate else turn.speaker), when)
+            for complete, said in ((True, "yes"), (False, "no")):
+                self._later(judge, judged(conversation, position, complete=complete), said)
+        else:
+            choice = self._go(place, Place(Kind.CHOICE), when)
+            for name in self._next(turn.speaker):
+                self._later(choice, chose(conversation, position, name))
+
+    def _next(self, speaker: str) -> list[str]:
+        """Who may be chosen to speak next."""
+        if isinstance(self._conversation.turn_order, ByFunction):
+            return list(self._conversation.names)
+        return [name for name in self._conversation.names if name != speaker]
+
+    def _turn(self, place: Place, position: Position, turn: Decision) -> None:
+        """Take a turn, with all that may happen in it."""
+        conversation = self._conversation
+        speaker = conversation.speaker(turn.speaker)
+        if speaker.tools and speaker.has_model and turn.stage in ALOUD:
+            self._tools(place, position, turn, speaker)
+        if speaker.runs_code and turn.stage in ALOUD and position.speaker is not None:
+            code = self._go(place, Place(Kind.CODE, speaker.name), "there is code")
+            self._go(code, place, "what came of it")
+        if speaker.human is not None and not never_asked(conversation, speaker.name):
+            leaving = Leaving(by=speaker.name, reason="quit")
+            if decide(conversation, left(position, turn, leaving)).node is Node.END:
+                self._go(place, Place(Kind.END), "the person leaves")
+        said = Facts(messages=position.facts.messages + (turn.stage is not Stage.PRIVATE))
+        after = spoke(conversation, position, turn).model_copy(update={"facts": said})
+        self._later(place, after)
+        for when, facts in self._ending(speaker) if turn.stage in ALOUD else ():
+            ended = decide(conversation, checked(after.model_copy(update={"facts": facts})))
+            if ended.reasons and not self._caps(ended.reasons[0]):
+                self._go(place, Place(Kind.END), when)
+
+    def _tools(self, place: Place, position: Position, turn: Decision, speaker: Speaker) -> None:
+        asked = [name for name, rule in speaker.interrupt_on.items() if rule]
+        who = watcher(self._conversation, speaker.name)
+        when = f"a person approves of {listing(asked)}" if asked else "calls"
+        tools = self._go(place, Place(Kind.TOOLS, speaker.name), f"{who} lets it" if who else when)
+        self._go(tools, place, "results")
+        for end in _parts(self._conversation.end_chat.when):
+            called = [one for _, one in leaves(end) if isinstance(one, EndingTool)]
+            facts = _facts(end, speaker)
+            if facts is None or not any(one.tool in speaker.tools for one in called):
+                continue
+            returned = paused(position, turn, Phase.RETURNED)
+            if decide(self._conversation, returned.model_copy(update={"facts": facts})).node is (
+                Node.END
+            ):
+                self._go(tools, Place(Kind.END), words(end))
+
+    def _ending(self, speaker: Speaker) -> Iterator[tuple[str, Facts]]:
+        """What may be known once a speaker has spoken, and may end it, in words and as facts."""
+        for end in _parts(self._whole.end_chat.when):
+            facts = _facts(end, speaker)
+            if facts is not None and any(not isinstance(one, EndingTool) for _, one in leaves(end)):
+                yield words(end), facts
+        for other in self._conversation.speakers:
+            human = other.human
+            known = {"said_by": speaker.name, "heard_from": self._conversation.names}
+            if human is None or other.name == speaker.name:
+                continue
+            if human.is_termination is None:
+                said = f"says {human.termination}"
+                yield said, Facts.model_validate({**known, "terminated": (other.name,)})
+            most = human.max_consecutive_auto_reply
+            counted = _counted(most, "automatic reply", "automatic replies")
+            yield counted, Facts.model_validate({**known, "auto_replies": {other.name: most}})
+
+    def _caps(self, reason: Reason) -> str:
+        """Say what ended it where nothing was said to that end."""
+        end_chat = self._whole.end_chat
+        match reason:
+            case Reason.MAX_ITERATIONS:
+                return _counted(end_chat.max_iterations or 0, "round")
+            case Reason.MAX_MESSAGES:
+                caps = [one.limit for one in lone(end_chat.when) if isinstance(one, MaxMessages)]
+                return _counted(min(caps), "message")
+            case _:
+                return ""
+
+
+def _parts(end: End | None) -> tuple[End, ...]:
+    """The ends any of which is enough."""
+    if isinstance(end, AnyOf):
+        return tuple(part for one in end.of for part in _parts(one))
+    return () if end is None else (end,)
+
+
+def _facts(end: End, speaker: Speaker) -> Facts | None:
+    """What is known where an end holds by what a speaker does last; None where it has no part."""
+    talks = any(reply.kind in ("model", "human", "function") for reply in speaker.replies)
+    has_part = False
+    known = Facts()
+    for _, one in leaves(end):
+        who: str | None = None
+        update: dict[str, object] = {}
+        match one:
+            case DoneToken(token=token, by=by):
+                who = by or speaker.name if talks else by
+                update = {"tokens_said": (*known.tokens_said, (token, who or ""))}
+            case EndingTool(tool=tool, by=by):
+                who = by or speaker.name if tool in speaker.tools else by
+                update = {"tools_called": (*known.tools_called, (tool, who or ""))}
+            case Predicate(name=name):
+                who = speaker.name
+                update = {"predicates": (*known.predicates, str(name))}
+            case NoCode(by=who):
+                update = {"no_code_by": who}
+            case StopRequested():
+                update = {"stop_requested": True}
+            case MaxMessages() | MaxCalls() | MaxTokens() | MaxCost() | MaxSeconds():
+                update = {one.kind.removeprefix("max_"): one.limit}
+        known = known.model_copy(update=update)
+        has_part = has_part or who == speaker.name
+    return known if has_part else None
+
+
+def words(end: End) -> str:
+    """Say what must happen for an end to hold, in a few words."""
+    match end:
+        case AllOf(of=parts):
+            return " and ".join(map(words, parts))
+        case AnyOf(of=parts):
+            return " or ".join(map(words, parts))
+        case DoneToken(token=token):
+            return f"says {token}"
+        case Predicate(name=name):
+            return f"{name}()"
+        case EndingTool(tool=tool):
+            return f"{tool} was called"
+        case NoCode():
+            return "no code"
+        case StopRequested():
+            return "a request to stop"
+        case MaxCost(limit=cost):
+            return f"{cost:g} spent"
+        case _:
+            return _counted(end.limit, end.kind.removeprefix("max_").removesuffix("s"))
+
+
+def _counted(count: float, one: str, more: str = "") -> str:
+    return f"{count:,g} {one if count == 1 else more or one + 's'}"
