@@ -38,6 +38,7 @@ from duologue.graphs import (
     ask,
     build_graph,
     converse,
+    draw,
     load_conversation,
 )
 from duologue.graphs.cli.app import app
@@ -93,9 +94,11 @@ def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
     assert blocks("text") == [transcript, *printed]
 
 
-def test_the_picture_is_the_compiled_graph() -> None:
+def test_the_pictures_are_the_compiled_graph_and_what_a_file_can_do() -> None:
     drawn = {block.page: block.text for block in blocks("mermaid")}
     assert drawn["docs/studio.md"] == build_graph().get_graph().draw_mermaid()
+    garden = next(block for block in blocks("toml") if 'kind = "role_play"' in block.text)
+    assert drawn["docs/conversations.md"] == draw(tomllib.loads(garden.text))
 
 
 @pytest.mark.parametrize("block", blocks("toml"), ids=_page)

@@ -1,7 +1,8 @@
 """The command line: its commands and their arguments.
 
 The commands in which a person takes part are in `graphs.cli.people`, those that fork sessions,
-dump, load, reset, copy or export them in `graphs.cli.transfer`. What a command needs is imported
+dump, load, reset, copy or export them in `graphs.cli.transfer`, those about a conversation in a
+file in `graphs.cli.file`. What a command needs is imported
 inside it: help and a mistyped option need nothing of what runs a conversation.
 """
 
@@ -13,7 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from .exit_code import EXIT_CODES
+from .file.commands import check, graph, init
 from .options import (
+    BEGIN,
     HELP,
     CapOption,
     Commands,
@@ -34,7 +37,6 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -45,8 +47,9 @@ def _version(wanted: bool) -> None:  # typer calls it so
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _options(
+    context: typer.Context,
     traceback: Annotated[
         bool,
         typer.Option(
@@ -58,6 +61,8 @@ def _options(
     ] = False,
 ) -> None:
     """Declare the options that all commands share; `Commands` reads them."""
+    if context.invoked_subcommand is None:
+        typer.echo(BEGIN, nl=False)
 
 
 @app.command()
@@ -126,7 +131,7 @@ def run(
     has_roles = user_role is not None and assistant_role is not None
     named = task.lower().endswith((".toml", ".json"))
     is_file = named and (not has_roles or Path(task).is_file())
-    _check(options, is_file=is_file)
+    _check_options(options, is_file=is_file)
 
     from ..kinds.role_play import role_play
     from .run import follow
@@ -136,7 +141,7 @@ def run(
     follow(source, session, FollowUp(store, model), reset=reset, as_json=as_json)
 
 
-def _check(options: dict[str, Any], *, is_file: bool) -> None:
+def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
     """Refuse options that contradict each other, before anything else is imported."""
     from ..common.errors import SpecError
 
@@ -171,6 +176,9 @@ def resume(
 
 app.command()(chat)
 app.command()(answer)
+app.command()(init)
+app.command()(check)
+app.command()(graph)
 
 
 @app.command()

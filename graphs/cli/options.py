@@ -18,6 +18,29 @@ with `duologue resume`.
 """
 
 
+BEGIN = """AI agents, and people too, work on a task by talking, and stop at the right
+moment.
+
+Let two agents talk:
+  duologue run "Plan a garden" --user-role Cook --assistant-role Gardener
+
+Talk with an agent yourself:
+  duologue chat
+
+Write a conversation to a file, see what it is, and run it:
+  duologue init role_play garden.toml
+  duologue check garden.toml
+  duologue run garden.toml
+
+See what there is, and read it again:
+  duologue sessions
+  duologue show SESSION
+
+`duologue models` says which model speaks, `duologue --help` lists all commands.
+"""
+"""What to do first, where no command is given."""
+
+
 class Commands(TyperGroup):
     """The group of all commands; reports an error on one line."""
 

@@ -40,6 +40,12 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     return _from_dict(_read(path), where=f"{path}: ")
 
 
+def read_kind(path: Path) -> str | None:
+    """Give the kind whose short form a file holds; None where it is a whole conversation."""
+    kind = _read(path).get("kind")
+    return kind if isinstance(kind, str) else None
+
+
 def _read(path: Path) -> dict[str, Any]:
     readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
     if path.suffix.lower() not in readers:

@@ -92,6 +92,7 @@ main()
 @pytest.mark.parametrize(
     ("arguments", "said", "loads"),
     [
+        ((), "Let two agents talk", False),
         (("--help",), "Usage: duologue", False),
         (("run", "--help"), "Usage: duologue run", False),
         (("sessions", "--store", "kept.db"), "finished: done_token", False),

@@ -202,7 +202,7 @@ class Registry:
         May import packages and read files. What MCP servers have is asked by `connect`.
         """
         for path, kind, name in _named(conversation):
-            if name in self._found[kind] or (kind == "tools" and is_at(self._servers, name)):
+            if self._is_here(kind, name):
                 continue
             if name not in self._installed[kind]:
                 # What is installed and was found before is in both.
@@ -216,6 +216,15 @@ class Registry:
                 f"{path}: {name!r} is no object, and models are held to objects only: set "
                 'format.form = "text", or put it into a field of another pydantic model'
             )
+
+    def looked_up(self, conversation: Conversation) -> Iterator[tuple[str, str, bool]]:
+        """Say of each thing that a conversation names what it is, its name, and if it is there."""
+        named = dict.fromkeys((kind, str(name)) for _, kind, name in _named(conversation))
+        for kind, name in named:
+            yield NOUNS[kind], name, self._is_here(kind, name) or name in self._installed[kind]
+
+    def _is_here(self, kind: str, name: str) -> bool:
+        return name in self._found[kind] or (kind == "tools" and is_at(self._servers, name))
 
     async def connect(self, conversation: Conversation) -> None:
         """Find the tools of MCP servers that a conversation names, after `check`.

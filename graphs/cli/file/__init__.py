@@ -1,0 +1,1 @@
+"""What the command line does with conversations in files: write, check and draw them."""

@@ -1,0 +1,75 @@
+"""The commands that write a conversation to a file, check one and draw one.
+
+What they need is imported inside them, as in `graphs.cli.app`.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...common.errors import SpecError
+from ..options import OutputOption
+
+_File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A .toml or .json file with a conversation.")
+]
+
+_SUFFIX = ".toml"
+
+
+def init(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[KIND]",
+            help="role_play, group_solve, blogger, coder, user_proxy, chat, or conversation, which "
+            "has every field. [default: role_play]",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="The file to write. [default: KIND.toml]"),
+    ] = None,
+) -> None:
+    """Write a conversation to begin from, as TOML with comments. Nothing is overwritten."""
+    if kind is not None and file is None and kind.endswith(_SUFFIX):
+        file, kind = Path(kind), None
+    from ..terminal.console import plain, stderr, stdout
+    from ..terminal.follow_up import FollowUp
+    from .template import template
+
+    kind = kind or "role_play"
+    text = template(kind)
+    file = file or Path(f"{kind}{_SUFFIX}")
+    if file.suffix.lower() != _SUFFIX:
+        raise SpecError(f"{file}: the file's name must end in {_SUFFIX}")
+    try:
+        with file.open("xb") as new:
+            new.write(text.encode())
+    except FileExistsError:
+        raise SpecError(f"{file}: is there already: name another file") from None
+    except OSError as error:
+        raise SpecError(f"{file}: can't be written: {error.strerror or error}") from error
+    plain(stdout(), str(file))
+    plain(stderr(), f"Edit it, and run it with: {FollowUp().command('run', str(file))}")
+
+
+def check(file: _File) -> None:
+    """Check a conversation in a file, and say what it is. No model is called."""
+    from ..terminal.console import stdout
+    from .describe import describe
+
+    describe(file, stdout())
+
+
+def graph(file: _File, output: OutputOption = None) -> None:
+    """Draw what may follow what in a conversation: who speaks, who judges, what ends it.
+
+    Mermaid is written to stdout. The name of the --output file says what it is: .svg, .png or .mmd.
+    """
+    from ...pictures.draw import draw
+
+    text = draw(file, output)
+    if output is None:
+        typer.echo(text.encode(), nl=False)

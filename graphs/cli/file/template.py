@@ -1,0 +1,213 @@
+"""Conversations to begin from, as TOML with comments.
+
+What a field means is said where it is declared; here stands only which fields are shown.
+"""
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import tomli_w
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from ...common.errors import SpecError
+from ...common.field_docs import field_docs
+from ...common.validation import did_you_mean, listing
+from ...kinds.load import forms_by_kind
+from ...speakers.speaker import Speaker
+from ...spec.conversation import Conversation
+from ...spec.end_chat import EndChat
+
+_WIDTH = 96
+
+_CONVERSATION = "conversation"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A table of a file."""
+
+    given: Mapping[str, Any]
+    """What is set."""
+    offered: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in comments, to be switched on."""
+    head: str = ""
+    """The table's head; nothing of the file's own."""
+    model: type[BaseModel] | None = None
+    """Whose fields they are; None: those of the kind."""
+
+
+def _speaker(given: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> _Part:
+    return _Part(given, offered or {}, "[[speakers]]", Speaker)
+
+
+_END_CHAT = _Part(
+    {"mode": "one_last_chat_after_first_completion", "max_iterations": 8},
+    {
+        "when": [{"kind": "done_token", "token": "DEAL"}, {"kind": "max_seconds", "limit": 600}],
+        "tell_rounds_left": True,
+    },
+    "[end_chat]",
+    EndChat,
+)
+
+_OFFERED: Final = {"temperature": 0.7, "seed": 7, "model": "gpt-4.1"}
+
+_FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
+    "role_play": (
+        _Part(
+            {
+                "task": "Plan a kitchen garden",
+                "user_role": "Cook",
+                "assistant_role": "Gardener",
+                "max_iterations": 5,
+            },
+            {
+                "mode": "end_chat_after_first_completion",
+                "specify_task": False,
+                "people": ["Cook"],
+                **_OFFERED,
+            },
+        ),
+    ),
+    "group_solve": (
+        _Part(
+            {"title": "A number to be found"},
+            {
+                "shift_owner": "Ben",
+                "shift_content": "Make your first guess.",
+                "reconcile_first_message": True,
+                "model": "gpt-4.1",
+            },
+        ),
+        _speaker(
+            {
+                "name": "Ann",
+                "task": "Answer each guess with higher, lower or right, until the number is found.",
+                "stops_chat": True,
+                "private_opening": {"prompt": "Choose a secret number from 1 to 100."},
+            },
+            {"role_prompt": "You like riddles.", "model": "gpt-4.1"},
+        ),
+        _speaker({"name": "Ben", "task": "Find Ann's secret number."}, {"tools": ["calculator"]}),
+        _END_CHAT,
+    ),
+    "blogger": (
+        _Part(
+            {"task": "A post on how bees find their way", "rounds": 3},
+            {"writer": "Author", "critic": "Editor", "people": ["Critic"], **_OFFERED},
+        ),
+    ),
+    "coder": (
+        _Part(
+            {"task": "Print the first ten prime numbers.", "executions": 3},
+            {"sandbox": {"level": "monty", "seconds": 10}, **_OFFERED},
+        ),
+    ),
+    "user_proxy": (
+        _Part(
+            {"message": "Plan a day in Rome.", "human_input_mode": "TERMINATE"},
+            {
+                "max_consecutive_auto_reply": 10,
+                "code": False,
+                "tools": ["calculator"],
+                **_OFFERED,
+            },
+        ),
+    ),
+    "chat": (
+        _Part(
+            {"tools": ["calculator"]},
+            {
+                "message": "What is 6 times 7?",
+                "assistant_prompt": "You are {me}. Answer {user} in one sentence.",
+                "interrupt_on": {"calculator": True},
+                **_OFFERED,
+            },
+        ),
+    ),
+    _CONVERSATION: (
+        _Part(
+            {"task": "Agree on a price for the boat."},
+            {
+                "title": "The boat",
+                "model": "gpt-4.1",
+                "turn_order": {"kind": "moderator"},
+                "judge": {"criteria": ["They agree on a price."]},
+            },
+        ),
+        _speaker(
+            {"name": "Buyer", "task": "Pay 4,000 at most.", "stops_chat": True},
+            {
+                "role_prompt": "You are thrifty. {task}",
+                "replies": ["human"],
+                "tools": ["calculator"],
+                "model": "gpt-4.1",
+                "generation": {"temperature": 0.7, "max_tokens": 200},
+            },
+        ),
+        _speaker({"name": "Seller", "task": "Take 3,500 at least."}),
+        _END_CHAT,
+    ),
+}
+
+
+def template(kind: str) -> str:
+    """Write a conversation of a kind to begin from; `conversation` is none of the kinds."""
+    if kind not in _FILES:
+        hint = did_you_mean(kind, [*_FILES]) or f"; there are {listing(_FILES)}"
+        raise SpecError(f"there is no kind {kind!r}{hint}")
+    lines = [
+        "# A conversation to begin from. Change what you like; to switch on what is off, take the",
+        "# sign in front of its line away.",
+    ]
+    model: type[BaseModel] = Conversation
+    if kind != _CONVERSATION:
+        model = forms_by_kind()[kind]
+        lines += ["", f'kind = "{kind}"']
+    told: set[tuple[type[BaseModel], str]] = set()
+    for part in _FILES[kind]:
+        lines += ["", part.head] if part.head else []
+        lines += _written(part, part.model or model, told)
+    return "\n".join(lines) + "\n"
+
+
+def _written(
+    part: _Part, model: type[BaseModel], told: set[tuple[type[BaseModel], str]]
+) -> Iterator[str]:
+    """The lines of a table; what a field means is told where it comes first."""
+    docs = field_docs(model)
+    for name, value in {**part.given, **part.offered}.items():
+        if (model, name) not in told:
+            told.add((model, name))
+            yield ""
+            text = _meaning(docs[name], model.model_fields[name])
+            for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False):
+                yield f"# {line}"
+        off = "" if name in part.given else "# "
+        yield f"{off}{name} = {_inline(value)}"
+
+
+def _meaning(doc: str, info: FieldInfo) -> str:
+    """Say what a field means to who writes a file, which has no None."""
+    text = doc.replace("``", "`")
+    if info.default is None:
+        text = text.replace("None: ", "Without it: ")
+    kind = info.annotation
+    if not isinstance(kind, type) or not issubclass(kind, Enum):
+        return text
+    return f"{text} One of: {', '.join(one.value for one in kind)}."
+
+
+def _inline(value: object) -> str:
+    """Write a value on one line."""
+    match value:
+        case Mapping():
+            return f"{{ {', '.join(f'{name} = {_inline(one)}' for name, one in value.items())} }}"
+        case list():
+            return f"[{', '.join(map(_inline, value))}]"
+        case _:
+            return tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
