@@ -142,7 +142,7 @@ class _Run:
     def _show_end(self, result: Result) -> None:
         if self.progress is not None and isinstance(self.view, Transcript) and result.outcome:
             with self.progress.aside():
-                self.view.end(Ended.of(result.session, result.outcome), result.why())
+                self.view.end(Ended.of(result.session, result.outcome), result.why)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

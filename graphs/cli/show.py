@@ -74,7 +74,7 @@ def _print_end(
     if result.outcome is not None:
         ended = Ended.of(result.session, result.outcome)
         # What led there may stand above.
-        transcript.end(ended, () if is_told else result.why())
+        transcript.end(ended, tuple if is_told else result.why)
         return
     transcript.rule()
     if not result.pending:

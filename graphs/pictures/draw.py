@@ -14,7 +14,8 @@ from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from ..spec.ends import MaxMessages, lone
 from ..spec.judges import ByFunction, SeparateJudge
-from .ways import Kind, Place, Way, ways, words
+from .ends import words
+from .ways import Kind, Place, Way, ways
 
 MERMAID: Final = (".mmd", ".mermaid", ".md")
 """The files that Mermaid is written to as it is; of Markdown, in a fence."""

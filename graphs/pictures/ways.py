@@ -16,25 +16,9 @@ from ..rules.position import Facts, Leaving, Phase, Position
 from ..rules.transitions import checked, chose, judged, left, paused, spoke
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
-from ..spec.ends import (
-    AllOf,
-    AnyOf,
-    DoneToken,
-    End,
-    EndingTool,
-    MaxCalls,
-    MaxCost,
-    MaxMessages,
-    MaxSeconds,
-    MaxTokens,
-    NoCode,
-    Predicate,
-    Reason,
-    StopRequested,
-    leaves,
-    lone,
-)
+from ..spec.ends import AnyOf, End, EndingTool, MaxMessages, Reason, leaves, lone
 from ..spec.judges import ByFunction, SeparateJudge
+from .ends import counted, facts_of, parts, words
 
 
 class Kind(StrEnum):
@@ -194,9 +178,9 @@ class _Walk:
         when = f"a person approves of {listing(asked)}" if asked else "calls"
         tools = self._go(place, Place(Kind.TOOLS, speaker.name), f"{who} lets it" if who else when)
         self._go(tools, place, "results")
-        for end in _parts(self._conversation.end_chat.when):
+        for end in parts(self._conversation.end_chat.when):
             called = [one for _, one in leaves(end) if isinstance(one, EndingTool)]
-            facts = _facts(end, speaker)
+            facts = facts_of(end, speaker)
             if facts is None or not any(one.tool in speaker.tools for one in called):
                 continue
             returned = paused(position, turn, Phase.RETURNED)
@@ -207,8 +191,8 @@ class _Walk:
 
     def _ending(self, speaker: Speaker) -> Iterator[tuple[str, Facts]]:
         """What may be known once a speaker has spoken, and may end it, in words and as facts."""
-        for end in _parts(self._whole.end_chat.when):
-            facts = _facts(end, speaker)
+        for end in parts(self._whole.end_chat.when):
+            facts = facts_of(end, speaker)
             if facts is not None and any(not isinstance(one, EndingTool) for _, one in leaves(end)):
                 yield words(end), facts
         for other in self._conversation.speakers:
@@ -220,80 +204,17 @@ class _Walk:
                 said = f"says {human.termination}"
                 yield said, Facts.model_validate({**known, "terminated": (other.name,)})
             most = human.max_consecutive_auto_reply
-            counted = _counted(most, "automatic reply", "automatic replies")
-            yield counted, Facts.model_validate({**known, "auto_replies": {other.name: most}})
+            used_up = counted(most, "automatic reply", "automatic replies")
+            yield used_up, Facts.model_validate({**known, "auto_replies": {other.name: most}})
 
     def _caps(self, reason: Reason) -> str:
         """Say what ended it where nothing was said to that end."""
         end_chat = self._whole.end_chat
         match reason:
             case Reason.MAX_ITERATIONS:
-                return _counted(end_chat.max_iterations or 0, "round")
+                return counted(end_chat.max_iterations or 0, "round")
             case Reason.MAX_MESSAGES:
                 caps = [one.limit for one in lone(end_chat.when) if isinstance(one, MaxMessages)]
-                return _counted(min(caps), "message")
+                return counted(min(caps), "message")
             case _:
                 return ""
-
-
-def _parts(end: End | None) -> tuple[End, ...]:
-    """The ends any of which is enough."""
-    if isinstance(end, AnyOf):
-        return tuple(part for one in end.of for part in _parts(one))
-    return () if end is None else (end,)
-
-
-def _facts(end: End, speaker: Speaker) -> Facts | None:
-    """What is known where an end holds by what a speaker does last; None where it has no part."""
-    talks = any(reply.kind in ("model", "human", "function") for reply in speaker.replies)
-    has_part = False
-    known = Facts()
-    for _, one in leaves(end):
-        who: str | None = None
-        update: dict[str, object] = {}
-        match one:
-            case DoneToken(token=token, by=by):
-                who = by or speaker.name if talks else by
-                update = {"tokens_said": (*known.tokens_said, (token, who or ""))}
-            case EndingTool(tool=tool, by=by):
-                who = by or speaker.name if tool in speaker.tools else by
-                update = {"tools_called": (*known.tools_called, (tool, who or ""))}
-            case Predicate(name=name):
-                who = speaker.name
-                update = {"predicates": (*known.predicates, str(name))}
-            case NoCode(by=who):
-                update = {"no_code_by": who}
-            case StopRequested():
-                update = {"stop_requested": True}
-            case MaxMessages() | MaxCalls() | MaxTokens() | MaxCost() | MaxSeconds():
-                update = {one.kind.removeprefix("max_"): one.limit}
-        known = known.model_copy(update=update)
-        has_part = has_part or who == speaker.name
-    return known if has_part else None
-
-
-def words(end: End) -> str:
-    """Say what must happen for an end to hold, in a few words."""
-    match end:
-        case AllOf(of=parts):
-            return " and ".join(map(words, parts))
-        case AnyOf(of=parts):
-            return " or ".join(map(words, parts))
-        case DoneToken(token=token):
-            return f"says {token}"
-        case Predicate(name=name):
-            return f"{name}()"
-        case EndingTool(tool=tool):
-            return f"{tool} was called"
-        case NoCode():
-            return "no code"
-        case StopRequested():
-            return "a request to stop"
-        case MaxCost(limit=cost):
-            return f"{cost:g} spent"
-        case _:
-            return _counted(end.limit, end.kind.removeprefix("max_").removesuffix("s"))
-
-
-def _counted(count: float, one: str, more: str = "") -> str:
-    return f"{count:,g} {one if count == 1 else more or one + 's'}"

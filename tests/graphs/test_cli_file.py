@@ -51,6 +51,11 @@ def test_each_line_that_is_off_can_be_switched_on(kind: str) -> None:
         assert load_conversation(tomllib.loads("\n".join(on))) != plain, lines[place]
 
 
+def test_the_help_of_init_names_each_kind() -> None:
+    said = " ".join(duologue("init", "--help").stdout.split())
+    assert all(kind in said for kind in KINDS)
+
+
 def test_init_overwrites_nothing_and_takes_a_file_alone(tmp_path: Path) -> None:
     assert duologue("init", "mine.toml").stdout == "mine.toml\n"
     assert 'kind = "role_play"' in (tmp_path / "mine.toml").read_text()
@@ -87,7 +92,11 @@ replies = [
 [end_chat]
 mode = "end_chat_after_first_completion"
 max_iterations = 3
-when = [{ kind = "done_token", token = "DEAL" }, { kind = "max_calls", limit = 9 }]
+when = [
+    { kind = "done_token", token = "DEAL" },
+    { kind = "max_tokens", limit = 1000000 },
+    { kind = "max_seconds", limit = 60 },
+]
 """
 
 
@@ -101,9 +110,9 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
         "  Agree on a price",
         "Buyer: gpt-4.1; tools: calculator, telegraph",
         "Seller: a function or code that it runs",
-        "Ends: after 3 rounds; when anybody says DEAL; at 9 calls; by completed tasks "
-        "(end_chat_after_first_completion; the judge is asked after Buyer, Seller); at a message "
-        "that ends with TERMINATE; after 100 automatic replies in a row.",
+        "Ends: after 3 rounds; when anybody says DEAL; at 1,000,000 tokens; at 60 seconds; "
+        "by completed tasks (end_chat_after_first_completion; the judge is asked after Buyer, "
+        "Seller); at a message that ends with TERMINATE; after 100 automatic replies in a row.",
         "At most: 6 messages, 116 model calls.",
         "The tool calculator: registered",
         "The tool telegraph: missing",

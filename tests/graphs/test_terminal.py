@@ -271,7 +271,7 @@ def test_the_panel_tells_the_last_steps_that_led_to_the_reasons_and_no_others() 
     def told(*reasons: Reason, width: int = 60) -> list[str]:
         console = screen(width)
         event = ended(0, "a held").model_copy(update={"reasons": reasons})
-        Transcript(FollowUp(), console, screen()).end(event, causes)
+        Transcript(FollowUp(), console, screen()).end(event, lambda: causes)
         lines = [line for line in written(console).splitlines() if line.startswith("│")]
         assert all(cell_len(line) == width for line in lines)
         return [text for line in lines if (text := line.strip("│ ")).startswith("m000")]

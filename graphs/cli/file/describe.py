@@ -8,11 +8,11 @@ from ....tools.registry.registry import Registry
 from ...common.errors import SpecError
 from ...kinds.load import load_conversation, read_kind
 from ...pictures.draw import replies
-from ...pictures.ways import words
+from ...pictures.ends import parts, words
 from ...speakers.replies import HumanInputMode, HumanReply
 from ...spec.conversation import Conversation
 from ...spec.end_chat import EndChatMode
-from ...spec.ends import AnyOf, DoneToken, End, NoCode
+from ...spec.ends import DoneToken, End, NoCode
 from ...spec.judges import SeparateJudge
 from ...spec.limits import most_calls, most_messages
 from ..terminal.console import on_screen, plain, prose
@@ -54,7 +54,7 @@ def _ends(conversation: Conversation) -> list[str]:
     end_chat = conversation.end_chat
     cap = end_chat.max_iterations
     found = [f"after {cap} rounds" if cap != 1 else "after 1 round"] if cap is not None else []
-    found += [_when(end) for end in _parts(end_chat.when)]
+    found += [_when(end) for end in parts(end_chat.when)]
     if end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY:
         asked = ", ".join(map(one_line, conversation.stoppers))
         who = "the judge is" if isinstance(conversation.judge, SeparateJudge) else "it is"
@@ -73,10 +73,6 @@ def _by_people(human: HumanReply) -> list[str]:
     if mode is HumanInputMode.TERMINATE:
         return [f"{word}, unless the person goes on", "when the person leaves"]
     return [word, f"after {most:,} automatic replies in a row"]
-
-
-def _parts(end: End | None) -> tuple[End, ...]:
-    return end.of if isinstance(end, AnyOf) else () if end is None else (end,)
 
 
 def _when(end: End) -> str:

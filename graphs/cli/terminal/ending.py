@@ -1,6 +1,6 @@
 """How a conversation ended, and what it used: a panel on a terminal, lines elsewhere."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console
 from rich.panel import Panel
@@ -18,8 +18,8 @@ _STEPS = 3
 """How many of the steps that led to the end are shown; `duologue show --why` shows all."""
 
 
-def show_end(console: Console, event: Ended, causes: Iterable[Cause] = ()) -> None:
-    """Show how a conversation ended, with the last steps that led there."""
+def show_end(console: Console, event: Ended, why: Callable[[], Iterable[Cause]]) -> None:
+    """Show how a conversation ended; on a terminal with the last steps that led there."""
     also = f"Also: {'; '.join(event.because[1:])}." if event.because[1:] else ""
     if not on_screen(console):
         prose(console, event.sentence(), "bold")
@@ -35,7 +35,7 @@ def show_end(console: Console, event: Ended, causes: Iterable[Cause] = ()) -> No
         page.add_row(Text(one_line(warning), "yellow"))
     if also:
         page.add_row(Text(one_line(also)))
-    for cause in [one for one in causes if _led_there(one, event)][-_STEPS:]:
+    for cause in [one for one in why() if _led_there(one, event)][-_STEPS:]:
         # The border and its padding take four columns.
         page.add_row(Text(one_line(str(cause), console.width - 4), "dim"))
     page.add_row(Text(_used(event), "dim"))

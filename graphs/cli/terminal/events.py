@@ -5,7 +5,7 @@ words in `graphs.run.remarks`; what runs the conversation is in
 `graphs.cli.run`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from rich.console import Console
@@ -259,11 +259,11 @@ class Transcript:
             room = self._out.width - len(row) if self._live else None
             plain(self._out, row + one_line(text, room), "dim")
 
-    def end(self, event: Ended, causes: Iterable[Cause] = ()) -> None:
+    def end(self, event: Ended, why: Callable[[], Iterable[Cause]] = tuple) -> None:
         """Show how it ended, with the last steps that led there."""
         self.pause()
         self._out.print()
-        show_end(self._out, event, causes)
+        show_end(self._out, event, why)
         plain(self._out, f"Read it again: {self._follow_up.command('show', event.session)}", "dim")
 
     def colour(self, name: str) -> str:

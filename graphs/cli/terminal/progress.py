@@ -6,7 +6,7 @@ plain line now and then.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -63,7 +63,7 @@ class Progress(BaseCallbackHandler):
         self._spinner = Spinner("line" if console.options.ascii_only else "dots")
         self._doing = doing
         self._running: dict[UUID, tuple[str, float]] = {}
-        self._status: Sequence[str] = ()
+        self._state: Mapping[str, Any] | None = None
         self._shown_at = clock()
         self._is_hidden = False
         self._is_drawn = False
@@ -124,10 +124,7 @@ class Progress(BaseCallbackHandler):
     def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
         """A node begins, or the edge after it: both are given the state."""
         if isinstance(inputs, Mapping) and "position" in inputs:
-            # Loaded by whoever runs a conversation.
-            from .status import status
-
-            self._status = status(inputs)
+            self._state = inputs
 
     def on_chat_model_start(
         self,
@@ -173,7 +170,11 @@ class Progress(BaseCallbackHandler):
             frame = self._spinner.render(now)
             room = self._console.width - 1
             line = one_line(f"{frame} {what}… {now - began:.0f} s", room)
-            line = beside(line, self._status, room)
+            if self._state is not None:
+                # What only waits for a list of models has no state, and loads none of this.
+                from .status import status
+
+                line = beside(line, status(self._state), room)
             # In one write, or the screen shows the line that is gone in between.
             with self._console:
                 self._erase()
