@@ -17,7 +17,8 @@ from ..rules.transitions import checked, chose, judged, left, paused, spoke
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from ..spec.ends import AnyOf, End, EndingTool, MaxMessages, Reason, leaves, lone
-from ..spec.judges import ByFunction, SeparateJudge
+from ..spec.handoffs import targets
+from ..spec.judges import ByFunction, Handoff, RoundRobin, SeparateJudge
 from .ends import counted, facts_of, parts, words
 
 
@@ -65,13 +66,25 @@ def _shortened(conversation: Conversation) -> Conversation:
     caps = [end.limit // count for end in lone(end_chat.when) if isinstance(end, MaxMessages)]
     rounds = min([*caps, end_chat.max_iterations or _ROUNDS])
     least = min(1, end_chat.min_iterations)
-    off = max(0, rounds - least - _ROUNDS)
+    is_chosen = not isinstance(conversation.turn_order, RoundRobin)
+    # In a round of many who are chosen each may follow each.
+    off = max(0, rounds - least - (1 if is_chosen and count > _MANY else _ROUNDS))
+    if is_chosen:
+        # A few may take turns among themselves, and whose turn the last one is then depends on it.
+        off -= off % (2 if count > _MANY else _CYCLES)
     update = {
         "min_iterations": least,
         "max_iterations": end_chat.max_iterations and end_chat.max_iterations - off,
         "when": end_chat.when and _with_fewer(end_chat.when, off * count),
     }
     return conversation.model_copy(update={"end_chat": end_chat.model_copy(update=update)})
+
+
+_MANY = 4
+"""Among more speakers there are too many ways to walk more of them."""
+
+_CYCLES = 12
+"""A multiple of 2, 3 and 4: so many turns may a cycle have among a few."""
 
 
 def _with_fewer(end: End, messages: int) -> End:
@@ -106,8 +119,8 @@ class _Walk:
 
     def _later(self, place: Place, position: Position, when: str = "") -> None:
         """Walk on from here, unless that was done."""
-        if position.rounds(self._conversation) > _ROUNDS + 1:
-            # There is no cap.
+        has_cap = self._conversation.end_chat.max_iterations is not None
+        if not has_cap and position.rounds(self._conversation) > _ROUNDS + 1:
             return
         done, stoppers = {*position.completed}, {*self._conversation.stoppers}
         if 1 < len(done) < len(stoppers) - 1:
@@ -140,6 +153,9 @@ class _Walk:
             judge = self._go(place, Place(Kind.JUDGE, None if separate else turn.speaker), when)
             for complete, said in ((True, "yes"), (False, "no")):
                 self._later(judge, judged(conversation, position, complete=complete), said)
+        elif isinstance(conversation.turn_order, Handoff):
+            for name in targets(conversation, turn.speaker):
+                self._later(place, chose(conversation, position, name), when)
         else:
             choice = self._go(place, Place(Kind.CHOICE), when)
             for name in self._next(turn.speaker):

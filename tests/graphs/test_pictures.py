@@ -206,6 +206,28 @@ def test_who_chooses_leads_to_those_who_may_be_chosen() -> None:
     assert "choice > speaker Bob: " in arrows(pair)
 
 
+def test_who_hands_over_leads_to_those_it_may_hand_over_to() -> None:
+    order = {"kind": "handoff", "to": {"Ann": ["Bob", "Cid"], "Bob": ["Ann"], "Cid": ["Cid"]}}
+    handed = talk("end_chat_after_first_completion", 2, 3, turn_order=order, stoppers=["Cid"])
+    drawn = {
+        "start > speaker Ann: ",
+        "speaker Ann > speaker Bob: ",
+        "speaker Ann > speaker Cid: ",
+        "speaker Bob > speaker Ann: ",
+        "speaker Bob > end: 2 rounds",
+        "speaker Cid > judge Cid: ",
+        "judge Cid > speaker Cid: no",
+        "judge Cid > end: yes",
+        "judge Cid > end: 2 rounds",
+    }
+    assert arrows(handed) == drawn
+    # Two who take turns end an odd number of turns otherwise than an even one.
+    for rounds, last in ((27, "Ann"), (28, "Bob")):
+        ends = arrows(handed.but(end_chat={"max_iterations": rounds}))
+        assert f"speaker {last} > end: {rounds} rounds" in ends
+        assert sum("speaker" in one and "> end: 2" in one for one in ends) == 1
+
+
 def test_many_speakers_are_drawn_at_once() -> None:
     many = Conversation(
         task="Vote.",
