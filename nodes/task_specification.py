@@ -20,8 +20,8 @@ from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.speakers.formats import Marks
 from ..graphs.spec.assistant import AssistantSettings, prompts_set
+from ..graphs.spec.changes.difference import first_difference
 from ..graphs.spec.conversation import Conversation
-from ..graphs.spec.difference import first_difference
 from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.spec.usage import Usage, dumped, used_so_far
 from ..graphs.spec.versions import restored

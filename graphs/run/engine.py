@@ -24,8 +24,8 @@ from ..kinds.load import load_conversation
 from ..sessions.result import Result
 from ..sessions.session import read_session, title_of
 from ..sessions.stored_state import stored_conversation
+from ..spec.changes.difference import first_difference
 from ..spec.conversation import Conversation
-from ..spec.difference import first_difference
 from ..spec.end_chat import EndChatMode
 from ..spec.judges import SeparateJudge
 from ..store.address import Held, Store, open_store

@@ -28,7 +28,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.spec.difference import first_difference
+from duologue.graphs.spec.changes.difference import first_difference
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 PAIR: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ from duologue.graphs import (
     role_play,
 )
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.spec.difference import first_difference
+from duologue.graphs.spec.changes.difference import first_difference
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.script import ScriptExhaustedError
 from duologue.nodes.testing.server import ScriptedServer

@@ -51,6 +51,8 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
             },
         ],
         end_chat={"mode": "one_last_chat_after_first_completion", "max_iterations": CAP},
+        # A list of what is left may go on and on.
+        judge={"max_tokens": 80},
         model="embedded",
     )
     result = await aconverse(game, store="memory:")

@@ -11,7 +11,7 @@ from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.speakers.formats import Marks
-from duologue.graphs.spec.difference import first_difference
+from duologue.graphs.spec.changes.difference import first_difference
 from duologue.graphs.spec.versions import restored
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.nodes.turn.checks import plays

@@ -122,9 +122,14 @@ class Progress(BaseCallbackHandler):
                 self._doing = "Working"
 
     def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
-        """A node begins, or the edge after it: both are given the state."""
+        """A node begins: it is given the state."""
         if isinstance(inputs, Mapping) and "position" in inputs:
             self._state = inputs
+
+    def on_chain_end(self, outputs: object, **kwargs: object) -> None:
+        """A node ends: it gives the new position."""
+        if isinstance(outputs, Mapping) and outputs.get("position") and self._state is not None:
+            self._state = {**self._state, "position": outputs["position"]}
 
     def on_chat_model_start(
         self,

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from .conversation import Conversation
+from ..conversation import Conversation
 
 
 def first_difference(known: Conversation, given: Conversation) -> str:
