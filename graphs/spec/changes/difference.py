@@ -1,12 +1,10 @@
-"""In which field two conversations differ first. Pure functions."""
+"""In which field two specs differ first. Pure functions."""
 
 from pydantic import BaseModel
 
-from ..conversation import Conversation
 
-
-def first_difference(known: Conversation, given: Conversation) -> str:
-    """Name the first field that was set in a conversation and differs from a known one, if any.
+def first_difference(known: BaseModel, given: BaseModel) -> str:
+    """Name the first field that was set in a spec and differs from a known one, if any.
 
     What was not set, at any depth, is left to the known one: a default may have changed since.
     """
