@@ -22,6 +22,7 @@ from ..rules.approval import check_decisions
 from ..rules.moves import max_steps
 from ..sessions.checkpoints import checkpointer_of, config_of, questions_of, write_state
 from ..spec.conversation import Conversation
+from ..spec.handoffs import has_tool
 from ..spec.questions import (
     Answer,
     ApprovalQuestion,
@@ -186,7 +187,7 @@ class Steps:
         )
         # Closed here: else a reader who leaves early has it run on after the store is closed.
         async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
-            streamed = TokenStream({one.name for one in self._conversation.speakers if one.to_user})
+            streamed = TokenStream(_beside(self._conversation))
             self._interrupted = self._ended = False
             async for mode, found in parts:
                 if mode == "updates":
@@ -228,6 +229,12 @@ class Steps:
         except Exception as error:
             # Ctrl-C is no fault of it, but meant for whoever runs the conversation.
             raise failed("function", "answer", error) from error
+
+
+def _beside(conversation: Conversation) -> set[str]:
+    """Give whose messages may go on by what their calls say."""
+    speakers = conversation.speakers
+    return {one.name for one in speakers if one.to_user or has_tool(conversation, one)}
 
 
 def answer_of(session: str, asked: Sequence[Question], reply: GivenAnswer) -> tuple[Question, Any]:

@@ -21,9 +21,11 @@ from duologue.graphs import (
     replay,
     respond,
     resume,
+    stream,
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.run.events import MessageSaid, SpeechStarted, Token
 from duologue.graphs.sessions.exports.text import as_markdown
 from duologue.nodes.prompts import handoffs as prompts
 from duologue.nodes.prompts.template import filled
@@ -93,6 +95,22 @@ def test_a_call_is_the_message_and_names_who_is_next_at_no_further_model_call(
     assert schema["properties"]["to"]["enum"] == ["Bob", "Cid"]
     assert schema["required"] == ["to", "message"]
     assert not [one for one in result.messages if isinstance(one, ToolMessage)]
+
+
+@pytest.mark.parametrize("text", ["Beside it.", "Beside it. ", "Beside it.\n", "\n", ""])
+@pytest.mark.parametrize("message", ["In it.", "Beside it.", ""])
+def test_what_is_said_beside_a_call_is_told_once(text: str, message: str) -> None:
+    model = ScriptedChatModel(script=[over("Cid", message, text=text), "I see.", "Good."])
+    told, starts, said = "", 0, ""
+    for event in stream(talk(), model=model, store=f"memory:{uuid4().hex}"):
+        if isinstance(event, MessageSaid):
+            said = event.text
+            break
+        told += event.text if isinstance(event, Token) else ""
+        starts += isinstance(event, SpeechStarted)
+    # What did not come in pieces is told by the message itself.
+    assert told == (said if text.strip() else "")
+    assert starts == bool(told)
 
 
 def test_of_several_calls_the_first_that_may_counts_and_the_speaker_sees_what_came_of_each() -> (
