@@ -6,8 +6,8 @@ too late has cost a few calls, one that it ends too early has lost its result.
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Final
 
@@ -86,32 +86,36 @@ def is_same(one: str, other: str) -> bool:
         return False
     if not _is_near(first, second):
         return False
-    pairs = zip(_facts(one), _facts(other), strict=True)
-    return all(fact == its for fact, its in pairs) and not _moved(one, other)
+    return _facts(one) == _facts(other) and not _moved(one, other)
 
 
 class Texts:
     """Texts, of which those that `is_same` as another one are found without comparing them all."""
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._plain: list[str | None] = []
+        # What is the same has the same words, or is near and has the same facts.
+        self._by_words = defaultdict[str, dict[str, None]](dict)
+        self._by_facts = defaultdict[Hashable, dict[str, str | None]](dict)
 
     def add(self, text: str) -> None:
-        """Add a text; its number is how many were added before it."""
-        self._texts.append(text)
+        """Add a text."""
+        if is_short(text):
+            return
+        bare = plain(text)
+        self._by_words[bare][text] = None
         # Long ones are compared word by word, and then come near to others of about that length.
-        self._plain.append(None if len(bare := plain(text)) > NEARLY**2 * _LONG else bare)
+        self._by_facts[_facts(text)][text] = None if len(bare) > NEARLY**2 * _LONG else bare
 
-    def same_as(self, text: str) -> list[int]:
-        """Give the numbers of the texts that are the same as this one."""
+    def same_as(self, text: str) -> list[str]:
+        """Give the texts that are the same as this one, each once."""
         if is_short(text):
             return []
-        bare, scorer = plain(text), Indel.normalized_similarity
-        near = process.extract(bare, self._plain, scorer=scorer, score_cutoff=NEARLY, limit=None)
-        long = [number for number, one in enumerate(self._plain) if one is None]
-        numbers = [*long, *(number for _, _, number in near)]
-        return [number for number in numbers if is_same(self._texts[number], text)]
+        bare, known = plain(text), self._by_facts.get(_facts(text), {})
+        scorer = Indel.normalized_similarity
+        near = process.extract(bare, known, scorer=scorer, score_cutoff=NEARLY, limit=None)
+        found = [*self._by_words.get(bare, ()), *(one for _, _, one in near)]
+        found += [one for one, its in known.items() if its is None]
+        return [one for one in dict.fromkeys(found) if is_same(one, text)]
 
 
 def is_same_move(one: str, other: str) -> bool:
@@ -189,14 +193,18 @@ def _code(text: str) -> list[str]:
     return [" ".join(code.split()) for code in found]
 
 
-def _facts(text: str) -> Iterator[object]:
-    """What must be the same in texts that are nearly the same, the cheapest first."""
-    yield _moves(text)
-    yield _code(text)
-    yield [plain("".join(found)) for found in _QUOTED.findall(text)]
-    yield Counter(_NAME.findall(text))
-    yield _SYMBOL.findall(plain(text))
-    yield Counter(word for word in plain(text).split() if word in phrases().telling)
+@lru_cache(maxsize=1024)
+def _facts(text: str) -> Hashable:
+    """What must be the same in texts that are nearly the same."""
+    bare = plain(text)
+    return (
+        *map(tuple, _moves(text)),
+        tuple(_code(text)),
+        tuple(plain("".join(found)) for found in _QUOTED.findall(text)),
+        frozenset(Counter(_NAME.findall(text)).items()),
+        tuple(_SYMBOL.findall(bare)),
+        frozenset(Counter(word for word in bare.split() if word in phrases().telling).items()),
+    )
 
 
 def _is_near(one: str, other: str) -> bool:

@@ -78,6 +78,19 @@ async def test_an_utterance_calls_few_functions(capsys: pytest.CaptureFixture[st
     assert all(0 < count <= MOST[name] for name, count in found.items()), found
 
 
+async def test_why_reads_a_log_once() -> None:
+    found = []
+    for messages in (FEW, 2 * FEW, 4 * FEW):
+        steps = ScriptedChatModel(
+            [f"Step {number}: look at the plan and go on." for number in range(messages)]
+        )
+        result = await aconverse(talk(messages), store="memory:", model=steps)
+        with counted() as calls:
+            assert len(result.why()) == 1
+        found.append(calls.total())
+    assert found[2] - found[1] <= 2.1 * (found[1] - found[0])
+
+
 class Steps(BaseCallbackHandler):
     """Notes the steps of the graph."""
 

@@ -10,6 +10,7 @@ from corpus.reading import rows
 from duologue.graphs.text.done_words import says
 from duologue.graphs.text.farewells import is_farewell
 from duologue.graphs.text.wording import (
+    Texts,
     is_blank,
     is_equal,
     is_same,
@@ -253,6 +254,23 @@ def test_the_same_in_other_clothes_is_the_same(one: str, other: str) -> None:
 def test_a_short_reply_or_another_move_is_not_the_same(one: str, other: str) -> None:
     assert not is_same(one, other)
     assert not is_same(other, one)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([text for pair in SAME + NOT_SAME for text in pair]) | ANY,
+            st.sampled_from(["", " ", "s", "!", " not", " 7", " `a`", " Ben", '"a"']),
+            st.sampled_from([1, 1, 1, 400]),
+        ),
+        max_size=20,
+    )
+)
+def test_those_that_are_the_same_are_found_among_many(parts: list[tuple[str, str, int]]) -> None:
+    texts, many = [f"{text * times}{end}" for text, end, times in parts], Texts()
+    for number, text in enumerate(texts):
+        assert set(many.same_as(text)) == {one for one in texts[:number] if is_same(one, text)}
+        many.add(text)
 
 
 def test_equal_texts_are_equal_though_short() -> None:

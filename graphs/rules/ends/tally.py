@@ -157,7 +157,9 @@ class Repeats(Tally):
         self._before: tuple[BaseMessage, About] | None = None
         # By speaker: what it said, and what each of that answered. The very first answers nothing.
         self._texts = defaultdict[str | None, Texts](Texts)
-        self._answered = defaultdict[str | None, list[tuple[BaseMessage, About] | None]](list)
+        self._answered = defaultdict[
+            tuple[str | None, str], list[tuple[BaseMessage, About] | None]
+        ](list)
 
     @property
     def count(self) -> int:
@@ -165,11 +167,11 @@ class Repeats(Tally):
         if self._newest is None or self._newest[1].source in _FREE:
             return 0
         message, about = self._newest
-        answered = self._answered[about.speaker]
-        same = [answered[number] for number in self._texts[about.speaker].same_as(message.text)]
-        before = self._before
+        before, texts = self._before, self._texts[about.speaker].same_as(message.text)
         return 1 + sum(
-            one is None or (before is not None and is_alike(one, before)) for one in same
+            one is None or (before is not None and is_alike(one, before))
+            for text in texts
+            for one in self._answered[about.speaker, text]
         )
 
     def add(self, message: BaseMessage, about: About) -> None:
@@ -177,8 +179,9 @@ class Repeats(Tally):
             return
         if self._newest is not None and self._newest[1].source not in _FREE:
             # What comes after it may be the same.
-            self._texts[self._newest[1].speaker].add(self._newest[0].text)
-            self._answered[self._newest[1].speaker].append(self._before)
+            text, speaker = self._newest[0].text, self._newest[1].speaker
+            self._texts[speaker].add(text)
+            self._answered[speaker, text].append(self._before)
         self._before, self._newest = self._newest, (message, about)
 
 
