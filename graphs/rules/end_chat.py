@@ -59,7 +59,7 @@ def decide(conversation: Conversation, position: Position) -> Decision:
     if _is_over(conversation, position, held):
         if _is_judged_once_more(conversation, position, held):
             return _at(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
-        return _at(Node.END, turn, reasons=reasons_of(held))
+        return _at(Node.END, turn, reasons=reasons_of(_as_it_ended(position, held)))
     match MOVES[position.phase].actor:
         case Actor.SPEAKER:
             return _at(_agent(conversation, turn), turn)
@@ -77,6 +77,11 @@ def decide(conversation: Conversation, position: Position) -> Decision:
 
 def _at(node: Node, turn: NextTurn, **more: Any) -> Decision:
     return Decision(node=node, speaker=turn.speaker, stage=turn.stage, **more)
+
+
+def _as_it_ended(position: Position, held: list[HeldEnd]) -> list[HeldEnd]:
+    """Put the cap first behind which a verdict was asked for: all else came of that."""
+    return sorted(held, key=lambda one: position.capped and one.strength is not Strength.CAP)
 
 
 def _agent(conversation: Conversation, turn: NextTurn) -> Node:

@@ -115,6 +115,8 @@ class Position(Data):
     """Whether a reply of this turn was rejected already; that happens once a turn."""
     cut_off: bool = False
     """Whether a reply of this turn was cut off, and more was asked for."""
+    capped: bool = False
+    """Whether a cap has ended it, and the verdict that was asked for then is a final one."""
     left: Leaving | None = None
     """How a person ended it."""
     facts: Facts = Facts()

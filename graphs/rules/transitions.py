@@ -5,7 +5,7 @@ from ..spec.conversation import Conversation
 from ..spec.judges import SeparateJudge
 from .end_chat import Decision
 from .position import Leaving, Phase, Position
-from .turns import in_turn, last_words
+from .turns import in_turn, is_judged, last_words
 
 
 def spoke(conversation: Conversation, position: Position, turn: Decision) -> Position:
@@ -30,6 +30,7 @@ def after_turn(
             "tool_rounds": 0,
             "asked_again": False,
             "cut_off": False,
+            "capped": False,
         }
     )
     waited = after.may_end(conversation) and not position.may_end(conversation)
@@ -76,15 +77,17 @@ def asked(position: Position) -> Position:
     return position.model_copy(update={"phase": Phase.ASKED})
 
 
-def unread(position: Position) -> Position:
+def unread(conversation: Conversation, position: Position) -> Position:
     """Give the position after a verdict that can't be read, where it is asked for once more."""
-    return position.model_copy(update={"phase": Phase.UNREAD})
+    capped = not is_judged(conversation, position)
+    return position.model_copy(update={"phase": Phase.UNREAD, "capped": capped})
 
 
 def judged(conversation: Conversation, position: Position, *, complete: bool) -> Position:
     """Give the position after it was judged whether a task is complete."""
+    capped = not is_judged(conversation, position)
     if not complete or position.speaker is None:
-        return position.model_copy(update={"phase": Phase.JUDGED})
+        return position.model_copy(update={"phase": Phase.JUDGED, "capped": capped})
     separate = isinstance(conversation.judge, SeparateJudge)
     done = conversation.stoppers if separate else (position.speaker,)
     return position.model_copy(

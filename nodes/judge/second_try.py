@@ -53,4 +53,4 @@ async def asked_again(
     )
     place = len(moment.log) + len(found.new) + len(before)
     new = [*found.new, *before, said(place, answer.text, about, answer=answer)]
-    return await moment.step(unread(moment.position), new, found.usage)
+    return await moment.step(unread(moment.conversation, moment.position), new, found.usage)

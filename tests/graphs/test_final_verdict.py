@@ -85,6 +85,36 @@ def test_r6_what_ends_it_for_another_reason_is_not_judged() -> None:
     assert (outcome.reason.value, outcome.complete) == ("max_calls", None)
 
 
+@pytest.mark.parametrize("found", [[MET], ["Hm."]], ids=["read", "unreadable"])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"kind": "max_calls", "limit": 3},
+        # The two speakers use some 40 of them.
+        {"kind": "max_tokens", "limit": 60},
+    ],
+    ids=["calls", "tokens"],
+)
+def test_r6_a_budget_that_its_call_reaches_is_not_what_ended_it(
+    budget: dict[str, Any], found: list[Line]
+) -> None:
+    outcome = play(spec(end_chat={"when": budget}), found).outcome
+    assert outcome is not None
+    assert [*outcome.reasons] == ["max_iterations", budget["kind"]]
+    assert outcome.sentence().startswith("Ended after 1 round and 2 messages: the round cap was")
+    assert outcome.complete is (True if found == [MET] else None)
+
+
+def test_r6_a_budget_that_an_ordinary_verdict_reaches_ended_it() -> None:
+    end_chat = {
+        "mode": "end_chat_after_first_completion",
+        "when": {"kind": "max_calls", "limit": 4},
+    }
+    outcome = play(spec(end_chat=end_chat), [HALF, HALF]).outcome
+    assert outcome is not None
+    assert [*outcome.reasons] == ["max_calls", "max_iterations"]
+
+
 @pytest.mark.parametrize("mode", ["one_last_chat_after_first_completion", "all_task_must_complete"])
 def test_r6_a_completed_task_is_not_judged_after_its_last_words(mode: str) -> None:
     given = spec(end_chat={"mode": mode}, ann={"stops_chat": True})

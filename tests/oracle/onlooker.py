@@ -231,6 +231,8 @@ class Table(NamedTuple):
     complete: tuple[str, ...] = ()
     in_rounds: int = 0
     over: bool = False
+    capped: bool = False
+    """Whether the verdict that was asked for last is a final one."""
     tally: Tally = Tally()
     left: str | None = None
     """How a person has ended it."""
@@ -422,7 +424,11 @@ class Table(NamedTuple):
 
     def between_tries(self, rules: Rules, spent: Spent = ()) -> "Table":
         """R17: what follows a verdict that can't be read, before it is asked for once more."""
-        table = self._replace(within="unread", tally=_spending(self.tally, spent))
+        table = self._replace(
+            within="unread",
+            capped=self.question == "final",
+            tally=_spending(self.tally, spent),
+        )
         return table._at_once(rules)
 
     def after_verdict(
@@ -436,7 +442,12 @@ class Table(NamedTuple):
             # R6: it counts for nothing but the outcome.
             complete, unreadable = False, self.tally.unreadable
         tally = self.tally._replace(unreadable=unreadable, stop=self.tally.stop or stop)
-        table = self._replace(question=None, within=None, tally=_spending(tally, spent))
+        table = self._replace(
+            question=None,
+            within=None,
+            capped=self.question == "final",
+            tally=_spending(tally, spent),
+        )
         if complete:
             # A separate judge judges all tasks at once.
             who = rules.stoppers if rules.separate else (*self.complete, name)
@@ -484,8 +495,14 @@ class Table(NamedTuple):
         return self.in_rounds < rules.least * len(rules.names)
 
     def reasons(self, rules: Rules) -> tuple[str, ...]:
-        """Every reason that holds, the strongest first."""
-        return tuple(dict.fromkeys(reason for held in self.held(rules) for reason in held.reasons))
+        """Every reason that holds, the strongest first; but a cap has ended what is capped."""
+        held = self.held(rules)
+        if self.capped:
+            held = (
+                *(one for one in held if one.rung == CAP),
+                *(one for one in held if one.rung != CAP),
+            )
+        return tuple(dict.fromkeys(reason for one in held for reason in one.reasons))
 
     def _never_asked(self, rules: Rules) -> Iterator[str]:
         """A3: what ends it as the turn of one comes who is never asked."""

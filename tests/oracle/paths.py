@@ -312,7 +312,8 @@ class Walk:
                 found.append(_behind([self._from(asked(position), between)], steps=1))
             if tried:
                 once_more = table.between_tries(self.rules, spent)
-                found.append(_behind([self._from(unread(position), once_more)], steps=1 + first))
+                untold = unread(self.conversation, position)
+                found.append(_behind([self._from(untold, once_more)], steps=1 + first))
             for read, stop in product(answers, self.stops):
                 verdict = table.after_verdict(self.rules, read, stop=stop, spent=spent)
                 steps = 1 + first + (not self.choices.unreadable)
