@@ -4,9 +4,12 @@ import re
 import unicodedata
 from typing import Final
 
+# Hebrew and Arabic need these; they turn no more than a letter does, but can't be seen.
+_MARKS = {"\u061c", "\u200e", "\u200f"}
+
 # These turn the direction of what follows, so that a line can look like another one.
 _TURNING = {
-    *("\u061c", "\u200e", "\u200f"),
+    *_MARKS,
     *map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))),
 }
 
@@ -16,8 +19,13 @@ LONGEST: Final = 2000
 
 
 def clean(text: str) -> str:
-    """Make text harmless to a terminal, and to a page that may be read in one."""
-    return "".join(map(_visible, re.sub("\r\n|[\u2028\u2029]", "\n", text)))
+    """Make text harmless to a terminal."""
+    return "".join(map(_visible, _lines(text)))
+
+
+def clean_page(text: str) -> str:
+    """Make a page of prose harmless to a terminal that it may be read in."""
+    return "".join(one if one in _MARKS else _visible(one) for one in _lines(text))
 
 
 def escaped(text: str) -> str:
@@ -44,6 +52,10 @@ def excerpt(text: str, most: int = 300) -> str:
     """Give text from elsewhere as a part of a sentence."""
     shown = " ".join(clean(text[:most]).split())
     return shown if len(text) <= most else f"{shown} … ({len(text):,} characters in all)"
+
+
+def _lines(text: str) -> str:
+    return re.sub("\r\n|[\u2028\u2029]", "\n", text)
 
 
 def _visible(character: str) -> str:

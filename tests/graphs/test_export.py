@@ -225,6 +225,12 @@ def test_control_characters_are_shown_and_break_no_line() -> None:
     assert [one["text"] for one in found] == [text, "Fine."]
 
 
+def test_a_page_keeps_the_marks_that_hebrew_and_arabic_need_and_no_override() -> None:
+    said = "\u200fשלום \u200e(C++)\u200e! می\u200cخواهم \u061c7%"  # noqa: RUF001
+    page = as_markdown(made(f"{said} \u202aa\u202eb\u202c\u2067c", "Fine."))
+    assert f"{said} �a�b��c" in page
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [

@@ -18,9 +18,12 @@ from .cli_help import duologue, isolate
 CONTROLS = {
     *map(chr, range(0x20)),
     *map(chr, range(0x7F, 0xA0)),
-    *"\u061c\u200e\u200f\u202e\u2028\u2029",
+    *map(chr, range(0x202A, 0x202F)),
+    *map(chr, range(0x2066, 0x206A)),
+    *"\u061c\u200e\u200f\u2028\u2029",
 }
-HOSTILE = "Hi\x9b31m\x85\x7f\x80\u200f\u061c\u2028\u202e\x1b[2J."
+MARKS = {*"\u061c\u200e\u200f"}
+HOSTILE = "Hi\x9b31m\x85\x7f\x80\u200e\u200f\u061c\u2028\u202a\u202e\u2066\x1b[2J."
 
 JSON = st.recursive(
     st.none() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
@@ -57,7 +60,10 @@ def test_no_control_character_of_a_message_reaches_the_terminal(
     converse(talk, session="one", model=ScriptedChatModel(script=[HOSTILE] * 4), store=store)
     shown = duologue(*arguments, "--store", store)
     assert shown.exit_code == 0, shown.output
-    assert (CONTROLS - {"\n"}).isdisjoint(shown.output)
+    # On a page of prose the marks stay that Hebrew and Arabic need.
+    kept = {"\n", *MARKS} if arguments == ["export", "one"] else {"\n"}
+    assert (CONTROLS - kept).isdisjoint(shown.output)
+    assert kept.isdisjoint(MARKS) or MARKS.issubset(shown.output)
     if arguments[0] != "export" and "--why" not in arguments:
         assert "\\u009b" in shown.output
 

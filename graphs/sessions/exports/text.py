@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from markdown_it import MarkdownIt
 
-from ...common.sanitize import clean, escaped
+from ...common.sanitize import clean_page, escaped
 from ...log.kinds import Kind
 from ...log.messages import About, line, place_of
 from ...log.remembered import memory
@@ -54,7 +54,7 @@ def as_markdown(result: Result, speaker: str | None = None) -> str:
     for message in _log(result, speaker):
         parts += _message(message, line(message), called, told=speaker is not None)
     parts += ["---", *_end(result.outcome)]
-    return clean("\n\n".join(parts)) + "\n"
+    return clean_page("\n\n".join(parts)) + "\n"
 
 
 def _log(result: Result, speaker: str | None) -> Sequence[BaseMessage]:
