@@ -192,6 +192,7 @@ def replies(conversation: Conversation, speaker: Speaker) -> str:
     said = {
         "human": "a person" if _is_person(conversation, speaker.name) else "",
         "function": "a function",
+        "agent": "an agent",
         "code": "code that it runs",
         "model": speaker.model or conversation.model or "a model",
         "text": "a text",

@@ -29,7 +29,7 @@ def parts(end: End | None) -> tuple[End, ...]:
 
 def facts_of(end: End, speaker: Speaker) -> Facts | None:
     """What is known where an end holds by what a speaker does last; None where it has no part."""
-    talks = any(reply.kind in ("model", "human", "function") for reply in speaker.replies)
+    talks = any(reply.kind in ("model", "human", "function", "agent") for reply in speaker.replies)
     has_part = False
     known = Facts()
     for _, one in leaves(end):

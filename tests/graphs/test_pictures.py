@@ -9,6 +9,7 @@ import pytest
 
 import oracle.paths
 from duologue.graphs import (
+    AgentReply,
     Conversation,
     DoneToken,
     EndChatMode,
@@ -289,3 +290,30 @@ def test_a_person_is_drawn_as_one_only_where_one_is_asked() -> None:
     assert 'n1("Ann<br/>a model"):::speaker' in draw(never)
     always = role_play("Go.", "Ann", "Bob", people=["Ann"], specify_task=False)
     assert 'n1("Ann<br/>a person"):::person' in draw(always)
+
+
+GIVERS = {
+    "human": "a person",
+    "function": "a function",
+    "agent": "an agent",
+    "code": "code that it runs",
+    "model": "a model",
+    "text": "a text",
+}
+
+
+def test_whatever_may_give_replies_is_drawn() -> None:
+    schema = Speaker.model_json_schema()["properties"]["replies"]["items"]
+    assert schema["discriminator"]["mapping"].keys() == GIVERS.keys()
+    for kind, told in GIVERS.items():
+        needed = {"function": {"name": "f"}, "agent": {"name": "f"}, "text": {"text": "Yes."}}
+        reply = {"kind": kind} | needed.get(kind, {})
+        pair: list[dict[str, Any]] = [{"name": "Ann", "replies": [reply]}, {"name": "Bob"}]
+        drawn = draw(Conversation(task="Go.", speakers=pair))
+        assert f'n1("Ann<br/>{told}")' in drawn
+
+
+def test_an_agent_may_say_the_word_that_ends_it() -> None:
+    agent = Speaker(name="Bob", replies=[AgentReply("gardener")])
+    talk = Conversation(task="Go.", speakers=[{"name": "Ann"}, agent], end_chat={"when": DONE})
+    assert "speaker Bob > end: says DONE" in arrows(talk)
