@@ -13,11 +13,13 @@ from pydantic import BaseModel
 
 from ...nodes.prompts import summaries as prompts
 from ...nodes.turn.summary import transcript
+from ...tools.registry.registry import check_options
 from ..build import build_graph
 from ..common.background import in_background
-from ..common.data import Fields
+from ..common.data import Fields, is_agent
 from ..common.errors import SpecError
 from ..common.settings import load_settings
+from ..common.validation import kind_of
 from ..log.messages import Source, line, speeches
 from ..log.remembered import memory, remembered_by
 from ..sessions.result import Result
@@ -106,6 +108,7 @@ async def aask(
         >>> ask(chef, "And a dessert?", session="menu", model=model, store="memory:ask").text
         'Plums.'
     """
+    check_options(options, AskOptions, "session", "reset", "schema", "user")
     _check_text(text)
     given: dict[str, Any] = {**options}
     of_spec = {name: given.pop(name) for name in _OF_SPEC & given.keys()}
@@ -128,16 +131,30 @@ def _check_text(text: object) -> None:
 
 def _able(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Speaker:  # noqa: ANN401
     """The agent with the tools and the form that this question needs."""
-    speaker = agent if isinstance(agent, Speaker) else Speaker(**agent)
+    speaker = _speaker(agent, "agent")
     changes: dict[str, Any] = {}
     more = [one for one in _tools(tools) if _name(one) not in speaker.tools]
     if more:
         changes["tools"] = (*speaker.tools, *more)
     if schema is not None:
+        if not isinstance(schema, type):
+            raise SpecError(f"schema: must be a pydantic model's class, not {kind_of(schema)}")
         # A reply that is held to a schema calls no tools.
         form = "text" if more or speaker.tools else "structured"
         changes["format"] = Schema(schema, form=form)
     return speaker.but(**changes)
+
+
+def _speaker(given: object, field: str) -> Speaker:
+    """Read a speaker, or its fields."""
+    if isinstance(given, Speaker):
+        return given
+    if not isinstance(given, Mapping):
+        hint = ": put it among the replies of one" if is_agent(given) else ""
+        raise SpecError(
+            f"{field}: must be a Speaker or a dict of its fields, not {kind_of(given)}{hint}"
+        )
+    return Speaker(**given)
 
 
 def _tools(given: object) -> list[BaseTool | Callable[..., Any]]:
@@ -209,6 +226,7 @@ async def aremember(
     Raises:
         KeyError: Nobody has that name in one of them.
         SpecError: ``words`` is less than 1, or the speaker is not valid.
+        TypeError: What stands among the results is none, or there is no such option.
         DuologueError: For a summary, as in `ask`.
 
     Example:
@@ -220,11 +238,14 @@ async def aremember(
         >>> [(line.speaker, line.text) for line in remember(chef, menu).memory]
         [('User', 'Plan a menu.'), ('Chef', 'Soup, then fish.')]
     """
-    if words is not None and words < 1:
-        raise SpecError(f"words: must be 1 or more, not {words}")
-    now = speaker if isinstance(speaker, Speaker) else Speaker(**speaker)
+    check_options(options, AskOptions, "name", "words")
+    if words is not None and (not isinstance(words, int) or words < 1):
+        raise SpecError(f"words: must be 1 or more, not {words!r}")
+    now = _speaker(speaker, "speaker")
     was = name or now.name
-    for result in results:
+    for place, result in enumerate(results):
+        if not isinstance(result, Result):
+            raise TypeError(f"results.{place} must be a result, not {kind_of(result)}")
         result.conversation.speaker(was)
     messages = [message for result in results for message in memory(result.messages, was)]
     lines = [remembered_by(was, message) for message in messages]

@@ -44,7 +44,7 @@ def check_run(options: Mapping[str, Any]) -> None:
 
     What `Registered` holds is checked where it is registered, models where they are looked for.
     """
-    check_options(options, Options)
+    check_options(options, Options, "session", "reset")
     answer, durability = options.get("answer"), options.get("durability")
     if answer is not None and not callable(answer):
         raise TypeError(f"answer must be a function, not {type(answer).__name__}")

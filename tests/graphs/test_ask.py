@@ -4,13 +4,14 @@ After Lagent's agents, which are called (L1, L2), and Yacana's tasks, which are 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import openai
 import pytest
+from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
 from duologue.graphs import (
@@ -23,6 +24,7 @@ from duologue.graphs import (
     aask,
     ask,
     get_session,
+    remember,
     reset_session,
     respond,
     resume,
@@ -179,7 +181,10 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
         ({"session": "no id"}, SessionError, "no id"),
         ({"user": "Chef"}, SpecError, "two speakers are called 'Chef'"),
         ({"tools": "price"}, SpecError, "tools: must be a list of tools"),
-        ({"shema": Menu}, TypeError, "there is no option 'shema'"),
+        ({"shema": Menu}, TypeError, "there is no option 'shema'; did you mean 'schema'"),
+        ({"sesion": "s"}, TypeError, "there is no option 'sesion'; did you mean 'session'"),
+        ({"end_chat": {}}, TypeError, "there is no option 'end_chat'; there are .*'when'"),
+        ({"schema": {}}, SpecError, "schema: must be a pydantic model's class, not dict"),
         ({"message": "Hi"}, TypeError, "message"),
         ({"text": " "}, SpecError, "text: must be text that is not empty"),
         ({"text": "Exit"}, SpecError, "text: 'Exit' alone leaves a conversation"),
@@ -192,3 +197,33 @@ def test_what_does_not_fit_is_told_before_a_model_is_asked(
     given: dict[str, Any] = {"text": "?", "model": model_of(), "store": store} | options
     with pytest.raises(error, match=told):
         ask(CHEF.but(role_prompt="You sing."), **given)
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        ("Chef", "must be a Speaker or a dict of its fields, not str$"),
+        (RunnableLambda(str), "not RunnableLambda: put it among the replies of one$"),
+    ],
+)
+def test_who_is_no_speaker_is_neither_asked_nor_remembers(agent: Any, told: str) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=f"agent: .*{told}"):
+        ask(agent, "Soup?")
+    with pytest.raises(SpecError, match=f"speaker: .*{told}"):
+        remember(agent)
+
+
+@pytest.mark.parametrize(
+    ("results", "options", "error", "told"),
+    [
+        ((), {"word": 5}, TypeError, "there is no option 'word'; did you mean 'words'"),
+        ((), {"nam": "Cook"}, TypeError, "there is no option 'nam'; did you mean 'name'"),
+        ((), {"words": "5"}, SpecError, "words: must be 1 or more, not '5'"),
+        (([],), {}, TypeError, "results.0 must be a result, not list"),
+    ],
+)
+def test_what_nothing_can_be_remembered_by_is_told(
+    results: Sequence[Any], options: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        remember(CHEF, *results, **options)

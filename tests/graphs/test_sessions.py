@@ -484,7 +484,7 @@ def test_a_conversation_is_stored_as_it_was_given(store: str) -> None:
 
 def test_an_unknown_option_is_refused_and_the_known_ones_are_named() -> None:
     options: dict[str, Any] = {"modle": "embedded"}
-    with pytest.raises(TypeError, match=r"no option 'modle'; there are .*'store', 'model'"):
+    with pytest.raises(TypeError, match=r"no option 'modle'; did you mean 'model', 'models'"):
         converse({"task": "Plan", "speakers": [{"name": "A"}, {"name": "B"}]}, **options)
 
 

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict, get_type_hints
 
 from ...graphs.common.data import Bringing
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import did_you_mean, listing
+from ...graphs.common.validation import did_you_mean, near_or_all
 from ...graphs.log.call_text import TO_USER
 from ...graphs.speakers.formats import Schema
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
@@ -63,12 +63,12 @@ class Registered(TypedDict, total=False):
     those of the file that ``DUOLOGUE_MCP_SERVERS`` names. They need the ``mcp`` extra."""
 
 
-def check_options(options: Mapping[str, object], known: type) -> None:
-    """Refuse options that there are not."""
+def check_options(options: Mapping[str, object], known: type, *own: str) -> None:
+    """Refuse options that there are not; some are arguments of the function's own."""
     names = get_type_hints(known)
     for name in options:
         if name not in names:
-            raise TypeError(f"there is no option {name!r}; there are {listing(names)}")
+            raise TypeError(f"there is no option {name!r}{near_or_all(name, [*own, *names])}")
 
 
 class Registry:
