@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,17 @@ def test_a_name_that_there_is_not_is_the_usual_error() -> None:
         duologue.converze  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(ImportError, match="cannot import name 'converze'"):
         from duologue import converze  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_the_clone_may_be_called_as_one_likes() -> None:
+    # So pytest imports the package where the folder's name is none of a module, as `duologue-main`.
+    spec = spec_from_file_location("__init__", Path(duologue.__file__))
+    assert spec is not None
+    assert spec.loader is not None
+    found = module_from_spec(spec)
+    spec.loader.exec_module(found)
+    assert not hasattr(found, "pytest_plugins")
+    assert found.converse is duologue.converse
 
 
 def test_every_folder_is_a_package_that_is_installed() -> None:
