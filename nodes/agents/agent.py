@@ -18,6 +18,7 @@ from langchain_core.messages import (
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand, is_invalid_resume
+from langgraph.pregel.protocol import PregelProtocol
 from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
@@ -30,8 +31,11 @@ from ...tools.registry.agents import Agent, takes_state
 from ...tools.registry.functions import is_cancelled
 from ...tools.registry.hooks import Turn
 from ..models.answers import THOUGHT, as_answer
+from ..models.model import NO_STREAM
 from ..step.asking import unstorable
+from ..step.in_threads import runs_in_threads
 from .calls import ModelCalls
+from .savers import for_loop
 
 _STEPS: Final = 10_000
 """How many steps a graph may take that names no limit: as many as LangGraph itself allows."""
@@ -68,13 +72,17 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
     config = RunnableConfig(
         callbacks=[calls],
         metadata={"speaker": turn.speaker},
+        # A graph's models are streamed as those of a subgraph. Of what else they say nobody knows
+        # what is the reply, which may be for one alone.
+        tags=[] if isinstance(agent, PregelProtocol) else [NO_STREAM],
         # Else it had that of the session, which is made for its own steps.
         recursion_limit=own.get("recursion_limit", _STEPS),
     )
     messages, where = [*turn.messages], f"the turn of {turn.speaker!r}"
     given = {"messages": messages} if takes_state(agent) else messages
+    whole = merge_configs(ensure_config(), config)
     try:
-        return await agent.ainvoke(given, merge_configs(ensure_config(), config))
+        return await agent.ainvoke(given, for_loop(whole) if runs_in_threads() else whole)
     except (DuologueError, GeneratorExit):
         raise
     except ParentCommand as error:

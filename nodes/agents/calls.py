@@ -8,13 +8,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langgraph.func import task
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
@@ -23,12 +22,19 @@ from ...graphs.spec.ends import ends_by_money
 from ...graphs.spec.usage import Charges, Usage, total
 from ..models.answers import counted
 from ..models.list_prices import ListPrice, has_list, listed
+from ..step.in_threads import recorded
+
+_record: Final = recorded("model_call")
 
 
-@task
-async def model_call(given: dict[str, Any]) -> dict[str, Any]:
+async def _recorded(given: dict[str, Any]) -> dict[str, Any]:
     """Record a call, or a mark; where a node runs again, give what was recorded at this place."""
-    return given
+
+    async def itself() -> dict[str, Any]:
+        return given
+
+    found: dict[str, Any] = await _record(itself)
+    return found
 
 
 class ModelCalls(BaseCallbackHandler):
@@ -60,7 +66,7 @@ class ModelCalls(BaseCallbackHandler):
         if not self._conversation.prices:
             self._has_list = await asyncio.to_thread(has_list)
         mark = {"mark": uuid4().hex}
-        while (found := await model_call(mark)) != mark:
+        while (found := await _recorded(mark)) != mark:
             # Other marks are where earlier runs began.
             if "model" in found:
                 self._used.append((found["model"], Usage.model_validate(found["used"])))
@@ -138,11 +144,11 @@ class ModelCalls(BaseCallbackHandler):
         return {"model": model, "used": used.model_dump(mode="json")}
 
     def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
-        async def recorded() -> None:
-            await model_call(call)
+        async def begun() -> None:
+            await _recorded(call)
 
         # As a part of the node that asks, wherever the model is asked.
-        task = self._loop.create_task(recorded(), context=self._context.copy())
+        task = self._loop.create_task(begun(), context=self._context.copy())
         self._recording.append(task)
         return task
 

@@ -16,7 +16,11 @@ Work: TypeAlias = Callable[[], Awaitable[Any]]
 """What is done once."""
 
 _IN_THREADS: ContextVar[bool] = ContextVar("_IN_THREADS", default=False)
-"""Whether LangGraph runs the graph in threads of its own."""
+
+
+def runs_in_threads() -> bool:
+    """Whether LangGraph runs the graph in threads of its own."""
+    return _IN_THREADS.get()
 
 
 def waited_for(work: Work) -> Any:  # noqa: ANN401  # what the work gives
@@ -46,7 +50,7 @@ def recorded(name: str) -> Callable[[Work], Awaitable[Any]]:
     of_loop, of_thread = make(in_loop), make(in_thread)
 
     def begun(work: Work) -> Awaitable[Any]:
-        if _IN_THREADS.get():
+        if runs_in_threads():
             return asyncio.wrap_future(of_thread(work))
         future: Awaitable[Any] = of_loop(work)
         return future

@@ -6,17 +6,18 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from duologue.graphs import build_graph, chat
+from duologue.graphs import Conversation, Speaker, build_graph, chat
 from duologue.graphs.build import Graph
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -162,6 +163,36 @@ def test_it_is_called_in_a_node_of_a_graph_that_runs_in_a_loop(tools: Tools) -> 
     builder.add_node("talk", node)
     builder.add_edge(START, "talk")
     assert texts(in_loop(builder.compile(), {"messages": []})) == ["Hi.", "Good day."]
+
+
+@pytest.mark.parametrize("begin", BOTH)
+@pytest.mark.parametrize("has_parent", [False, True], ids=["alone", "in a parent"])
+def test_agents_speak_and_ask_either_way(begin: Run, has_parent: bool) -> None:
+    """Also where the checkpointer is for threads alone, which those for loops go on with."""
+
+    def think(state: MessagesState) -> dict[str, Any]:
+        thought = ScriptedChatModel(script=["Which colour?"]).invoke(state["messages"])
+        return {"messages": [thought]}
+
+    async def paint(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"{state['messages'][-1].text} {interrupt('Well?')}")]}
+
+    painter = StateGraph(MessagesState).add_sequence([think, paint])
+    agent = painter.add_edge(START, "think").compile(name="painter")
+    with SqliteSaver.from_conn_string(":memory:") as threads:
+        saver = threads if begin is in_thread else InMemorySaver()
+        graph: Any = build_graph(agents={"painter": agent}, checkpointer=saver)
+        if has_parent:
+            parent = StateGraph(Parent).add_node("talk", build_graph(agents={"painter": agent}))
+            graph = parent.add_edge(START, "talk").compile(checkpointer=saver)
+        ann, ben = (
+            Speaker(name="Ann", replies=[agent]),
+            Speaker(name="Ben", replies=[{"kind": "text", "text": "Fine."}]),
+        )
+        talk = Conversation(task="Paint.", speakers=[ann, ben], end_chat={"max_iterations": 1})
+        asked = begin(graph, {"conversation": talk.stored()})["__interrupt__"]
+        assert {one.value for one in asked} == {"Well?"}
+        assert texts(begin(graph, Command(resume="Red."))) == ["Which colour? Red.", "Fine."]
 
 
 def test_an_error_is_raised_as_it_is(tools: Tools) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.runnables import RunnableConfig
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
@@ -116,3 +117,18 @@ async def test_traces_and_messages_tell_who_spoke_by_which_model_for_how_much(
     told = [one.usage_metadata for one in answers]
     # The task as it was made specific is said by nobody.
     assert 0 < sum(one["output_tokens"] for one in told if one) < used["output_tokens"]
+
+
+async def test_of_an_agent_that_is_no_graph_the_reply_alone_is_streamed_and_once() -> None:
+    """However many models it asks, and in whatever form it says what they gave."""
+    model = ScriptedChatModel(script=["Red or blue?", "Blue.", "A secret."])
+    agent: Any = (
+        RunnableLambda(lambda heard: model.invoke([model.invoke(heard)])) | StrOutputParser()
+    )
+    tells = {"name": "Ben", "replies": [model], "speaks_to": ["Ann"]}
+    speakers = [{"name": "Ann", "replies": [agent.with_config(run_name="both")]}, tells]
+    graph = build_graph(checkpointer=InMemorySaver())
+    fields = {"task": "Choose.", "speakers": speakers, "end_chat": {"max_iterations": 1}}
+    given: Any = {"conversation": Conversation.model_validate(fields)}
+    streamed: Any = graph.astream(given, CONFIG, stream_mode="messages")
+    assert [piece.text async for piece, _ in streamed] == ["Blue."]
