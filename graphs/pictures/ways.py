@@ -4,7 +4,7 @@ Where it turns on what is said, each possibility is walked. What any conversatio
 time, such as asking again or ending by a guard, is no way of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -100,7 +100,7 @@ class _Walk:
         self._conversation = conversation
         self._whole = whole  # with its own caps, for words
         self._found: dict[Way, None] = {}
-        self._known: set[str] = set()
+        self._known: set[object] = set()
         self._open: list[tuple[Place, Position, str]] = []
 
     def ways(self) -> list[Way]:
@@ -125,6 +125,9 @@ class _Walk:
         done, stoppers = {*position.completed}, {*self._conversation.stoppers}
         if 1 < len(done) < len(stoppers) - 1:
             # More of them change nothing here, until only one has not completed its task.
+            some = position.model_copy(update={"completed": ()})
+            if not self._is_new(f"{place}{when}{some.model_dump_json()}, some completed"):
+                return
             spoken = {*self._conversation.order[: position.turns]}
             for last in sorted(stoppers):
                 if stoppers - {last} <= spoken:
@@ -132,10 +135,14 @@ class _Walk:
                     self._later(place, position.model_copy(update=most), when)
             return
         position = position.model_copy(update={"completed": tuple(sorted(done))})
-        key = f"{place}{when}{position.model_dump_json()}"
-        if key not in self._known:
-            self._known.add(key)
+        if self._is_new(f"{place}{when}{position.model_dump_json()}"):
             self._open.append((place, position, when))
+
+    def _is_new(self, *keys: object) -> bool:
+        """Whether one of these was not come to yet."""
+        known = self._known.issuperset(keys)
+        self._known.update(keys)
+        return not known
 
     def _on(self, place: Place, position: Position, when: str) -> None:
         """Go on between turns."""
@@ -154,12 +161,20 @@ class _Walk:
             for complete, said in ((True, "yes"), (False, "no")):
                 self._later(judge, judged(conversation, position, complete=complete), said)
         elif isinstance(conversation.turn_order, Handoff):
-            for name in targets(conversation, turn.speaker):
-                self._later(place, chose(conversation, position, name), when)
+            self._choose(place, position, targets(conversation, turn.speaker), when)
         else:
             choice = self._go(place, Place(Kind.CHOICE), when)
-            for name in self._next(turn.speaker):
-                self._later(choice, chose(conversation, position, name))
+            self._choose(choice, position, self._next(turn.speaker))
+
+    def _choose(
+        self, place: Place, position: Position, names: Sequence[str], when: str = ""
+    ) -> None:
+        """Go on with each who may be chosen."""
+        # Whoever spoke before, a turn that begins at the same time goes on alike.
+        time = position.turns, position.completed
+        for name in names:
+            if self._is_new((place, when, name), (*time, name)):
+                self._later(place, chose(self._conversation, position, name), when)
 
     def _next(self, speaker: str) -> list[str]:
         """Who may be chosen to speak next."""

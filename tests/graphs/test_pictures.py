@@ -240,6 +240,28 @@ def test_many_speakers_are_drawn_at_once() -> None:
     assert {"speaker S19 > end: 1,000 rounds", "speaker S7 > speaker S8: "} <= drawn
 
 
+@pytest.mark.parametrize("order", ["handoff", {"kind": "moderator"}], ids=str)
+def test_twice_as_many_who_may_be_chosen_take_no_more_than_ten_times_the_steps(
+    order: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[Position] = []
+
+    def noted(conversation: Conversation, position: Position) -> Decision:
+        steps.append(position)
+        return decide(conversation, position)
+
+    monkeypatch.setattr("duologue.graphs.pictures.ways.decide", noted)
+    counts = []
+    for count in (6, 12):
+        steps.clear()
+        names = [{"name": f"S{number}", "stops_chat": True} for number in range(count)]
+        end_chat = {"mode": "all_task_must_complete", "max_iterations": 9}
+        ways(Conversation(task="Vote.", speakers=names, turn_order=order, end_chat=end_chat))
+        counts.append(len(steps))
+    assert counts[1] < 10 * counts[0]
+
+
 def test_names_and_words_are_no_mermaid() -> None:
     hostile = '"]; click n0 "javascript:alert(1)" %% <script>\x1b[2J'
     talk = Conversation(
