@@ -85,8 +85,8 @@ def run(
         str | None,
         typer.Option(
             metavar="ID",
-            help="The session's id. [default: made from the task] One that is known "
-            "goes on where it was.",
+            help="The session's id; a known session "
+            "goes on where it was. [default: made from the task]",
         ),
     ] = None,
     store: StoreOption = None,
@@ -102,11 +102,11 @@ def run(
     ] = False,
     seed: Seed = None,
     temperature: Annotated[
-        float | None, typer.Option(metavar="T", help="Of both speakers, 0 to 2. [default: 0.2]")
+        float | None, typer.Option(metavar="T", help="The temperature, 0 to 2. [default: 0.2]")
     ] = None,
     person: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A role that you speak for yourself; repeatable."),
+        typer.Option(metavar="NAME", help="A role that you play yourself; repeatable."),
     ] = None,
     reset: Reset = False,
     as_json: Json = False,
@@ -148,7 +148,7 @@ def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
     if is_file:
         for name in options:
             option = _OPTIONS.get(name, _option(name))
-            raise SpecError(f"a file says that itself: leave out {option}")
+            raise SpecError(f"leave out {option}: the file says that itself")
         return
     for name, who in (("user_role", "who instructs"), ("assistant_role", "who solves")):
         if name not in options:
@@ -216,7 +216,7 @@ def show(
         bool,
         typer.Option(
             "--prompt",
-            help="Show what that speaker's model was sent at its newest turn, to the letter.",
+            help="Show what that speaker's model was sent at its newest turn, word for word.",
         ),
     ] = False,
     html: Annotated[
@@ -224,7 +224,7 @@ def show(
         typer.Option(
             "--html",
             help="Show it in the browser: the page that `duologue export --format html` writes. "
-            "Into a pipe goes the page itself.",
+            "In a pipe, the page itself is written.",
         ),
     ] = False,
     store: StoreOption = None,
@@ -246,7 +246,7 @@ def show(
         others = {"--why": why, "--thoughts": thoughts, "--prompt": prompt, "--json": as_json}
         for option, given in others.items():
             if given:
-                raise SpecError(f"--html shows all there is: leave out {option}")
+                raise SpecError(f"--html shows everything: leave out {option}")
         from .transfer import show_page
 
         show_page(session, speaker, store)
@@ -287,7 +287,7 @@ def delete(session: Session, store: StoreOption = None) -> None:
 
 @app.command()
 def models() -> None:
-    """List the models there are, and say which one speaks by default."""
+    """List the available models, and say which one is the default."""
     from .models import show_models
 
     show_models()

@@ -120,7 +120,7 @@ class Asker:
             word = keys.get(given, given)
             if word not in keys.values():
                 choices = listing([*keys.values()])
-                self._complain(f"{given!r} is no decision: answer with {choices}")
+                self._complain(f"{given!r} is not a decision: answer with {choices}")
                 continue
             decision = self._filled(word, call)
             if decision is not None:
@@ -186,7 +186,7 @@ class Asker:
             text = self._lines.read(Text("answer> ", "bold"))
             if text.strip():
                 return question.read(text)
-            self._complain('Something must be answered; "" is an empty text.')
+            self._complain('An answer is needed; "" is an empty text.')
 
     def _explain(self, text: str) -> None:
         """Show a hint, unless it was the last one shown."""

@@ -7,13 +7,13 @@ class ExitCode(IntEnum):
     """What the command tells the shell."""
 
     DONE = 0, "ended by its rules"
-    FAILED = 1, "something unforeseen"
+    FAILED = 1, "an unexpected error"
     BAD_INPUT = 2, "bad input: arguments, a conversation, its file, a setting"
     MODEL = 3, "a model can't be had or did not answer"
     SESSION = 4, "a session, or the place where sessions are kept, can't be used"
     WAITING = 5, "the session waits for a person's answer"
     INTERRUPTED = 130, "interrupted (Ctrl-C); the session can be resumed"
-    CLOSED_PIPE = 141, "whoever read the output went away; the session can be resumed"
+    CLOSED_PIPE = 141, "the reader of the output closed the pipe; the session can be resumed"
     TERMINATED = 143, "terminated (SIGTERM); the session can be resumed"
 
     meaning: str

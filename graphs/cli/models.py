@@ -27,7 +27,7 @@ def show_models() -> None:
         names = asyncio.run(_listed(settings))
         for name in names:
             plain(out, f"  {one_line(name)}")
-    plain(out, "Speaks where none is named:", "bold")
+    plain(out, "Default:", "bold")
     plain(out, f"  {one_line(_default(settings, names, is_local=weights is not None))}")
 
 

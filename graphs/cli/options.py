@@ -97,7 +97,7 @@ Mode = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="Ask for the same again, of models that can."),
+    typer.Option("--seed", metavar="N", help="Ask models that can for the same output again."),
 ]
 Reset = Annotated[
     bool, typer.Option("--reset", help="Delete what is stored of that session first.")

@@ -34,7 +34,7 @@ def chat(
     session: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="The session's id. [default: made up] Go on with `duologue resume`."
+            metavar="ID", help="The session's id, for `duologue resume`. [default: made up]"
         ),
     ] = None,
     store: StoreOption = None,
@@ -45,7 +45,7 @@ def chat(
     ] = None,
     seed: Seed = None,
     temperature: Annotated[
-        float | None, typer.Option(metavar="T", help="The agent's, 0 to 2. [default: 0.2]")
+        float | None, typer.Option(metavar="T", help="The temperature, 0 to 2. [default: 0.2]")
     ] = None,
     reset: Reset = False,
     as_json: Json = False,
@@ -78,14 +78,12 @@ def answer(
         typer.Argument(
             metavar="ANSWER",
             help='Text where a message is asked for, "" for none; else JSON, as `duologue show` '
-            "says. A tool's own question takes text, too.",
+            "shows it. A tool's own question takes text, too.",
         ),
     ],
     question: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID", help="Which question it answers. [default: the one that there is]"
-        ),
+        typer.Option(metavar="ID", help="Which question it answers. [default: the only one]"),
     ] = None,
     store: StoreOption = None,
     model: ModelOption = None,
@@ -105,13 +103,13 @@ def answer(
 
 def say(
     session: Session,
-    speaker: Annotated[str, typer.Argument(metavar="SPEAKER", help="Who is to have said it.")],
+    speaker: Annotated[str, typer.Argument(metavar="SPEAKER", help="The speaker who says it.")],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.")],
     store: StoreOption = None,
 ) -> None:
     """Say something as a speaker of a session that is not running.
 
-    It is that speaker's turn; who comes after it goes on with `duologue resume`.
+    It counts as that speaker's turn; `duologue resume` goes on with the next speaker.
     """
     from ..sessions.say import say as put
     from .terminal.console import plain, stderr, stdout

@@ -106,8 +106,8 @@ def load(
         str | None,
         typer.Option(
             metavar="ID",
-            help="The new session's id. [default: the one it had] Of a speaker's memory: the "
-            "session whose speaker is to remember it.",
+            help="The new session's id. [default: the one it had] For a speaker's memory: the "
+            "session it goes into.",
         ),
     ] = None,
     speaker: Annotated[
@@ -115,15 +115,15 @@ def load(
         typer.Option(
             "--as",
             metavar="SPEAKER",
-            help="Who is to remember a speaker's memory. [default: the one of the same name]",
+            help="The speaker who gets the memory. [default: the one of the same name]",
         ),
     ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Load what `duologue dump` wrote, here or elsewhere.
+    """Load what `duologue dump` wrote, on this machine or another.
 
-    A whole session becomes a new one, which goes on where it was. A speaker's memory takes the
-    place of a speaker's in another session, and changes what that one alone sees.
+    A whole session becomes a new one, which goes on where it was. A speaker's memory
+    replaces a speaker's in another session; only what that speaker sees changes.
     """
     from ..sessions.transfer import load_session
 
@@ -131,7 +131,7 @@ def load(
 
 
 def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
-    """Have a session begin anew, or one speaker forget what was said.
+    """Set a session back to its beginning, or make one speaker forget what was said.
 
     A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
     """
@@ -147,8 +147,8 @@ def copy(
         str | None,
         typer.Option(
             metavar="ID",
-            help="The copy's id. [default: the same in another store, else made from SESSION] Of "
-            "a speaker's memory: the session whose speaker is to remember it.",
+            help="The copy's id. [default: the same in another store, else made from SESSION] For "
+            "a speaker's memory: the session it goes into.",
         ),
     ] = None,
     speaker: SpeakerOption = None,
@@ -180,7 +180,7 @@ def export(
     output: OutputOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Write a session down, as a page or as JSON Lines."""
+    """Write a session as a page or as JSON Lines."""
     from ..sessions.transfer import export_session
 
     text = export_session(session, format=cast("ExportFormat", form), speaker=speaker, store=store)
@@ -188,7 +188,7 @@ def export(
 
 
 def show_page(session: str, speaker: str | None, store: str | None) -> None:
-    """Show a session in the browser, or write its page into what is no terminal."""
+    """Show a session in the browser, or write its page to a pipe or a file."""
     import webbrowser
     from tempfile import mkdtemp
 

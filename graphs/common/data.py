@@ -246,7 +246,7 @@ def all_different(names: tuple[str, ...]) -> tuple[str, ...]:
     """Make sure that no name stands in a list twice."""
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise ValueError(f"{name!r} stands there twice")
+            raise ValueError(f"{name!r} is given twice")
     return names
 
 

@@ -95,7 +95,7 @@ def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
     except (FileNotFoundError, IsADirectoryError):
         return {}
     if b"\0" in written:
-        raise ValueError("it is no text in UTF-8")
+        raise ValueError("it is not UTF-8 text")
     # One line that is in no encoding spoils no other.
     text = written.decode("utf-8-sig", errors="replace")
     # Without interpolation: `http://x/${SECRET}` would send any variable of the environment.

@@ -17,7 +17,7 @@ def note(about: About) -> str | None:
         return verdict_in_words(about.verdict, separate=about.speaker is None)
     if about.kind is Kind.CHOICE:
         why = "" if about.problem is None else ": the choice can't be read"
-        return f"{about.to} is to speak next{why}"
+        return f"{about.to} speaks next{why}"
     if about.kind is Kind.FORGOTTEN:
         return f"The memory of {about.speaker} was reset"
     if about.outcome is not None:

@@ -134,7 +134,7 @@ def _folds(
 ) -> Iterator[Fold]:
     thought = about.thought
     if thought is not None and thought.text and not told:
-        yield Fold(kind="thought", title="Thinks, heard by nobody", text=thought.text)
+        yield Fold(kind="thought", title="Thought, which no other speaker hears", text=thought.text)
     if reads(about):
         yield Fold(kind="parsed", title="Read as", text=_json(about.parsed))
     if isinstance(message, AIMessage):

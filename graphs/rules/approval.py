@@ -88,7 +88,7 @@ def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | 
         if isinstance(decision, Edit) and decision.edited_action.name not in tools:
             name = decision.edited_action.name
             return (
-                f"decisions.{place}.edited_action.name: {name!r} is none of the speaker's "
+                f"decisions.{place}.edited_action.name: {name!r} is not one of the speaker's "
                 f"tools{near_or_all(name, tools)}"
             )
     return None
@@ -133,7 +133,7 @@ def misshapen(error: ValidationError) -> str:
             return f"{field}.type: is missing; there are {listing(DECISIONS)}"
         case "union_tag_invalid":
             tag = (first.get("ctx") or {}).get("tag")
-            return f"{field}.type: {tag!r} is no decision; there are {listing(DECISIONS)}"
+            return f"{field}.type: {tag!r} is not a decision; there are {listing(DECISIONS)}"
         case _ if not field:
             return 'it must be {"decisions": [...]}, with a decision for each call'
         case _:

@@ -40,13 +40,13 @@ def remark(
         case VerdictGiven():
             return verdict_in_words(event.verdict, separate=event.by is None)
         case SpeakerChosen():
-            chosen = f"{event.speaker} is to speak next"
+            chosen = f"{event.speaker} speaks next"
             return chosen if event.problem is None else f"{chosen}: the choice can't be read"
         case WentOn():
             return f"{event.outcome.sentence()} It went on"
         case HistoryShortened():
             # A cut without a summary has been told as it happened.
-            return f"{event.speaker} keeps in mind: {event.text}" if event.text else ""
+            return f"{event.speaker} remembers in short: {event.text}" if event.text else ""
 
 
 def money(cost: float) -> str:

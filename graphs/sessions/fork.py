@@ -103,7 +103,7 @@ def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conver
     found = conversation.but(**given)
     for name, own in found.prompts.items():
         if own.text is None:
-            raise SpecError(f"prompts.{name}: give the text itself: a fork knows no registered one")
+            raise SpecError(f"prompts.{name}: give the text itself: a fork has no registered texts")
     return found
 
 

@@ -35,7 +35,7 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
 
     Args:
         session: The session's id.
-        speaker: Who is to have said it.
+        speaker: The speaker who says it.
         text: What is said.
         store: Where sessions are kept. None: the setting, else the user's data folder.
 

@@ -81,7 +81,7 @@ async def aload_session(
         The session's id.
 
     Raises:
-        SpecError: It is no dump of ours, or a newer release wrote it; names the file and the
+        SpecError: It is not a duologue dump, or a newer release wrote it; names the file and the
             field. Nobody in the session is called that, or an argument is missing or too many.
         SessionError: The new id is odd or taken; the session is unknown, is running, or has not
             begun.
@@ -197,7 +197,7 @@ async def aexport_session(
     speaker: str | None = None,
     store: str | Path | None = None,
 ) -> str:
-    """Write a session down for readers or for programs.
+    """Write a session as a page for readers, or as JSON Lines for programs.
 
     Args:
         session: The session's id.

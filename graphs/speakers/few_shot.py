@@ -45,8 +45,7 @@ def _alternate(examples: tuple[Example, ...]) -> tuple[Example, ...]:
         wanted = "assistant" if place % 2 else "user"
         if example.role != wanted:
             raise ValueError(
-                f"number {place + 1} must be the {wanted}'s: they go to and fro, and the user "
-                "begins"
+                f"number {place + 1} must be the {wanted}'s: they alternate, and the user begins"
             )
     if len(examples) % 2:
         raise ValueError("the last one must be the assistant's: add how the speaker answers")

@@ -80,7 +80,7 @@ class Marks(Kinded):
 
     Raises:
         SpecError: One mark begins with another, so that nobody could tell them
-            apart, or is nothing but Markdown signs. What may be missing is none of the lines after
+            apart, or is nothing but Markdown signs. An optional mark is not one of the lines after
             the first.
     """
 
@@ -117,7 +117,7 @@ class Marks(Kinded):
         lines = info.data.get("lines", given)
         for mark in given:
             if mark not in lines:
-                raise ValueError(f"{mark!r} is none of the lines: name some of them")
+                raise ValueError(f"{mark!r} is not one of the lines: name some of them")
             if mark == lines[0] and "lines" in info.data:
                 raise ValueError(f"{mark!r} begins the reply: it can't be missing")
         return given
@@ -207,7 +207,7 @@ class Code(Kinded):
     def _languages_are_words(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
         for language in languages:
             if len(language.split()) > 1 or "`" in language:
-                raise ValueError(f"{language!r} is no language of a fence: give one word for each")
+                raise ValueError(f"{language!r} can't label a fence: give one word for each")
         return languages
 
 

@@ -183,9 +183,7 @@ class Speaker(Changing):
     def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
         for before in replies[:-1]:
             if not (before.may_give_none or _is_once(before)):
-                raise ValueError(
-                    f"what stands behind {before.kind!r} is never reached: leave it out"
-                )
+                raise ValueError(f"what follows {before.kind!r} is never reached: leave it out")
         return replies
 
     @field_validator("replies")
@@ -195,7 +193,7 @@ class Speaker(Changing):
         if not rest:
             raise ValueError("a first message is not enough: name what replies after it")
         if any(_is_once(reply) for reply in rest):
-            raise ValueError('the first message ("once") must stand in front')
+            raise ValueError('the first message ("once") must come first')
         if any(isinstance(reply, HumanReply) for reply in rest[1:]):
             raise ValueError(
                 'a person is asked first: put "human" in front of all but the first message'
@@ -204,7 +202,7 @@ class Speaker(Changing):
         mode = human.human_input_mode if isinstance(human, HumanReply) else None
         if len(rest) == 1 and mode not in (None, HumanInputMode.ALWAYS):
             raise ValueError(
-                f"a person is not asked each time ({mode}): name behind it what "
+                f"a person is not asked each time ({mode}): name after it what "
                 'replies else, such as "model"'
             )
         return replies
@@ -270,14 +268,14 @@ class Speaker(Changing):
         unknown = next((name for name in rules if tools is not None and name not in tools), None)
         if unknown is not None:
             hint = did_you_mean(unknown, tools or ()) or ": put it among them, or leave it out"
-            raise ValueError(f"{unknown!r} is none of the speaker's tools{hint}")
+            raise ValueError(f"{unknown!r} is not one of the speaker's tools{hint}")
         return rules
 
     @field_validator("to_user")
     @classmethod
     def _has_tools_to_call(cls, to_user: bool, info: ValidationInfo) -> bool:
         if to_user and info.data.get("tools") == ():
-            raise ValueError("there are no tools to speak beside: name some in tools")
+            raise ValueError("needs tools: name some in tools")
         return to_user
 
     @field_validator("on_length")
@@ -285,7 +283,7 @@ class Speaker(Changing):
     def _can_go_on(cls, on_length: str, info: ValidationInfo) -> str:
         held = info.data.get("format")
         if on_length == "continue" and isinstance(held, Schema) and held.form == "structured":
-            raise ValueError('a reply that is held to a schema has no rest: set "retry"')
+            raise ValueError('a reply that must fit a schema cannot be continued: set "retry"')
         return on_length
 
     @property

@@ -40,7 +40,7 @@ def check(conversation: ConversationFields) -> None:
     opening, end_chat = conversation.opening, conversation.end_chat
     _check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
-        raise ValueError("opening.reconcile: there is nothing to hear without opening.answers")
+        raise ValueError("opening.reconcile: needs opening.answers")
     if end_chat.max_iterations is None and not conversation.is_bounded_by_people:
         raise ValueError(
             "end_chat.max_iterations: none is only possible where every round needs a person: give "
@@ -49,8 +49,7 @@ def check(conversation: ConversationFields) -> None:
     _check_least(conversation)
     if end_chat.on_guard == "ask" and not conversation.is_with_a_person:
         raise ValueError(
-            "end_chat.on_guard: 'ask' is only possible between two in turn, for one of whom a "
-            "person speaks each time"
+            "end_chat.on_guard: 'ask' needs two speakers in turn, one of them always a person"
         )
     needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
     if needs_stopper and not conversation.stoppers:

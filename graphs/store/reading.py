@@ -123,5 +123,5 @@ def checked(found: "CheckpointTuple") -> "CheckpointTuple":
     if checkpoint.id != found.config["configurable"]["checkpoint_id"]:
         raise _DamageError("a checkpoint stands in the place of another one")
     if not isinstance(found.metadata, dict):
-        raise _DamageError("the metadata of a checkpoint is no object")
+        raise _DamageError("the metadata of a checkpoint is not an object")
     return found

@@ -54,37 +54,37 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     # What is said of a whole reply, and of a streamed one, where that is something else.
     "page": (
         Sent(b"<html>Welcome\x1b[31m", headers={"Content-Type": "text/html"}),
-        "the reply is a page or a text, no JSON: <html>Welcome\u241b[31m",
-        "the reply is no stream of events",
+        "the reply is a page or plain text, not JSON: <html>Welcome\u241b[31m",
+        "the reply is not a stream of events",
     ),
-    "no body": (Sent(), "the reply is no JSON: ", "the reply is no stream of events"),
+    "no body": (Sent(), "the reply is not JSON: ", "the reply is not a stream of events"),
     "half of the JSON": (
         Sent(b'{"choices": [{"mess'),
-        "the reply is no JSON: ",
-        "the reply is no stream of events",
+        "the reply is not JSON: ",
+        "the reply is not a stream of events",
     ),
     "nested too deep": (
         Sent(b"data: " + b"[" * 100_000 + b"\n\n", headers=EVENTS),
-        "the reply is a page or a text, no JSON: ",
+        "the reply is a page or plain text, not JSON: ",
         "the reply is nested too deep",
     ),
     "no gzip": (Sent(b"not packed", headers=GZIP), "sent a body that can't be unpacked"),
     "half of the gzip": (
         Sent(gzip.compress(b'{"choices": []}')[:-9], headers=GZIP),
         "the reply has no message in it",
-        "the reply is no stream of events",
+        "the reply is not a stream of events",
     ),
     "too short": (
         Sent(raw=JSON + b'Content-Length: 90\r\n\r\n{"a'),
-        "sent what is no whole HTTP answer (peer closed connection",
+        "sent an incomplete HTTP answer (peer closed connection",
         "keeps breaking off in mid-answer",
     ),
     "broken chunks": (
         Sent(raw=JSON + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"),
-        "sent what is no whole HTTP answer (illegal chunk header",
+        "sent an incomplete HTTP answer (illegal chunk header",
         "keeps breaking off in mid-answer",
     ),
-    "hanging up": (Sent(raw=b""), "sent what is no whole HTTP answer (Server disconnected"),
+    "hanging up": (Sent(raw=b""), "sent an incomplete HTTP answer (Server disconnected"),
     "redirects in a circle": (
         Sent(status=307, headers={"Location": "/v1/chat/completions?key=x"}),
         "URL/v1 keeps redirecting (last to URL/v1/chat/completions): check its address",
@@ -99,30 +99,30 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     ),
     "redirect to no server": (
         Sent(status=307, headers={"Location": "ftp://127.0.0.1/v1"}),
-        "redirects to ftp://127.0.0.1/v1, which is no address of HTTP",
+        "redirects to ftp://127.0.0.1/v1, which is not an HTTP address",
     ),
     "redirect without an address": (Sent(status=302), "answered with an error (302)"),
     "no message": (
         Sent(b'{"choices": [], "promptFeedback": {"blockReason": "SAFETY"}}'),
         """does not answer as OpenAI's API does: the reply has no message in it: {"choices": [], """
         '"promptFeedback": {"blockReason": "SAFETY"}}',
-        "the reply is no stream of events",
+        "the reply is not a stream of events",
     ),
     "filtered": (
         Sent(b'{"choices": [{"finish_reason": "content_filter"}]}'),
         "withheld its answer: its content filter stopped it",
-        "the reply is no stream of events",
+        "the reply is not a stream of events",
     ),
     "no object": (
         Sent(b"data: [1]\n\n", headers=EVENTS),
-        "which mostly ends in /v1 (the reply is a page or a text, no JSON: data: [1])",
+        "which mostly ends in /v1 (the reply is a page or plain text, not JSON: data: [1])",
         "which mostly ends in /v1 (the reply is a list, not a JSON object)",
     ),
     "refusal without a reason": (Sent(status=403), "refused the call (403): check what its key"),
     "error with status 200": (
         Sent(b'{"error": {"message": "no room\\u001b[2J"}}'),
         "sent an error instead of an answer: no room\u241b[2J",
-        "the reply is no stream of events",
+        "the reply is not a stream of events",
     ),
 }
 

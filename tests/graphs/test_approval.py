@@ -97,21 +97,21 @@ def test_rules_are_written_in_toml_as_one_would() -> None:
     [
         pytest.param(
             {"send_mial": True},
-            "speakers.0.interrupt_on: 'send_mial' is none of the speaker's tools; did you mean "
+            "speakers.0.interrupt_on: 'send_mial' is not one of the speaker's tools; did you mean "
             "'send_mail', 'read_mail'?",
             id="near",
         ),
         pytest.param(
             {"dig": True},
-            "speakers.0.interrupt_on: 'dig' is none of the speaker's tools: put it among them, or "
-            "leave it out",
+            "speakers.0.interrupt_on: 'dig' is not one of the speaker's tools: put it among them, "
+            "or leave it out",
             id="far",
         ),
         pytest.param({"send_mail": {"allowed_decisions": []}}, "needs at least 1", id="none"),
         pytest.param({"send_mail": "yes"}, "must be true, false, or a table", id="word"),
         pytest.param(
             {"send_mail": {"allowed_decisions": ["approve", "approve"]}},
-            "'approve' stands there twice",
+            "'approve' is given twice",
             id="twice",
         ),
         pytest.param(
@@ -261,12 +261,12 @@ def test_only_what_is_allowed_fits(decisions: list[dict[str, Any]], allowed: str
         ),
         (
             [{"type": "approve"}, edit("send_mial")],
-            "decisions.1.edited_action.name: 'send_mial' is none of the speaker's tools; did you "
-            "mean 'send_mail'",
+            "decisions.1.edited_action.name: 'send_mial' is not one of the speaker's tools; did "
+            "you mean 'send_mail'",
         ),
         (
             [edit("dig"), {"type": "approve"}],
-            "decisions.0.edited_action.name: 'dig' is none of the speaker's tools; there are "
+            "decisions.0.edited_action.name: 'dig' is not one of the speaker's tools; there are "
             "'send_mail', 'read_mail'",
         ),
     ],
@@ -289,7 +289,7 @@ MISSHAPEN: list[Any] = [
     ({"decisions": [{}]}, "decisions.0.type: is missing; there are 'approve', 'edit'"),
     (
         {"decisions": [{"type": "accept"}]},
-        "decisions.0.type: 'accept' is no decision; there are 'approve', 'edit', 'reject', "
+        "decisions.0.type: 'accept' is not a decision; there are 'approve', 'edit', 'reject', "
         "'respond'",
     ),
     ({"decisions": [{"type": "edit"}]}, "decisions.0.edited_action: is missing"),

@@ -261,7 +261,7 @@ def test_a_summary_is_shown_and_is_an_event(serve: Serve, tmp_path: Path) -> Non
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     told = [event for event in events if event["event"] == "shortened"]
     assert [(event["speaker"], event["text"]) for event in told] == [("Ann", "Numbers came.")]
-    assert "\n(Ann keeps in mind: Numbers came.)\n" in duologue("show", "s").stdout
+    assert "\n(Ann remembers in short: Numbers came.)\n" in duologue("show", "s").stdout
 
 
 def test_sessions_are_listed_shown_and_deleted(serve: Serve) -> None:
@@ -488,7 +488,7 @@ def test_models_are_listed_with_the_default(serve: Serve) -> None:
     serve()
     ran = duologue("models")
     assert ran.exit_code == 0
-    assert ran.stdout.endswith("  scripted\nSpeaks where none is named:\n  scripted\n")
+    assert ran.stdout.endswith("  scripted\nDefault:\n  scripted\n")
 
 
 def test_models_without_a_server_name_the_embedded_one_or_how_to_get_one(
@@ -497,7 +497,7 @@ def test_models_without_a_server_name_the_embedded_one_or_how_to_get_one(
     monkeypatch.setattr(
         "duologue.nodes.models.embedded.child.weights", lambda: Path("SmolLM2.gguf")
     )
-    assert duologue("models").stdout.endswith("Speaks where none is named:\n  embedded\n")
+    assert duologue("models").stdout.endswith("Default:\n  embedded\n")
     monkeypatch.setattr("duologue.nodes.models.embedded.child.weights", lambda: None)
     ran = duologue("models")
     assert ran.exit_code == 0
@@ -525,7 +525,7 @@ def test_help_documents_the_exit_codes() -> None:
         (["run", "x.toml", "--no-specify-task"], "--no-specify-task"),
         (["run", "x.toml"], "x.toml: can't be read"),
         (["run", "bad.json"], "bad.json: is not valid JSON"),
-        (["run", "binary.toml"], "binary.toml: is not text"),
+        (["run", "binary.toml"], "binary.toml: is not UTF-8 text"),
         (["run", "folder.toml"], "folder.toml: can't be read"),
         (["run", "unknown.toml"], "did you mean 'mode'"),
         (["run", " ", "--user-role", "A", "--assistant-role", "B"], "task: must not be empty"),

@@ -61,8 +61,8 @@ def test_init_overwrites_nothing_and_takes_a_file_alone(tmp_path: Path) -> None:
     assert 'kind = "role_play"' in (tmp_path / "mine.toml").read_text()
     (tmp_path / "mine.toml").write_text("mine")
     for arguments, told in (
-        (["chat", "mine.toml"], "mine.toml: is there already: name another file"),
-        (["mine.toml"], "mine.toml: is there already: name another file"),
+        (["chat", "mine.toml"], "mine.toml already exists: name another file"),
+        (["mine.toml"], "mine.toml already exists: name another file"),
         (["rolplay"], "there is no kind 'rolplay'; did you mean 'role_play'?"),
         (["chat", "mine.json"], "mine.json: the file's name must end in .toml"),
         (["chat", "no/mine.toml"], "no/mine.toml: can't be written: No such file or directory"),

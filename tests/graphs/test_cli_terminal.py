@@ -193,7 +193,7 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
                 ('  to: "ann"', ""),
                 ("characters)", ""),
                 ("approve (a), edit (e), reject (r), respond (s), view all (v)> ", "what\r"),
-                ("'what' is no decision", ""),
+                ("'what' is not a decision", ""),
                 ("(v)> ", "v\r"),
                 ("last", ""),
                 ("(v)> ", "e\r"),

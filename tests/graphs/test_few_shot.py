@@ -57,9 +57,9 @@ SEEN = HumanMessage([{"type": "image_url", "image_url": {"url": "https://a.test/
     [
         ([ASKED], f": {LAST}"),
         ([ASKED, ANSWERED, ASKED], f": {LAST}"),
-        ([ANSWERED], ": number 1 must be the user's: they go to and fro, and the user begins"),
-        ([ASKED, ASKED], ": number 2 must be the assistant's: they go to and fro"),
-        ([ASKED, ANSWERED, ANSWERED], ": number 3 must be the user's: they go to and fro"),
+        ([ANSWERED], ": number 1 must be the user's: they alternate, and the user begins"),
+        ([ASKED, ASKED], ": number 2 must be the assistant's: they alternate"),
+        ([ASKED, ANSWERED, ANSWERED], ": number 3 must be the user's: they alternate"),
         (
             [{"role": "system", "content": "Be brief."}],
             ".0.role: input should be 'user' or 'assistant', not 'system'",

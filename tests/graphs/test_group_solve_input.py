@@ -222,7 +222,7 @@ FULL: list[Any] = [
     ),
     pytest.param(
         {"opening": {"reconcile": True}},
-        "opening.reconcile: there is nothing to hear without opening.answers",
+        "opening.reconcile: needs opening.answers",
     ),
     pytest.param({"model": "tiny", "prices": {"huge": PRICE}}, "prices: "),
     pytest.param({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: "),

@@ -151,7 +151,7 @@ def test_a_guard_that_is_off_never_asks() -> None:
 )
 def test_where_no_person_speaks_in_each_round_it_is_refused(speakers: list[Any]) -> None:
     """R18."""
-    with pytest.raises(SpecError, match=r"end_chat.on_guard: 'ask' is only possible between two"):
+    with pytest.raises(SpecError, match=r"end_chat.on_guard: 'ask' needs two speakers in turn"):
         load_conversation({"task": "Talk.", "speakers": speakers, "end_chat": {"on_guard": "ask"}})
 
 

@@ -144,14 +144,14 @@ def test_a_mistyped_store_is_named_and_not_made(here: str, tmp_path: Path) -> No
 
 
 BAD: list[tuple[object, str]] = [
-    ([], "format: is missing: this is no dump of a session or a memory"),
-    ({}, "format: is missing: this is no dump of a session or a memory"),
+    ([], "format: is missing: this is not a dump of a session or a memory"),
+    ({}, "format: is missing: this is not a dump of a session or a memory"),
     (
         SESSION | {"format": "autogen.state"},
-        "format: 'autogen.state' is no dump of ours; there are 'duologue.session', "
+        "format: 'autogen.state' is not a duologue dump; there are 'duologue.session', "
         "'duologue.memory'",
     ),
-    (SESSION | {"format": 3}, "format: 3 is no dump of ours"),
+    (SESSION | {"format": 3}, "format: 3 is not a duologue dump"),
     (
         SESSION | {"version": 6, "mood": "good"},
         "version: 6 is newer than this release understands (5); upgrade duologue",
@@ -218,7 +218,7 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, here: str) -> None
     for name, held, said in [
         ("gone.json", None, "can't be read: No such file or directory"),
         ("cut.json", b'{"format"', "is not valid JSON: "),
-        ("bytes.json", b"\xff\xfe", "is not text in UTF-8"),
+        ("bytes.json", b"\xff\xfe", "is not UTF-8 text"),
         ("deep.json", b"[" * 100_000, "is nested too deep to be read"),
         ("dump.toml", b"", "a dump is read from a .json file"),
     ]:

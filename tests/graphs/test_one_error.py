@@ -55,7 +55,7 @@ MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
     (DoneToken, {}, "token: is missing"),
     (Schema, {"name": "Plan", "form": "txt"}, "form: input should be 'structured' or 'text', not "),
     (Marks, {"lines": ("A:", "A: B:")}, "lines: 'A:' and 'A: B:' overlap: "),
-    (SeparateJudge, {"criteria": ("x", "x")}, "criteria: 'x' stands there twice"),
+    (SeparateJudge, {"criteria": ("x", "x")}, "criteria: 'x' is given twice"),
     (TextReply, {"text": ""}, "text: must not be empty"),
     (
         Conversation,

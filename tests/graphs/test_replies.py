@@ -410,9 +410,9 @@ def test_a_done_token_in_a_functions_reply_ends_it() -> None:
     ("replies", "words"),
     [
         ([], "speakers.1.replies: needs at least 1"),
-        ([MODEL, FIXED], "speakers.1.replies: what stands behind 'model' is never reached"),
-        ([FIXED, function("f")], "speakers.1.replies: what stands behind 'text' is never reached"),
-        ([FIXED, MODEL], "speakers.1.replies: what stands behind 'text' is never reached"),
+        ([MODEL, FIXED], "speakers.1.replies: what follows 'model' is never reached"),
+        ([FIXED, function("f")], "speakers.1.replies: what follows 'text' is never reached"),
+        ([FIXED, MODEL], "speakers.1.replies: what follows 'text' is never reached"),
         (["modl"], "speakers.1.replies.0.kind: 'modl' is unknown; did you mean 'model'?"),
         (["function"], "speakers.1.replies.0.name: is missing"),
         ([{"kind": "text", "text": " "}], "speakers.1.replies.0.text: must not be empty"),

@@ -271,7 +271,7 @@ def test_a_folder_is_not_a_file() -> None:
 @pytest.mark.parametrize("name", ["talk.toml", "talk.json"])
 def test_a_file_that_is_no_text_is_named(name: str) -> None:
     Path(name).write_bytes(b'task = "caf\xe9"')
-    with pytest.raises(SpecError, match="is not text in UTF-8") as caught:
+    with pytest.raises(SpecError, match="is not UTF-8 text") as caught:
         load_conversation(name)
     assert str(caught.value).startswith(name)
 

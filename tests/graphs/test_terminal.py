@@ -203,9 +203,9 @@ def test_any_other_verdict_takes_one_line(verdict: Verdict, by: str | None, text
 
 def test_who_was_chosen_to_speak_takes_one_line() -> None:
     chosen = SpeakerChosen(id="1", speaker="Ann")
-    assert shown(chosen) == ["(Ann is to speak next)"]
+    assert shown(chosen) == ["(Ann speaks next)"]
     odd = chosen.model_copy(update={"problem": "This names nobody."})
-    assert shown(odd, width=80) == ["(Ann is to speak next: the choice can't be read)"]
+    assert shown(odd, width=80) == ["(Ann speaks next: the choice can't be read)"]
 
 
 def test_what_is_said_alone_is_marked() -> None:

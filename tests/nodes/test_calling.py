@@ -161,7 +161,7 @@ def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
 @pytest.mark.parametrize("calling", [None, "native", "schema"])
 async def test_a_choice_of_a_tool_that_is_not_there_is_refused(calling: ToolCalling | None) -> None:
     chat = ScriptedChatModel([])
-    with pytest.raises(SpecError, match="tool_choice: 'add' is none of the speaker's tools"):
+    with pytest.raises(SpecError, match="tool_choice: 'add' is not one of the speaker's tools"):
         await Model("own", chat).answer(
             [HumanMessage("Hi")],
             {},

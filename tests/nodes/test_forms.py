@@ -187,7 +187,7 @@ def test_r8_anothers_label_or_mark_is_still_anothers_part() -> None:
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"lines": ["A:", "B:"], "optional": ["C:"]}, "'C:' is none of the lines"),
+        ({"lines": ["A:", "B:"], "optional": ["C:"]}, "'C:' is not one of the lines"),
         ({"lines": ["A:", "B:"], "optional": ["A:"]}, "'A:' begins the reply"),
     ],
 )

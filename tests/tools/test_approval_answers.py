@@ -37,7 +37,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "many": ({"decisions": [APPROVE] * 3}, "decisions: 2 calls wait for one and 3 decisions"),
     "kind": (
         {"decisions": [APPROVE, {"type": "accept"}]},
-        "decisions.1.type: 'accept' is no decision; there are 'approve', 'edit', 'reject'",
+        "decisions.1.type: 'accept' is not a decision; there are 'approve', 'edit', 'reject'",
     ),
     "no-kind": ({"decisions": [{}, APPROVE]}, "decisions.0.type: is missing; there are"),
     "not-allowed": (
@@ -51,7 +51,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "tool": (
         {"decisions": [edited("mial", to="Bob"), APPROVE]},
-        "decisions.0.edited_action.name: 'mial' is none of the speaker's tools; did you mean "
+        "decisions.0.edited_action.name: 'mial' is not one of the speaker's tools; did you mean "
         "'mail'?",
     ),
     "no-object": (

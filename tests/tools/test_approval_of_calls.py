@@ -100,7 +100,7 @@ async def test_a_tool_is_asked_about_by_its_registered_name(saver: Saver) -> Non
     (asked,) = await talk.start()
     assert asked.value["action_requests"][0]["name"] == "post.send now"
     (again,) = await talk.decide(edited("post_send_now", to="Zoe"))
-    assert "'post_send_now' is none of the speaker's tools" in again.value["problem"]
+    assert "'post_send_now' is not one of the speaker's tools" in again.value["problem"]
     assert await talk.decide(edited("post.send now", to="Zoe")) == []
     assert sent == ["Zoe"]
 

@@ -213,7 +213,7 @@ class Registry:
         self._check_to_user(conversation)
         for path, name in self._no_objects(conversation):
             raise SpecError(
-                f"{path}: {name!r} is no object, and models are held to objects only: set "
+                f"{path}: {name!r} is not an object, and models can be held to objects only: set "
                 'format.form = "text", or put it into a field of another pydantic model'
             )
 

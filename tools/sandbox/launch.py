@@ -106,7 +106,7 @@ async def ready(out: asyncio.StreamReader) -> None:
         raise StartError(f"it did not start within {START_SECONDS} s") from None
     if said != b"ready\n":
         shown = " ".join(said.decode(errors="replace").split())
-        raise StartError(shown[-300:] or "it ended without a word")
+        raise StartError(shown[-300:] or "it ended without output")
 
 
 async def _filled(data: bytes | None) -> int | None:

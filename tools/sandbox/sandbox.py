@@ -176,7 +176,7 @@ async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level"
     if wanted == "bubblewrap" or language == "shell":
         why = "a shell runs in bubblewrap or not at all" if wanted == "auto" else "it was asked for"
         raise SpecError(
-            f"{at}: bubblewrap doesn't work on this machine ({tried}), and {why}: mend that, set "
+            f"{at}: bubblewrap doesn't work on this machine ({tried}), and {why}: fix that, set "
             "the level to 'monty' for Python alone, or, if you trust the code, to 'host'"
         )
     problem = await _problem("monty")

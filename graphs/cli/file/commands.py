@@ -48,7 +48,7 @@ def init(
         with file.open("xb") as new:
             new.write(text.encode())
     except FileExistsError:
-        raise SpecError(f"{file}: is there already: name another file") from None
+        raise SpecError(f"{file} already exists: name another file") from None
     except OSError as error:
         raise SpecError(f"{file}: can't be written: {error.strerror or error}") from error
     plain(stdout(), str(file))

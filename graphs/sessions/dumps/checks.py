@@ -28,7 +28,7 @@ def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
     for number, step in enumerate(steps):
         where = f"steps.{number}"
         if step.spec is not None and step.spec.names != names:
-            raise ValueError(f"{where}.spec.speakers: there are others than in the spec")
+            raise ValueError(f"{where}.spec.speakers: they differ from those of the spec")
         for place, message in enumerate(step.messages):
             _check_message(f"{where}.messages.{place}", message, log, names)
             log[message.id] = message

@@ -145,11 +145,13 @@ def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump | MemoryDum
 
 def _read(data: object, where: str) -> SessionDump | MemoryDump:
     if not isinstance(data, Mapping) or "format" not in data:
-        raise SpecError(f"{where}format: is missing: this is no dump of a session or a memory")
+        raise SpecError(f"{where}format: is missing: this is not a dump of a session or a memory")
     check_depth(data, where, _DEEPEST)
     kind = data["format"]
     if not isinstance(kind, str) or kind not in _DUMPS:
-        raise SpecError(f"{where}format: {kind!r} is no dump of ours; there are {listing(_DUMPS)}")
+        raise SpecError(
+            f"{where}format: {kind!r} is not a duologue dump; there are {listing(_DUMPS)}"
+        )
     if "version" not in data:
         raise SpecError(f"{where}version: is missing")
     newest = upgraded(dict(data), DUMP_VERSIONS, where)

@@ -83,7 +83,7 @@ def _message(
     elif told or about.kind.row.on_page:
         yield f"## {_plain(author(about))} ({_plain(place_of(message))})"
         if about.thought is not None and about.thought.text and not told:
-            yield "*Thinks, heard by nobody:*"
+            yield "*Thought, which no other speaker hears:*"
             yield _quoted(about.thought.text)
         yield from _speech(message, about)
         yield from _calls(message, called)

@@ -43,7 +43,7 @@ class StoreFile:
     def _check_old(self) -> None:
         found = self.path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no file" if not stat.S_ISDIR(found.st_mode) else "Is a directory")
+            raise OSError("not a file" if not stat.S_ISDIR(found.st_mode) else "Is a directory")
         effective = os.access in os.supports_effective_ids
         if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=effective):
             raise PermissionError("Permission denied")

@@ -138,7 +138,7 @@ class ChatModel(ChatOpenAI):
                         told = add_usage(told, message.usage_metadata)
                     yield piece
         if is_empty:
-            raise NoReplyError("the reply is no stream of events")
+            raise NoReplyError("the reply is not a stream of events")
 
     def _convert_chunk_to_generation_chunk(
         self,
@@ -227,7 +227,7 @@ def _json(response: httpx2.Response) -> object:
         if response.headers.get("content-type", "").partition(";")[0].endswith("json"):
             raise
         shown = excerpt(response.text)
-        raise NoReplyError(f"the reply is a page or a text, no JSON: {shown}") from None
+        raise NoReplyError(f"the reply is a page or plain text, not JSON: {shown}") from None
 
 
 def _checked(found: object, request: httpx2.Request) -> object:

@@ -128,11 +128,11 @@ def _what_broke(error: Exception, below: BaseException | None, address: str | No
         case httpx2.TooManyRedirects():
             return f"keeps redirecting (last to {_shown(below.request.url)}): check its address"
         case httpx2.UnsupportedProtocol():
-            return "is no address of HTTP: check its address"
+            return "is not an HTTP address: check it"
         case _ if broke_off(error):
             return "keeps breaking off in mid-answer: try again"
         case httpx2.RemoteProtocolError():
-            return f"sent what is no whole HTTP answer ({_in_words(below)}): try again"
+            return f"sent an incomplete HTTP answer ({_in_words(below)}): try again"
         case httpx2.ReadError() | httpx2.WriteError():
             return "keeps closing the connection before it has answered: try again"
         case _ if address == _OPENAI:
@@ -185,7 +185,7 @@ def _in_words(error: BaseException) -> str:
         return "the reply is nested too deep"
     said = _excerpt(error)
     if isinstance(error, json.JSONDecodeError):
-        return f"the reply is no JSON: {said}"
+        return f"the reply is not JSON: {said}"
     is_plain = isinstance(error, UnreadableReplyError) or comes_from(error, "httpx2")
     return said if is_plain and said else f"{type(error).__name__}: {said}".rstrip(": ")
 

@@ -21,7 +21,7 @@ CHOICES = ("auto", "required", "none")
 def check_choice(choice: str, tools: Sequence[BaseTool]) -> None:
     """Make sure that a tool choice is a known word or one of the tools."""
     if choice not in CHOICES and all(choice != tool.name for tool in tools):
-        raise SpecError(f"tool_choice: {choice!r} is none of the speaker's tools")
+        raise SpecError(f"tool_choice: {choice!r} is not one of the speaker's tools")
 
 
 def offering(chat: Chat, label: str, tools: Sequence[BaseTool], choice: str, names: Names) -> Chat:
