@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from duologue import graphs
+from duologue import graphs, tools
 from duologue.graphs import (
     ByFunction,
     Conversation,
@@ -349,6 +349,15 @@ def _anchors(text: str) -> set[str]:
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+def test_the_reference_names_all_public_names_once() -> None:
+    lines = re.findall(r"^(?:`\w+`(?:, )?)+$", PAGES["docs/reference.md"], re.M)
+    listed = re.findall(r"\w+", " ".join(lines))
+    public = {*dir(graphs), *dir(tools)}
+    assert sorted(listed) == sorted(
+        name for name in public if not (name[0] == "a" and name[1:] in public)
+    )
 
 
 @pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])

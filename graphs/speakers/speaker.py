@@ -102,8 +102,8 @@ class Speaker(Changing):
     """One participant of a conversation.
 
     Raises:
-        SpecError: A field is missing, unknown or wrong; the examples do not go to
-            and fro between user and assistant; a reply is never reached; nothing calls the tools,
+        SpecError: A field is missing, unknown or wrong; the examples do not
+            alternate between user and assistant; a reply is never reached; nothing calls the tools,
             or no reply of the speaker's format could.
     """
 

@@ -1,0 +1,124 @@
+"""How the site is made of the README and these pages; CONTRIBUTING.md says by which command.
+
+Pages are read where they are, so that links are the same here and in the repository. What only the
+site has is added to a page as it is read: the menu, pictures, and what docstrings say.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from docutils.nodes import Element
+from mermaidx import render  # type: ignore[import-untyped]
+from sphinx.addnodes import desc_annotation
+from sphinx.application import Sphinx
+
+from duologue import __version__, graphs, tools
+
+project = "duologue"
+version = release = __version__
+author = copyright = "The duologue authors"  # noqa: A001
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+root_doc = "README"
+include_patterns = ["*.md", "docs/*.md"]
+exclude_patterns = [".*", "build", "graphs", "nodes", "notebooks", "tests", "tools"]
+myst_heading_anchors = 4
+default_role = "py:obj"
+autodoc_class_signature = "separated"
+autodoc_default_options = {"exclude-members": "model_config, __init__, __new__", "members": True}
+autodoc_typehints_format = "short"
+# A word such as `lines` is a field of several classes.
+suppress_warnings = ["ref.python"]
+html_theme = "furo"
+html_title = f"duologue {version}"
+
+_ROOT: Final = Path(__file__).parent.parent
+_aside: dict[str, list[str]] = {}
+
+
+def _read(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add to a page what only the site has."""
+    text = re.sub(r"^```mermaid\n(.*?)^```$", _picture, source[0], flags=re.M | re.S)
+    # A folder is no page of the site.
+    text = re.sub(r"\[([^]]*)\]\(([\w./-]*)\)", lambda link: _linked(link, page), text)
+    if page == root_doc:
+        text += _menu()
+    if page == "docs/reference":
+        text = re.sub(r"^(`\w+`(, )?)+$", _documented, text, flags=re.M)
+    source[0] = text
+
+
+def _picture(mermaid: re.Match[str]) -> str:
+    return f'```{{raw}} html\n<div class="picture">{render(mermaid[1]).svg()}</div>\n```'
+
+
+def _linked(link: re.Match[str], page: str) -> str:
+    is_folder = (_ROOT / page).parent.joinpath(link[2]).is_dir()
+    return link[1] if is_folder else link[0]
+
+
+def _menu() -> str:
+    """Make the menu of what the first page of `docs/` lists, under the same headings."""
+    index = (_ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    menu = [_part("Documentation", ["docs/README"])]
+    for part in index.split("\n**")[1:]:
+        heading, _, listed = part.partition("**")
+        menu.append(
+            _part(heading, [f"docs/{name}" for name in re.findall(r"\]\(([\w-]+)\.md\)", listed)])
+        )
+    return "\n".join([*menu, _part("The project", ["CONTRIBUTING", "CHANGELOG"])])
+
+
+def _part(caption: str, pages: list[str]) -> str:
+    return "\n".join(["\n```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```\n"])
+
+
+def _documented(names: re.Match[str]) -> str:
+    """Add what the docstrings say of the names on a line."""
+    entries = "".join(map(_entry, re.findall(r"\w+", names[0])))
+    return f"{names[0]}\n\n```{{eval-rst}}\n{entries}```"
+
+
+def _entry(name: str) -> str:
+    module = graphs if name in graphs.__all__ else tools
+    found = getattr(module, name)
+    kind = "class" if isinstance(found, type) else "function" if callable(found) else "data"
+    return f".. auto{kind}:: {module.__name__}.{name}\n"
+
+
+def _set_aside(
+    app: Sphinx, what: str, name: str, found: object, options: object, lines: list[str]
+) -> None:
+    """Keep a field's docstring from napoleon, which takes the words before a colon for a type."""
+    if what == "attribute":
+        _aside[name] = lines[:]
+        lines.clear()
+
+
+def _put_back(
+    app: Sphinx, what: str, name: str, found: object, options: object, lines: list[str]
+) -> None:
+    if what == "attribute":
+        lines[:] = _aside.pop(name)
+
+
+def _plain_types(app: Sphinx, domain: str, kind: str, content: Element) -> None:
+    """Leave out types that show how pydantic reads a field."""
+    for type_ in content.parent.findall(desc_annotation):
+        if re.search(r"Annotated\[|\)", type_.astext()):
+            type_.parent.remove(type_)
+
+
+def _with_index(app: Sphinx, failure: Exception | None) -> None:
+    """Let the site begin at its address, too."""
+    if failure is None:
+        (app.outdir / "index.html").write_bytes((app.outdir / "README.html").read_bytes())
+
+
+def setup(app: Sphinx) -> None:
+    """Take part in the build."""
+    app.connect("source-read", _read)
+    app.connect("autodoc-process-docstring", _set_aside, priority=400)
+    app.connect("autodoc-process-docstring", _put_back, priority=600)
+    app.connect("object-description-transform", _plain_types)
+    app.connect("build-finished", _with_index)
