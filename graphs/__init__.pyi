@@ -25,12 +25,12 @@ from .rules.outcome import Outcome as Outcome
 from .rules.position import Position as Position
 from .run.ask import aask as aask, aremember as aremember, ask as ask, remember as remember
 from .run.converse import (
+    aanswer_session as aanswer_session,
     aconverse as aconverse,
-    arespond as arespond,
+    answer_session as answer_session,
     aresume as aresume,
     astream as astream,
     converse as converse,
-    respond as respond,
     resume as resume,
     stream as stream,
 )

@@ -89,7 +89,8 @@ async def aask(
 
     Returns:
         The session: ``result.text`` is the answer, ``result.value`` what was read from it. Where a
-        person must approve of a call first, it says so (``result.pending``), and `respond` goes on.
+        person must approve of a call first, ``result.pending`` says so, and `answer_session`
+        goes on.
 
     Raises:
         SpecError: The agent, or an option, is not valid, or the text is empty or ``exit`` alone.

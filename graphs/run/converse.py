@@ -90,7 +90,7 @@ async def aresume(session: str, **options: Unpack[Options]) -> Result:
 resume = in_background(aresume)
 
 
-async def arespond(
+async def aanswer_session(
     session: str, value: object, *, question: str | None = None, **options: Unpack[Options]
 ) -> Result:
     """Answer what a session waits for, here or in another process, and go on.
@@ -116,16 +116,16 @@ async def arespond(
         StoreError: The store can't be opened or written.
 
     Example:
-        >>> from duologue.graphs import chat, converse, respond
+        >>> from duologue.graphs import chat, converse, answer_session
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Hello! What is it about?"])
-        >>> result = converse(chat(), session="hi", model=model, store="memory:respond-docs")
+        >>> result = converse(chat(), session="hi", model=model, store="memory:answer-docs")
         >>> result.pending[0].prompt
         'User, it is your turn. exit: leave.'
-        >>> result = respond("hi", "Good morning.", model=model, store="memory:respond-docs")
+        >>> result = answer_session("hi", "Good morning.", model=model, store="memory:answer-docs")
         >>> result.speeches
         [('User', 'Good morning.'), ('Assistant', 'Hello! What is it about?')]
-        >>> respond("hi", "exit", store="memory:respond-docs").outcome.reason.value
+        >>> answer_session("hi", "exit", store="memory:answer-docs").outcome.reason.value
         'quit'
     """
     reply = GivenAnswer(value, question)
@@ -134,7 +134,7 @@ async def arespond(
     )
 
 
-respond = in_background(arespond)
+answer_session = in_background(aanswer_session)
 
 
 def stream(

@@ -37,7 +37,7 @@ class Result:
     outcome: Outcome | None
     """Why, when and by whom it ended; None while it has not."""
     pending: tuple[Question, ...] = ()
-    """The questions to people that the session waits for; `respond` answers them."""
+    """The questions to people that the session waits for; `answer_session` answers them."""
 
     @classmethod
     def of(

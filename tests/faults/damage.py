@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from duologue.graphs import (
     Conversation,
     StoreError,
+    answer_session,
     chat,
     converse,
     copy_session,
@@ -27,7 +28,6 @@ from duologue.graphs import (
     list_sessions,
     replay,
     reset_session,
-    respond,
     resume,
     say,
     stop_session,
@@ -103,7 +103,7 @@ def fill(store: str) -> None:
     resume("finished", store=store, model=model, **TOOLS)
     fork("finished", at="m0004", into="forked", store=store, end_chat={"max_iterations": 4})
     converse(chat(), session="waiting", store=store, model=model)
-    respond("waiting", "Hello.", store=store, model=model)
+    answer_session("waiting", "Hello.", store=store, model=model)
     asks = breaks_after(_calls("choose", what="rose"))
     converse(_GARDEN, session="asking", store=store, model=asks, **TOOLS)
     with suppress(BrokenError):
@@ -142,7 +142,7 @@ WRITES: dict[str, Callable[[str, str], object]] = {
     "copy": lambda session, store: copy_session(session, store=store),
     "say": lambda session, store: say(session, who(session), "Stop.", store=store),
     "stop": lambda session, store: stop_session(session, store=store),
-    "respond": lambda session, store: respond(
+    "respond": lambda session, store: answer_session(
         session, "a rose", store=store, model=_MODEL, **TOOLS
     ),
     "resume": lambda session, store: resume(session, store=store, model=_MODEL, **TOOLS),

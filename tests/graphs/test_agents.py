@@ -41,13 +41,13 @@ from duologue.graphs import (
     ToolQuestion,
     aconverse,
     afork,
+    answer_session,
     converse,
     copy_session,
     fork,
     get_session,
     load_conversation,
     replay,
-    respond,
     resume,
     stream,
 )
@@ -453,9 +453,9 @@ def test_what_it_asks_is_a_question_of_the_session(tmp_path: Path) -> None:
         wrong: Any
         for wrong in ("exit", {"decisions": []}, {"decisions": [{"type": "maybe"}]}):
             with pytest.raises(AnswerError, match="the answer does not fit, and the"):
-                respond("s", wrong, **options)
+                answer_session("s", wrong, **options)
         assert resume("s", **options).pending == result.pending
-        result = respond("s", APPROVE, **options)
+        result = answer_session("s", APPROVE, **options)
     assert result.speeches == [("Ann", "It found beans 1."), ("Bob", "Yes.")]
     assert used(result)[0] == len(model.calls) == 3
     assert replay("s", store=options["store"]).speeches == result.speeches
@@ -498,9 +498,9 @@ def test_several_questions_at_once_are_answered_one_by_one(tmp_path: Path) -> No
     two, one = sorted(result.pending, key=lambda question: "Which" in question.summary())
     assert isinstance(one, ToolQuestion)
     assert (one.by, one.summary()) == ("agent", 'An agent asks: "Which bed?"')
-    left = respond("s", "7 seeds", question=two.id, **options)
+    left = answer_session("s", "7 seeds", question=two.id, **options)
     assert left.pending == (one,)
-    result = respond("s", "The left.", **options)
+    result = answer_session("s", "The left.", **options)
     assert result.speeches[0] == ("Ann", "The left. 7 seeds")
 
 

@@ -19,8 +19,9 @@ from duologue.graphs import (
     Result,
     SessionError,
     SpecError,
+    aanswer_session,
     aconverse,
-    arespond,
+    answer_session,
     aresume,
     astream,
     chat,
@@ -31,7 +32,6 @@ from duologue.graphs import (
     get_session,
     list_sessions,
     load_session,
-    respond,
     resume,
     stream,
     user_proxy,
@@ -194,8 +194,8 @@ def test_all_entry_points_ask_the_same_and_go_the_same_way(
             person = Person(*answers)
             result = run(talk, person.later if is_async else person, f"memory:{uuid4().hex}")
             found[f"{name}, {is_async}"] = went(result, person.asked)
-    for name in ("respond", "arespond"):
-        found[name] = _step_by_step(talk, answers, is_async=name == "arespond")
+    for name in ("answer_session", "aanswer_session"):
+        found[name] = _step_by_step(talk, answers, is_async=name == "aanswer_session")
     first = found["converse, False"]
     assert len(first.asked) == times
     assert found == dict.fromkeys(found, first)
@@ -210,10 +210,10 @@ def _step_by_step(talk: Conversation, answers: tuple[str, ...], *, is_async: boo
         person.note(question)
         if is_async:
             result = asyncio.run(
-                arespond("one", answer, question=question.id, store=store, model=said)
+                aanswer_session("one", answer, question=question.id, store=store, model=said)
             )
         else:
-            result = respond("one", answer, store=store, model=said)
+            result = answer_session("one", answer, store=store, model=said)
     for question in result.pending:
         person.note(question)
     return went(result, person.asked)
@@ -240,29 +240,29 @@ def test_a_waiting_session_is_listed_as_such_until_it_ends(store: str) -> None:
     waiting(store)
     assert status(store) == "waiting"
     said = ScriptedChatModel(script=["Hi."])
-    assert respond("one", "Hello.", store=store, model=said).outcome is None
+    assert answer_session("one", "Hello.", store=store, model=said).outcome is None
     assert status(store) == "waiting"
-    assert respond("one", "exit", store=store).outcome is not None
+    assert answer_session("one", "exit", store=store).outcome is not None
     assert status(store) == "finished"
 
 
 def test_a_session_that_failed_behind_an_answer_does_not_wait(store: str) -> None:
     waiting(store)
     with pytest.raises(Exception, match="script"):
-        respond("one", "Hello.", store=store, model=ScriptedChatModel(script=[]))
+        answer_session("one", "Hello.", store=store, model=ScriptedChatModel(script=[]))
     assert status(store) == "unfinished"
     assert get_session("one", store=store).speeches == [("User", "Hello.")]
 
 
 def test_answers_in_between_and_a_callable_share_one_session(store: str) -> None:
-    """A9: a session that waits is answered by `respond`, then goes on with a callable."""
+    """A9: a session that waits is answered by `answer_session`, then goes on with a callable."""
     said = ScriptedChatModel(script=["One.", "Two.", "Three."])
     person = Person("Second.", None)
     converse(chat(), store=store, model=said, session="one")
-    respond("one", "First.", store=store, model=said)
+    answer_session("one", "First.", store=store, model=said)
     result = resume("one", store=store, model=said, answer=person)
     assert len(person.asked) == 2
-    result = respond("one", "Third.", store=store, model=said, answer=Person("exit"))
+    result = answer_session("one", "Third.", store=store, model=said, answer=Person("exit"))
     assert result.speeches == [
         ("User", "First."),
         ("Assistant", "One."),
@@ -278,17 +278,17 @@ def test_an_answer_to_what_is_not_asked_is_one_clear_error(store: str) -> None:
     """What somebody else has answered, what was never asked, and what has ended."""
     said = ScriptedChatModel(script=["Hi."])
     before = waiting(store)
-    respond("one", "Hello.", question=before, store=store, model=said)
+    answer_session("one", "Hello.", question=before, store=store, model=said)
     kept = get_session("one", store=store)
     with pytest.raises(SessionError, match=r"'one' does not wait for an .*: somebody has"):
-        respond("one", "Hello too.", question=before, store=store, model=said)
+        answer_session("one", "Hello too.", question=before, store=store, model=said)
     assert get_session("one", store=store) == kept
     with pytest.raises(SessionError, match="'two'"):
-        respond("two", "Hello.", store=store)
+        answer_session("two", "Hello.", store=store)
     assert status(store) == "waiting"
-    respond("one", "exit", store=store)
+    answer_session("one", "exit", store=store)
     with pytest.raises(SessionError, match="'one' has ended: it waits for no answer"):
-        respond("one", "Hello?", store=store)
+        answer_session("one", "Hello?", store=store)
 
 
 def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
@@ -296,7 +296,7 @@ def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
     with pytest.raises(Exception, match="script"):
         converse(talk, session="one", store=store, model=ScriptedChatModel(script=[]))
     with pytest.raises(SessionError, match="'one' waits for no answer"):
-        respond("one", "Hello.", store=store)
+        answer_session("one", "Hello.", store=store)
 
 
 @pytest.mark.parametrize("bad", [7, 4.5, True, "", " \n", ["Hello."], {"text": "Hello."}], ids=str)
@@ -338,9 +338,9 @@ def test_what_never_fits_leaves_the_session_waiting(store: str, bad: object) -> 
     assert kept.speeches == [("User", "Hi."), ("Assistant", DRAFTS[0])]
     assert len(kept.pending) == 1
     with pytest.raises(AnswerError, match="does not fit"):
-        respond("one", bad, store=store)
+        answer_session("one", bad, store=store)
     assert get_session("one", store=store) == kept
-    assert respond("one", "exit", store=store).outcome is not None
+    assert answer_session("one", "exit", store=store).outcome is not None
 
 
 def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
@@ -348,10 +348,10 @@ def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
     result = converse(proxy("ALWAYS"), session="one", store=store, model=model())
     assert isinstance(result.pending[0], MessageQuestion)
     assert result.pending[0].empty == "auto_reply"
-    result = respond("one", " ", store=store, model=ScriptedChatModel(script=[WORD]))
+    result = answer_session("one", " ", store=store, model=ScriptedChatModel(script=[WORD]))
     assert isinstance(result.pending[0], MessageQuestion)
     assert result.pending[0].empty == "stop"
-    assert respond("one", "\t", store=store).outcome is not None
+    assert answer_session("one", "\t", store=store).outcome is not None
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -373,7 +373,7 @@ def test_what_fails_to_answer_is_named_and_leaves_the_session_waiting(
             answer=fail_later if is_async else fail,
         )
     assert status(store) == "waiting"
-    assert respond("one", "exit", store=store).outcome is not None
+    assert answer_session("one", "exit", store=store).outcome is not None
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -472,7 +472,7 @@ def test_what_is_made_of_a_waiting_session_asks_too(store: str, make: Callable[[
     assert isinstance(question, MessageQuestion)
     assert question.model_copy(update={"id": first.id}) == first
     for session, answer in ((new, "Bye."), ("one", "Well.")):
-        found = respond(session, answer, store=store, model=said)
+        found = answer_session(session, answer, store=store, model=said)
         assert found.speeches[2] == ("User", answer)
         assert len(found.speeches) == 4
 

@@ -22,11 +22,11 @@ from duologue.graphs import (
     Speaker,
     SpecError,
     aask,
+    answer_session,
     ask,
     get_session,
     remember,
     reset_session,
-    respond,
     resume,
     stream,
 )
@@ -138,7 +138,7 @@ def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> N
     with pytest.raises(SessionError, match="waits for another answer"):
         ask(careful, "And rice?", session="s", model=model, store=store)
     decided = {"decisions": [{"type": "approve"}]}
-    answer = respond("s", decided, model=model, store=store, tools=[price])
+    answer = answer_session("s", decided, model=model, store=store, tools=[price])
     assert answer.text == "It is 7."
     assert [text for _, text in answer.speeches if text] == ["Hi!", "Hello.", "Soup?", "It is 7."]
 

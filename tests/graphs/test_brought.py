@@ -18,11 +18,11 @@ from duologue.graphs import (
     Schema,
     Speaker,
     SpecError,
+    answer_session,
     chat,
     converse,
     group_solve,
     load_conversation,
-    respond,
     resume,
     user_proxy,
 )
@@ -175,7 +175,7 @@ def test_a_session_by_its_id_takes_a_registered_function(tmp_path: Any) -> None:
     converse(talk, session="s", model=ScriptedChatModel(script=[SCRIPT[0]]), store=store)
     approved = {"decisions": [{"type": "approve"}]}
     model = ScriptedChatModel(script=["Beans grow."])
-    result = respond("s", approved, model=model, store=store, tools=[search])
+    result = answer_session("s", approved, model=model, store=store, tools=[search])
     assert result.speeches[-1] == ("Assistant", "Beans grow.")
 
 

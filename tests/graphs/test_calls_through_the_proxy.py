@@ -12,8 +12,8 @@ from duologue.graphs import (
     MessageQuestion,
     Question,
     Result,
+    answer_session,
     converse,
-    respond,
     user_proxy,
 )
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -193,7 +193,7 @@ def test_g5_the_agent_of_a_chat_calls_without_asking(ran: list[int]) -> None:
     model = ScriptedChatModel(script=[adds(("a", 1)), "It is 2."])
     store = f"memory:{uuid4()}"
     result = converse(spec, session="one", model=model, store=store, tools=[add])
-    result = respond("one", "Add 1 and 1", model=model, store=store, tools=[add])
+    result = answer_session("one", "Add 1 and 1", model=model, store=store, tools=[add])
     assert ran == [1]
     assert result.speeches == [("You", "Add 1 and 1"), ("Agent", "It is 2.")]
 

@@ -9,7 +9,15 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import tool
 from pydantic import SecretStr
 
-from duologue.graphs import Result, chat, converse, get_session, list_sessions, respond, stream
+from duologue.graphs import (
+    Result,
+    answer_session,
+    chat,
+    converse,
+    get_session,
+    list_sessions,
+    stream,
+)
 from duologue.graphs.run.events import MessageSaid, QuestionAsked, Token, ToolAnswered, ToolCalled
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
@@ -198,7 +206,7 @@ def test_g5_the_session_waits_and_goes_on_with_each_answer() -> None:
         assert (question.kind, results[-1].outcome) == ("message", None)
         assert [row.status for row in list_sessions(store=store)] == ["waiting"]
         assert get_session("s", store=store).pending == results[-1].pending
-        results.append(respond("s", text, **given))
+        results.append(answer_session("s", text, **given))
     assert len({question.id for result in results[:-1] for question in result.pending}) == 3
     assert results[-1].outcome is not None
     assert results[-1].outcome.reason.value == "quit"

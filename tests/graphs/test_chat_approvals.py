@@ -18,10 +18,10 @@ from duologue.graphs import (
     Result,
     SessionError,
     ToolQuestion,
+    answer_session,
     chat,
     converse,
     get_session,
-    respond,
     resume,
 )
 from duologue.nodes.testing import Line, ScriptedChatModel
@@ -116,9 +116,9 @@ def test_nothing_runs_before_the_decision_and_the_other_calls_run_once(
     wrong: Any
     for wrong in ("yes", {"decisions": []}, {"decisions": [{"type": "perhaps"}]}, "exit!"):
         with pytest.raises(AnswerError):
-            respond("s", wrong, **given)
+            answer_session("s", wrong, **given)
     assert not ran
-    result = respond("s", {"decisions": [{"type": "approve"}]}, **given)
+    result = answer_session("s", {"decisions": [{"type": "approve"}]}, **given)
     assert sorted(ran) == ["look a.txt", "mail Bob"]
     assert [one.kind for one in result.pending] == ["message"]
     assert resume("s", **given).pending == result.pending
@@ -203,21 +203,21 @@ def test_each_is_answered_by_its_id_and_the_other_waits_alone(
     result, options = waiting()
     assert asks(result.pending) == [{"size of": "coat"}, {"size of": "hat"}]
     with pytest.raises(SessionError, match="waits for several answers: name the question"):
-        respond("s", 50, **options)
+        answer_session("s", 50, **options)
     ids = dict(zip(("coat", "hat"), (one.id for one in result.pending), strict=True))
     sizes = {"coat": 50, "hat": 58}
     other = next(name for name in sizes if name != first)
-    result = respond("s", sizes[first], question=ids[first], **options)
+    result = answer_session("s", sizes[first], question=ids[first], **options)
     assert asks(result.pending) == [{"size of": other}]
     with pytest.raises(SessionError, match="somebody has given it already"):
-        respond("s", 1, question=ids[first], **options)
+        answer_session("s", 1, question=ids[first], **options)
     # Going on without an answer asks the same again, and gives nobody another's answer.
     before = list(ran)
     for _ in range(2):
         result = resume("s", **options)
         assert [one.id for one in result.pending] == [ids[other]]
     assert ran == before
-    result = respond("s", sizes[other], **options)
+    result = answer_session("s", sizes[other], **options)
     assert results(result) == NOTED
     assert ran.count("look shop") == 1
 

@@ -13,6 +13,7 @@ from duologue.graphs import (
     Result,
     SessionError,
     SpecError,
+    answer_session,
     chat,
     converse,
     dump_session,
@@ -22,7 +23,6 @@ from duologue.graphs import (
     load_conversation,
     load_session,
     replay,
-    respond,
     resume,
     say,
     stop_session,
@@ -189,7 +189,7 @@ def test_r10_a_chat_takes_a_message_each_time(store: str) -> None:
 def test_r10_a_message_comes_after_an_answer_that_ends_it(store: str) -> None:
     options: dict[str, Any] = {"store": store}
     converse(chat(), message="Hello.", session="s", model=model("Hello!"), **options)
-    result = respond("s", "exit", message="Wait.", model=model("Yes?"), **options)
+    result = answer_session("s", "exit", message="Wait.", model=model("Yes?"), **options)
     assert result.speeches[-2:] == [("User", "Wait."), ("Assistant", "Yes?")]
     assert [outcome.reason.value for outcome in result.earlier] == ["quit"]
 

@@ -15,11 +15,11 @@ from duologue.graphs import (
     Result,
     Speaker,
     SpecError,
+    answer_session,
     converse,
     fork,
     load_conversation,
     replay,
-    respond,
     resume,
     stream,
 )
@@ -231,7 +231,7 @@ def test_anybody_names_who_is_next_by_a_message_that_begins_with_it() -> None:
         "model": ScriptedChatModel(script=["That was it."]),
     }
     found = converse(spec, **options)
-    result = respond(found.session, "  @bob what do you say?", **options)
+    result = answer_session(found.session, "  @bob what do you say?", **options)
     assert order_of(result) == "ABC"
 
 

@@ -11,6 +11,7 @@ from langchain_core.tools import tool
 from duologue.graphs import (
     Conversation,
     SpecError,
+    answer_session,
     chat,
     copy_session,
     dump_session,
@@ -18,7 +19,6 @@ from duologue.graphs import (
     list_sessions,
     load_session,
     reset_session,
-    respond,
     resume,
     user_proxy,
 )
@@ -132,7 +132,7 @@ def test_a_question_that_waits_is_asked_again_in_a_copy_and_by_a_new_memory(tmp_
         assert (row.status, get_session(session, store=store).pending) == ("unfinished", ())
         (question,) = resume(session, store=store).pending
         assert question.kind == "message"
-        result = respond(session, "exit", store=store)
+        result = answer_session(session, "exit", store=store)
         assert result.outcome is not None
         assert result.speeches == [("User", "Hi."), ("Assistant", "Hello.")]
 

@@ -11,13 +11,13 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from duologue.graphs import (
     Conversation,
+    answer_session,
     chat,
     converse,
     dump_session,
     fork,
     get_session,
     load_session,
-    respond,
     role_play,
     say,
 )
@@ -142,7 +142,7 @@ def test_what_people_say_is_a_human_message_and_what_else_speakers_say_is_not() 
     store = "memory:people-say"
     model = ScriptedChatModel(script=["Hello!"])
     converse(chat(), session="hi", model=model, store=store)
-    ended = respond("hi", "Good morning.", model=model, store=store)
+    ended = answer_session("hi", "Good morning.", model=model, store=store)
     spoken = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
     assert [(one.type, one.name, one.text) for one in spoken] == [
         ("human", "User", "Good morning."),

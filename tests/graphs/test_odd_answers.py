@@ -20,12 +20,12 @@ from duologue.graphs import (
     SpecError,
     ToolQuestion,
     aconverse,
+    answer_session,
     build_graph,
     chat,
     converse,
     get_session,
     list_sessions,
-    respond,
     resume,
     say,
     stream,
@@ -154,10 +154,10 @@ def test_what_is_no_message_is_one_error_and_the_question_stays(value: Any, stor
     model = ScriptedChatModel(script=["Hello."])
     waits = converse(chat(), session="s", model=model, store=store)
     with pytest.raises(AnswerError, match="the question stays open"):
-        respond("s", value, model=model, store=store)
+        answer_session("s", value, model=model, store=store)
     assert get_session("s", store=store).pending == waits.pending
     assert not model.calls
-    assert respond("s", "Hi.", model=model, store=store).speeches[0] == ("User", "Hi.")
+    assert answer_session("s", "Hi.", model=model, store=store).speeches[0] == ("User", "Hi.")
 
 
 @pytest.mark.parametrize("value", [{}, {"0" * 32: "x"}, "", False, [1]], ids=repr)
@@ -170,8 +170,8 @@ def test_a_tool_may_be_given_any_answer_that_can_be_stored(value: Any, store: st
     given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], store, [ask])
     converse(chat("Go.", tools=["ask"]), session="s", **given)
     with pytest.raises(AnswerError, match="can't be stored"):
-        respond("s", object(), **given)
-    result = respond("s", value, **given)
+        answer_session("s", object(), **given)
+    result = answer_session("s", value, **given)
     assert [one.text for one in result.messages if one.type == "tool"] == [repr(value)]
 
 
@@ -195,7 +195,7 @@ def test_whatever_a_tool_asks_the_session_can_be_read_and_answered(asks: Any, st
     converse(chat("Go.", tools=["ask"]), session="s", **given)
     (question,) = get_session("s", store=store).pending
     assert question.kind == "tool"
-    assert respond("s", "fine", **given).speeches[-1] == ("Assistant", "Ok.")
+    assert answer_session("s", "fine", **given).speeches[-1] == ("Assistant", "Ok.")
 
 
 def test_a_tool_that_asks_what_cannot_be_stored_has_failed(store: str) -> None:
@@ -225,7 +225,7 @@ def test_a_function_that_runs_out_of_answers_is_one_error(is_async: bool, store:
     with pytest.raises(SpecError, match="the function 'answer' failed"):
         run()
     assert [row.status for row in list_sessions(store=store)] == ["waiting"]
-    assert respond("s", "exit", store=store).outcome is not None
+    assert answer_session("s", "exit", store=store).outcome is not None
 
 
 def test_an_interrupt_of_the_program_in_an_answer_ends_this_run_alone(store: str) -> None:
@@ -254,11 +254,11 @@ def test_an_answer_is_given_once_though_what_follows_fails(store: str) -> None:
     }
     (question,) = converse(spec, session="s", **given).pending
     with pytest.raises(SpecError, match="not now"):
-        respond("s", "My words.", question=question.id, **given)
+        answer_session("s", "My words.", question=question.id, **given)
     assert get_session("s", store=store).pending == ()
     assert [row.status for row in list_sessions(store=store)] == ["unfinished"]
     with pytest.raises(SessionError, match="waits for no answer"):
-        respond("s", "Other words.", question=question.id, **given)
+        answer_session("s", "Other words.", question=question.id, **given)
     assert resume("s", **given).speeches[0] == ("Ann", "My words.")
 
 
@@ -300,7 +300,7 @@ def test_hooks_before_tools_run_once_though_a_tool_asks(store: str, ran: list[st
     }
     (question,) = converse(spec, session="s", **given).pending
     assert isinstance(question, ToolQuestion)
-    respond("s", "yes", **given)
+    answer_session("s", "yes", **given)
     assert count == ["hook"]
     # What was asked about is what ran.
     assert ran == [question.value]

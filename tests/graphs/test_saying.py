@@ -13,6 +13,7 @@ from duologue.graphs import (
     Result,
     SessionError,
     SpecError,
+    answer_session,
     asay,
     astop_session,
     chat,
@@ -20,7 +21,6 @@ from duologue.graphs import (
     fork,
     get_session,
     list_sessions,
-    respond,
     resume,
     say,
     user_proxy,
@@ -139,7 +139,7 @@ def test_a_question_that_somebody_is_asked_is_dropped(store: str) -> None:
     assert not result.pending
     assert list_sessions(store=store)[0].status == "unfinished"
     with pytest.raises(SessionError, match="waits for no answer"):
-        respond("one", "Good evening.", question=waits.pending[0].id, store=store)
+        answer_session("one", "Good evening.", question=waits.pending[0].id, store=store)
     result = resume("one", model=ScriptedChatModel(script=["Hello."]), store=store)
     assert result.speeches == [("User", "Good morning."), ("Assistant", "Hello.")]
     assert [question.id for question in result.pending] != [waits.pending[0].id]

@@ -31,7 +31,14 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite, Send, interrupt
 from pydantic import BaseModel
 
-from duologue.graphs import ToolQuestion, build_graph, converse, get_session, respond, role_play
+from duologue.graphs import (
+    ToolQuestion,
+    answer_session,
+    build_graph,
+    converse,
+    get_session,
+    role_play,
+)
 from duologue.graphs.kinds.role_play import RolePlay
 from duologue.graphs.store.errors import UnknownTypeError
 from duologue.graphs.store.serializer import PlainSerializer, check_storable
@@ -143,7 +150,7 @@ def test_a_question_of_the_users_own_type_is_the_same_for_all_who_read_it(tmp_pa
     asked = converse(spec, model=model, **options).pending
     assert [one.value for one in asked if isinstance(one, ToolQuestion)] == [SEAT]
     assert get_session("s", store=options["store"]).pending == asked
-    assert respond(value=Seat(number=7), model=model, **options).outcome is not None
+    assert answer_session(value=Seat(number=7), model=model, **options).outcome is not None
 
 
 def test_what_could_not_be_read_back_is_not_stored() -> None:

@@ -141,7 +141,7 @@ def dig() -> Any:  # noqa: ANN401
 
 
 def _run(order: dict[str, Any]) -> dict[str, Any]:
-    from duologue.graphs import converse, respond, resume
+    from duologue.graphs import answer_session, converse, resume
 
     options: dict[str, Any] = {
         "store": order["store"],
@@ -149,7 +149,7 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
     }
     conversation = order.get("conversation")
     if "respond" in order:
-        result = respond(order["session"], order["respond"], **options)
+        result = answer_session(order["session"], order["respond"], **options)
     elif conversation is None:
         result = resume(order["session"], **options)
     else:

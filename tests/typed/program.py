@@ -47,6 +47,7 @@ from duologue.graphs import (
     TaskSpecification,
     TextReply,
     aconverse,
+    answer_session,
     ask,
     blogger,
     build_graph,
@@ -57,7 +58,6 @@ from duologue.graphs import (
     group_solve,
     load_conversation,
     remember,
-    respond,
     resume,
     role_play,
     stream,
@@ -276,7 +276,7 @@ for name, text in result.speeches:
 print(result.parsed("Ann")[0]["steps"], result.conversation.end_chat.mode.value)
 if result.outcome:
     print(result.outcome.reason.value, result.outcome.usage)
-result = respond("s", {"decisions": []}, store="memory:")
+result = answer_session("s", {"decisions": []}, store="memory:")
 result = resume(fork("s", into="t", end_chat={"max_iterations": 9}), model="m")
 for event in stream({"task": "x", "speakers": [eve, eve]}, session="s", model=model):
     if event.event == "message":
