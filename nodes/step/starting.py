@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage
 
-from ...graphs.common.errors import SessionError
+from ...graphs.common.errors import SessionError, SpecError
 from ...graphs.common.validation import validated
 from ...graphs.log.channels import log_of
 from ...graphs.log.messages import PLACE
@@ -49,8 +49,9 @@ def given_to(state: State, form: type[Form] | None, brought: Brought, *, is_new:
     whole: object = state.get("conversation")
     if whole:
         # In Python it may be the object itself.
-        given = whole if isinstance(whole, Conversation) else restored(state["conversation"])
-        is_task = text is not None and (is_new or not given.task) and not _has_people(given)
+        given = whole if isinstance(whole, Conversation) else _read(state, text)
+        is_said = is_new or not given.task or given.task == text
+        is_task = text is not None and is_said and not _has_people(given)
         return Given(given.model_copy(update={"task": text}) if is_task else given, {}, is_task)
     if form is None:
         return Given(None, {}, is_task=False)
@@ -62,6 +63,20 @@ def given_to(state: State, form: type[Form] | None, brought: Brought, *, is_new:
         if form.message_field and (is_new or form.message_field not in known):
             filled[form.message_field] = text
     return Given(validated(form, known | filled).conversation(), filled, is_task="task" in filled)
+
+
+def _read(state: State, text: str | None) -> Conversation:
+    """Read a whole conversation, whose task may be what the user says, or has said."""
+    given: object = state["conversation"]
+    if not isinstance(given, Mapping):
+        what = type(given).__name__
+        raise SpecError(f"conversation: give the fields of a Conversation, not a {what}")
+    task = text or (state.get("spec") or {}).get("task")
+    if task and not given.get("task"):
+        told = restored({**given, "task": task})
+        if not _has_people(told):
+            return told
+    return restored({**given})
 
 
 def begins_anew(brought: Brought, known: Conversation, state: State) -> bool:

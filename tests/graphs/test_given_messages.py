@@ -243,6 +243,18 @@ async def test_of_several_people_the_message_names_one(name: str | None) -> None
     assert found["__interrupt__"][0].value["speaker"] == "Ben"
 
 
+async def test_of_a_whole_conversation_without_a_task_the_message_is_the_task() -> None:
+    """Also where a client gives both again with its next message, or gives nothing new."""
+    spec = plain(end_chat={"max_iterations": 1}).model_dump(mode="json", exclude={"task"})
+    on = Thread(GroupSolve, ["A1", "B1", "A2", "B2"])
+    first = await on.give(user("Dig.", "a"), conversation=spec)
+    assert (texts(first), first["specified_task"]) == (["Dig.", "A1", "B1"], "Dig.")
+    again = await on.give(user("Dig.", "a"), conversation=spec)
+    assert texts(again) == texts(first)
+    second = await on.give(user("Sow.", "b"), conversation=spec)
+    assert (texts(second)[3:], second["specified_task"]) == (["Sow.", "A2", "B2"], "Sow.")
+
+
 @tool("transfer_to_team")
 def hand_over(
     state: Annotated[dict[str, Any], InjectedState],
