@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
 from .errors import busy_session, unknown_session
-from .rows import SessionRow, SessionStatus, check_session_id
+from .rows import SessionRow, SessionStatus, Wanted, check_session_id
 
 if TYPE_CHECKING:
     # Whoever only lists sessions does not load LangGraph.
@@ -98,6 +98,10 @@ class Store(ABC):
     @abstractmethod
     async def list(self) -> _Rows:
         """Return every row, newest first by `created_at`; checkpoints are not read."""
+
+    @abstractmethod
+    async def find(self, wanted: Wanted) -> _Rows:
+        """Return the rows that are wanted, in the order of `list`, however many there are."""
 
     @abstractmethod
     async def request_stop(self, session: str) -> None:

@@ -7,7 +7,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from .base import Held, Store
 from .errors import lost_session, taken_session, unknown_session
-from .rows import SessionRow, SessionStatus, new_row
+from .rows import SessionRow, SessionStatus, Wanted, new_row, place
 from .saver import GuardedSaver
 from .serializer import PlainSerializer
 
@@ -118,6 +118,14 @@ class MemoryStore(Store):
     async def is_locked(self, session: str) -> bool:
         """See `Store.is_locked`."""
         return session in self._space.held
+
+    async def find(self, wanted: Wanted) -> list[SessionRow]:
+        """See `Store.find`."""
+        rows = await self.list()
+        if wanted.after is not None:
+            places = [place(row) for row in rows]
+            rows = rows[places.index(wanted.after) + 1 :] if wanted.after in places else []
+        return [row for row in rows if wanted.has(row)][: wanted.limit]
 
     async def list(self) -> list[SessionRow]:
         """See `Store.list`."""

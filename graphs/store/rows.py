@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, PositiveInt
 
+from ..common.data import Data
 from ..common.errors import SessionError
 
 SessionStatus = Literal["unfinished", "waiting", "finished"]
@@ -41,6 +42,40 @@ class SessionRow(BaseModel):
     stop_requested: bool = False
     created_at: AwareDatetime
     updated_at: AwareDatetime
+
+
+class Wanted(Data):
+    """Which sessions are looked for, the newest first."""
+
+    text: str = ""
+    """What stands in their title or id, in any case."""
+    status: SessionStatus | None = None
+    """Their status."""
+    reason: str | None = None
+    """Why they ended."""
+    after: tuple[str, str] | None = None
+    """The `place` of the session that they come after in the list. None: from the newest on."""
+    limit: PositiveInt = 50
+    """How many, at most."""
+
+    def has(self, row: SessionRow) -> bool:
+        """Whether a session is one of them, as far as one row can tell."""
+        text = self.text.casefold()
+        return (
+            (text in row.title.casefold() or text in row.session.casefold())
+            and self.status in (None, row.status)
+            and self.reason in (None, row.reason)
+        )
+
+
+def place(row: SessionRow) -> tuple[str, str]:
+    """Give where a session stands in the list, as text."""
+    return moment(row.created_at), row.session
+
+
+def moment(when: datetime) -> str:
+    """Write a time as the stores do: of one width, so that texts are in the order of times."""
+    return when.isoformat(timespec="microseconds")
 
 
 def new_row(session: str, title: str, spec: str) -> SessionRow:

@@ -24,7 +24,7 @@ from duologue.graphs.common.errors import SessionError, StoreError
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.store.address import Held, Store, open_store
 from duologue.graphs.store.errors import store_errors
-from duologue.graphs.store.rows import SessionRow, check_session_id
+from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
 from duologue.graphs.store.sql import tables
 from duologue.graphs.store.sql.tables import SqlStore
 
@@ -146,6 +146,76 @@ async def test_a_listing_is_newest_first(store: Store) -> None:
     for name in ("b", "a", "c"):
         await add(store, name, name)
     assert [row.session for row in await store.list()] == ["c", "a", "b"]
+
+
+async def test_sessions_are_found_by_what_is_said_of_them_page_by_page(store: Store) -> None:
+    titles = {
+        "a": "Plan 100% of it",
+        "b": "Plant beans",
+        "c": "Peas!",
+        "d": "PLANKS_",
+        "e": "Äpfel",
+    }
+    for session, title in titles.items():
+        async with store.lock(session) as held:
+            await held.add(title=title, spec="{}")
+            if session in "bd":
+                await held.finish("quit" if session == "b" else "max_iterations")
+            elif session == "c":
+                await held.wait()
+
+    async def found(**wanted: Any) -> str:
+        return "".join(row.session for row in await store.find(Wanted(**wanted)))
+
+    assert await found() == "edcba"
+    assert await found(text="plan") == "dba"
+    # They stand for themselves, and for nothing else.
+    assert [await found(text=sign) for sign in ("%", "_", "!", "'", "0% o")] == [*"adc", "", "a"]
+    assert await found(text="Äpf") == "e"
+    assert await found(status="finished") == "db"
+    assert await found(status="waiting") == "c"
+    assert await found(reason="quit") == "b"
+    assert await found(text="PLAN", status="finished", limit=1) == "d"
+    pages, after = "", None
+    while rows := await store.find(Wanted(limit=2, after=after)):
+        pages, after = pages + "".join(row.session for row in rows) + " ", place(rows[-1])
+    assert pages == "ed cb a "
+    assert await found(text="plan", after=place(await row_of(store, "d"))) == "ba"
+
+
+async def row_of(store: Store, session: str) -> SessionRow:
+    row = await store.get(session)
+    assert row is not None
+    return row
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        ({}, "by_time"),
+        ({"after": ("2026", "s")}, "by_time"),
+        ({"text": "x"}, "by_time"),
+        ({"status": "finished"}, "by_status"),
+        ({"reason": "quit", "after": ("2026", "s")}, "by_reason"),
+    ],
+)
+async def test_a_page_of_sessions_is_read_by_an_index_and_never_sorted(
+    tmp_path: Path, wanted: dict[str, Any], index: str
+) -> None:
+    async with open_store(tmp_path / "sessions.db") as store:
+        assert isinstance(store, SqlStore)
+        asked = list[tuple[Any, ...]]()
+        read = store._read
+
+        async def noted(sql: Any, *values: object) -> Any:  # noqa: ANN401
+            asked.append((sql, *values))
+            return await read(sql, *values)
+
+        store._read = noted  # type: ignore[method-assign]
+        await store.find(Wanted(**wanted))
+        ((sql, *values),) = asked
+        (plan,) = await read("EXPLAIN QUERY PLAN " + sql, *values)
+        assert f"USING INDEX duologue_sessions_{index}" in plan[3]
 
 
 async def test_an_unknown_session_is_named(store: Store) -> None:
@@ -484,15 +554,15 @@ async def test_a_later_format_is_made_of_this_one_by_its_steps(
         ("ALTER TABLE duologue_sessions ADD COLUMN mood TEXT",),
         ("UPDATE duologue_sessions SET mood = 'good'",),
     )
-    oldest = tables.STORE_VERSIONS.oldest
-    monkeypatch.setattr(tables, "STORE_VERSIONS", Versions(oldest, steps))
+    now = tables.STORE_VERSIONS
+    monkeypatch.setattr(tables, "STORE_VERSIONS", Versions(now.oldest, (*now.steps, *steps)))
     for _ in range(2):  # the second time there is nothing to do
         async with open_store(shared) as store:
             assert isinstance(store, SqlStore)
             moods = await store._read("SELECT mood FROM duologue_sessions")
             (found,) = await store._read("SELECT version FROM duologue_schema")
             assert [*map(tuple, moods)] == [("good",)]
-            assert tuple(found) == (oldest + 2,)
+            assert tuple(found) == (now.newest + 2,)
 
 
 @pytest.mark.parametrize("session", ["a", "A.b_c-9", "...", "x" * 128])

@@ -74,6 +74,7 @@ class PostgresStore(SqlStore):
 
     # Within this time a connection that broke is made anew, and nothing may be taken over.
     second_look = 2.0
+    like = "ILIKE"
     known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
 
     def __init__(self, target: str) -> None:

@@ -1,5 +1,6 @@
 """The table of sessions, in the SQL that SQLite and PostgreSQL share."""
 
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,17 +11,26 @@ from ...common.versions import Versions
 from ..base import Held
 from ..errors import taken_session, unknown_session
 from ..reading import read_row, read_version
-from ..rows import SessionRow, SessionStatus, new_row
+from ..rows import SessionRow, SessionStatus, Wanted, moment, new_row
 from ..writer import Lease
 from .leases import LeasedStore
 
 if TYPE_CHECKING:
     from .saver import LeasedSaver
 
-STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3)
+_INDEXES: Final[Sequence[LiteralString]] = (
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_time
+    ON duologue_sessions (created_at DESC, session)""",
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_status
+    ON duologue_sessions (status, created_at DESC, session)""",
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
+    ON duologue_sessions (reason, created_at DESC, session)""",
+)
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3, steps=(_INDEXES,))
 """The versions of the tables; a step is the statements that make the next version of one."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at FROM duologue_sessions"""
+_ORDER: Final = " ORDER BY created_at DESC, session"
 # In the order of SessionRow's fields. Times are ISO 8601 text of one width, in UTC, so that both
 # databases sort and return them alike.
 _TABLES: Final[Sequence[LiteralString]] = (
@@ -32,12 +42,15 @@ _TABLES: Final[Sequence[LiteralString]] = (
     session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
     "INSERT INTO duologue_schema SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM duologue_schema)",
+    *_INDEXES,
 )
 
 
 class SqlStore(LeasedStore):
     """A store in SQL; a database's own class says how statements are run."""
 
+    like: LiteralString = "LIKE"
+    """How a text is looked for, in any case."""
     known_tables: LiteralString
     """A query that gives a row where our tables are there."""
 
@@ -72,9 +85,32 @@ class SqlStore(LeasedStore):
         found = await self._read(_ROW + " WHERE session = ?", session)
         return read_row(found[0], self.url) if found else None
 
+    async def find(self, wanted: Wanted) -> list[SessionRow]:
+        """See `Store.find`."""
+        conditions: list[LiteralString] = []
+        values: list[object] = []
+        if wanted.status is not None:
+            conditions.append("status = ?")
+            values.append(wanted.status)
+        if wanted.reason is not None:
+            conditions.append("reason = ?")
+            values.append(wanted.reason)
+        if wanted.after is not None:
+            created_at, session = wanted.after
+            # The first is a range of the index, as the second alone would not be.
+            conditions.append("created_at <= ? AND (created_at < ? OR session > ?)")
+            values += [created_at, created_at, session]
+        if wanted.text:
+            like = self.like + " ? ESCAPE '!'"
+            conditions.append("(title " + like + " OR session " + like + ")")
+            values += [_pattern(wanted.text)] * 2
+        where: LiteralString = " WHERE " + " AND ".join(conditions) if conditions else ""
+        found = await self._read(_ROW + where + _ORDER + " LIMIT ?", *values, wanted.limit)
+        return [read_row(row, self.url) for row in found]
+
     async def list(self) -> list[SessionRow]:
         """See `Store.list`."""
-        found = await self._read(_ROW + " ORDER BY created_at DESC, session")
+        found = await self._read(_ROW + _ORDER)
         return [read_row(values, self.url) for values in found]
 
     async def request_stop(self, session: str) -> None:
@@ -124,7 +160,7 @@ class SqlHeld(Held):
             "stop_requested, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (session) DO NOTHING",
             *(row.session, row.title, row.spec, row.digest, row.status, row.reason),
-            *(int(row.stop_requested), _text(row.created_at), _text(row.updated_at)),
+            *(int(row.stop_requested), moment(row.created_at), moment(row.updated_at)),
             lease=self.lease,
         )
         # A write that is retried after its connection broke may find its own row.
@@ -153,9 +189,11 @@ class SqlHeld(Held):
         await self._store.update(self.session, "stop_requested = 0", lease=self.lease)
 
 
-def _text(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds")
+def _pattern(text: str) -> str:
+    """Make the pattern of what holds a text, whatever signs are in it."""
+    found = re.sub("[!%_]", r"!\g<0>", text)
+    return f"%{found}%"
 
 
 def _now() -> str:
-    return _text(datetime.now(UTC))
+    return moment(datetime.now(UTC))
