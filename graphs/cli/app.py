@@ -30,6 +30,7 @@ from .options import (
 )
 from .people import answer, chat, say
 from .transfer import copy, dump, export, fork, load, reset
+from .view import view
 
 app = typer.Typer(
     cls=Commands,
@@ -261,7 +262,7 @@ def show(
     show_session(session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json)
 
 
-for command in (say, fork, dump, load, reset, copy, export):
+for command in (view, say, fork, dump, load, reset, copy, export):
     app.command()(command)
 
 

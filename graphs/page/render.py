@@ -19,21 +19,37 @@ from .markdown import as_html, shown
 
 def render(page: Page) -> str:
     """Draw a page."""
-    templates = _templates()
-    # Of our own making: nothing of a session stands in them but numbers.
-    style = Markup(templates.get_template("page.css").render(many=len(page.players)))  # noqa: S704
-    script = Markup(templates.get_template("page.js").render())  # noqa: S704
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"style-src '{_hash(style)}'",
-            f"script-src '{_hash(script)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
-    drawn = templates.get_template("page.html")
+    known = templates()
+    style, script = style_of(known, len(page.players)), script_of(known, "page.js")
+    policy = policy_of(style, script, form_action="'none'")
+    drawn = known.get_template("page.html")
     return drawn.render(page=page, style=style, script=script, policy=policy)
+
+
+def style_of(known: Environment, many: int, *more: str) -> Markup:
+    """Give the style of a page on which so many take part, and more sheets behind it."""
+    sheets = [known.get_template("page.css").render(many=many)]
+    sheets += [known.get_template(name).render() for name in more]
+    # Of our own making: nothing of a session stands in them but numbers.
+    return Markup("\n".join(sheets))  # noqa: S704
+
+
+def script_of(known: Environment, *names: str) -> Markup:
+    """Give the script of a page."""
+    parts = (known.get_template(name).render() for name in names)
+    return Markup("\n".join(parts))  # noqa: S704  # of our own making, too
+
+
+def policy_of(style: str, script: str, **more: str) -> str:
+    """Say what a browser may run and load: this style, this script, and what else is named."""
+    allowed = {
+        "default-src": "'none'",
+        "style-src": f"'{_hash(style)}'",
+        "script-src": f"'{_hash(script)}'" if script else "'none'",
+        "base-uri": "'none'",
+        **{name.replace("_", "-"): what for name, what in more.items()},
+    }
+    return "; ".join(f"{name} {what}" for name, what in allowed.items())
 
 
 def _hash(text: str) -> str:
@@ -41,9 +57,10 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _templates() -> Environment:
+def templates(*more: Path) -> Environment:
+    """Give the templates, and those in other folders that are made of them."""
     found = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader([Path(__file__).parent / "templates", *more]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

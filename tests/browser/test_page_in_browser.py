@@ -3,10 +3,8 @@
 `.ci/run` runs these by a command of their own, with the distribution's Chromium.
 """
 
-import os
 import random
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,23 +25,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 Open = Callable[..., "Page"]
 """Opens a session's page."""
-
-
-@pytest.fixture(scope="session")
-def browser() -> "Iterator[Browser]":
-    """Give the distribution's Chromium."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if found is None:
-        assert "CI" not in os.environ, "chromium is not installed"
-        pytest.skip("chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        # As root it does not start in its own sandbox.
-        arguments = ["--no-sandbox"] if os.getuid() == 0 else []
-        started = driver.chromium.launch(executable_path=found, args=arguments)
-        yield started
-        started.close()
 
 
 @pytest.fixture

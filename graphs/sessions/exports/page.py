@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -18,13 +18,15 @@ from ...build import Graph, build_graph
 from ...common.errors import DuologueError
 from ...log.state import State
 from ...page.contents import Spent
+from ...page.gather import Session, memory_page_of, page_of
 from ...rules.moves import TURN_ENDS
 from ...rules.position import Phase, Position
 from ...spec.conversation import Conversation
 from ...spec.judges import SeparateJudge
 from ...spec.usage import total, used_so_far
+from ...store.address import Store
 from ...store.rows import check_session_id
-from ..checkpoints import read_states
+from ..checkpoints import config_of, read_states
 from ..listing import known_store
 from ..result import Result
 from ..session import check_speaker, known_session, read_session, title_of
@@ -38,14 +40,33 @@ async def read_page(session: str, speaker: str | None, store: str | Path | None)
     """Read a session, or what one speaker remembers of it, and draw its page."""
     check_session_id(session)
     async with known_store(store) as opened:
-        conversation = await known_session(opened, session)
-        if speaker is not None:
-            check_speaker(session, conversation, speaker)
-        graph = build_graph(checkpointer=opened.checkpointer)
-        result = await read_session(session, conversation, graph)
         # One speaker's page tells nothing of the others.
-        past = await _read_past(graph, result) if speaker is None else _Past()
-    return await asyncio.to_thread(_drawn, result, speaker, past)
+        read = await read_for_page(opened, session, speaker, past=speaker is None)
+    return await asyncio.to_thread(_drawn, read, speaker)
+
+
+async def read_for_page(
+    store: Store, session: str, speaker: str | None = None, *, past: bool = True
+) -> Session:
+    """Read what stands on a session's page; without its past only what its newest state holds."""
+    conversation = await known_session(store, session)
+    if speaker is not None:
+        check_speaker(session, conversation, speaker)
+    graph = build_graph(checkpointer=store.checkpointer)
+    result = await read_session(session, conversation, graph)
+    told = await (_read_past if past else _read_now)(graph, result)
+    return Session(
+        id=result.session,
+        title=title_of(result.conversation),
+        conversation=result.conversation,
+        log=result.messages,
+        task=result.specified_task,
+        outcome=result.outcome,
+        pending=result.pending,
+        position=told.position,
+        steps=told.steps,
+        prompts=told.prompts,
+    )
 
 
 @dataclass(frozen=True)
@@ -57,6 +78,12 @@ class _Past:
     prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
 
 
+async def _read_now(graph: Graph, result: Result) -> _Past:
+    with reading_session(graph, result.session):
+        state = await graph.aget_state(config_of(result.session))
+        return _Past(_position(cast("State", state.values)))
+
+
 async def _read_past(graph: Graph, result: Result) -> _Past:
     states = await read_states(graph, result.session, logs=_LOGS)
     with reading_session(graph, result.session):
@@ -65,7 +92,8 @@ async def _read_past(graph: Graph, result: Result) -> _Past:
             for name in result.conversation.names
             if (prompt := await _prompt(states[-_LOGS:], name)) is not None
         }
-        return _Past(_position(states[-1]), [*_spent(result.conversation, states)], prompts)
+        newest = states[-1] if states else State()
+        return _Past(_position(newest), [*_spent(result.conversation, states)], prompts)
 
 
 async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] | None:
@@ -76,23 +104,10 @@ async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] |
     return None
 
 
-def _drawn(result: Result, speaker: str | None, past: _Past) -> str:
+def _drawn(session: Session, speaker: str | None) -> str:
     # Of all that writes sessions down only this needs Jinja.
-    from ...page.gather import Session, memory_page_of, page_of
     from ...page.render import render
 
-    session = Session(
-        id=result.session,
-        title=title_of(result.conversation),
-        conversation=result.conversation,
-        log=result.messages,
-        task=result.specified_task,
-        outcome=result.outcome,
-        pending=result.pending,
-        position=past.position,
-        steps=past.steps,
-        prompts=past.prompts,
-    )
     return render(page_of(session) if speaker is None else memory_page_of(session, speaker))
 
 

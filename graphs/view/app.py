@@ -1,0 +1,190 @@
+"""The page's addresses: what is shown at each, and what is done."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+from urllib.parse import parse_qsl
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ...nodes.models.composed import Chat
+from ..common.errors import AnswerError, DuologueError, SessionError
+from ..common.threads import in_thread
+from ..sessions.exports.page import read_for_page
+from ..sessions.listing import known_store
+from ..sessions.session import aget_session
+from ..sessions.stop import astop_session
+from ..spec.ends import Reason
+from ..store.address import Store
+from ..store.errors import unknown_session
+from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
+from .answers import Form, answer_of
+from .live import follow
+from .pages import Drawn, listing, notice, session_page
+from .runs import Runs
+from .standing import standing_of, status_of
+
+_ON_A_PAGE: Final = 50
+"""How many sessions are listed at once."""
+
+_MOST: Final = 1_000_000
+"""Bytes of a form, at most."""
+
+_PLACE: Final = TypeAdapter(tuple[str, str])
+
+
+def view_app(
+    store: str | Path | None, model: Chat | str | None, is_closing: Callable[[], bool]
+) -> Starlette:
+    """Make the application; a `Guard` must stand before it.
+
+    Args:
+        store: Where sessions are kept.
+        model: What speaks where a conversation names no model.
+        is_closing: Whether the server is about to end.
+    """
+    view = _View(store, Runs(store, model), is_closing)
+    return Starlette(
+        routes=[
+            Route("/", view.sessions),
+            Route("/sessions/{session}", view.session),
+            Route("/sessions/{session}/events", view.events),
+            Route("/sessions/{session}/answer", view.answer, methods=["POST"]),
+            Route("/sessions/{session}/stop", view.stop, methods=["POST"]),
+        ],
+        exception_handlers={DuologueError: _failed, HTTPException: _refused},
+        lifespan=view.lifespan,
+    )
+
+
+class _View:
+    """What is shown and done, in one store."""
+
+    store: Store
+
+    def __init__(
+        self, target: str | Path | None, runs: Runs, is_closing: Callable[[], bool]
+    ) -> None:
+        self._target = target
+        self._runs = runs
+        self._is_closing = is_closing
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Keep the store open."""
+        async with known_store(self._target) as self.store:
+            try:
+                yield
+            finally:
+                await self._runs.close()
+
+    async def sessions(self, request: Request) -> Response:
+        """List the sessions that are looked for."""
+        wanted = _wanted(request)
+        rows = await self.store.find(wanted)
+        found = [(row, await status_of(self.store, row)) for row in rows]
+        return _page(listing(found, wanted, request.query_params.get("show", "")))
+
+    async def session(self, request: Request) -> Response:
+        """Show a session."""
+        row = await self._row(request)
+        status = await status_of(self.store, row)
+        session = await read_for_page(self.store, row.session)
+        problem = self._runs.problems.get(row.session, "")
+        standing = standing_of(row, status, session, problem)
+        return _page(await in_thread(session_page, session, standing))
+
+    async def events(self, request: Request) -> Response:
+        """Tell what is new in a session."""
+        row = await self._row(request)
+        given = request.headers.get("last-event-id") or request.query_params.get("mark", "")
+        events = follow(self.store, self._runs, row.session, given, self._is_closing)
+        return StreamingResponse(events, media_type="text/event-stream")
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a question of a session, which then goes on here."""
+        row, form = await self._row(request), await _form(request)
+        try:
+            asked = (await aget_session(row.session, store=self._target)).pending
+            question = next((one for one in asked if one.id == form.get("question")), None)
+            if question is None:
+                raise AnswerError("this question is not open any more")
+            value = answer_of(question, form)
+        except AnswerError as error:
+            self._runs.problems[row.session] = str(error)
+        else:
+            await self._runs.answer(row.session, value, question.id)
+        return _back(row)
+
+    async def stop(self, request: Request) -> Response:
+        """Stop a session."""
+        row = await self._row(request)
+        self._runs.problems.pop(row.session, None)
+        try:
+            await astop_session(row.session, store=self._target)
+        except SessionError as error:
+            self._runs.problems[row.session] = str(error)
+        return _back(row)
+
+    async def _row(self, request: Request) -> SessionRow:
+        session = check_session_id(request.path_params["session"])
+        row = await self.store.get(session)
+        if row is None:
+            raise unknown_session(session, self.store.url)
+        return row
+
+
+def _wanted(request: Request) -> Wanted:
+    """Read which sessions are looked for; what makes no sense is left out."""
+    query = request.query_params
+    show = query.get("show", "")
+    try:
+        after = _PLACE.validate_json(query["after"]) if "after" in query else None
+    except ValidationError:
+        after = None
+    return Wanted(
+        text=query.get("q", "").strip(),
+        status=cast("SessionStatus", show) if show in get_args(SessionStatus) else None,
+        reason=show if show in set(Reason) else None,
+        after=after,
+        # One more tells whether there are older ones.
+        limit=_ON_A_PAGE + 1,
+    )
+
+
+async def _form(request: Request) -> Form:
+    """Read a form that was sent."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST:
+            raise HTTPException(413, "The answer is too long.")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000))
+    except ValueError as error:
+        raise HTTPException(400, "The form can't be read.") from error
+
+
+def _page(drawn: Drawn, status: int = 200) -> Response:
+    # What is no character, such as half of a pair, is shown as a question mark.
+    body = drawn.html.encode(errors="replace")
+    return HTMLResponse(body, status, {"Content-Security-Policy": drawn.policy})
+
+
+def _back(row: SessionRow) -> Response:
+    return RedirectResponse(f"/sessions/{row.session}", 303)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    is_unknown = isinstance(error, SessionError)
+    return _page(notice("This can't be shown", str(error)), 404 if is_unknown else 500)
+
+
+def _refused(request: Request, error: Any) -> Response:  # noqa: ANN401  # as Starlette has it
+    return _page(notice("There is nothing here", error.detail), error.status_code)

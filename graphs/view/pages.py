@@ -1,0 +1,144 @@
+"""The page's HTML: the list of sessions, one session, and what is new in one."""
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from ..page.contents import Line
+from ..page.gather import Session, page_of
+from ..page.render import policy_of, script_of, style_of, templates
+from ..spec.ends import Reason
+from ..store.rows import SessionRow, Wanted, place
+from .standing import Standing, Status
+
+_FOLDER: Final = Path(__file__).parent / "templates"
+
+_ALLOWED: Final = {"connect_src": "'self'", "form_action": "'self'", "frame_ancestors": "'none'"}
+
+
+class Drawn(NamedTuple):
+    """A page."""
+
+    html: str
+    """Its HTML."""
+    policy: str
+    """What a browser may run and load for it."""
+
+
+def listing(rows: Sequence[tuple[SessionRow, Status]], wanted: Wanted, shown: str) -> Drawn:
+    """Draw the list of sessions.
+
+    Args:
+        rows: The sessions, one more than stand on a page where there are older ones.
+        wanted: Which were looked for.
+        shown: What was chosen to be shown: a status, a reason, or nothing.
+    """
+    known = _templates()
+    on_page = rows[: wanted.limit - 1]
+    older = ""
+    if len(rows) > len(on_page):
+        query = {"q": wanted.text, "show": shown, "after": json.dumps(place(on_page[-1][0]))}
+        older = urlencode({name: value for name, value in query.items() if value})
+    return _drawn(
+        known,
+        "sessions.html",
+        rows=on_page,
+        wanted=wanted,
+        show=shown,
+        reasons=[reason.value for reason in Reason],
+        older=older,
+    )
+
+
+def session_page(session: Session, standing: Standing) -> Drawn:
+    """Draw the page of a session."""
+    known, page = _templates(), page_of(session)
+    return _drawn(
+        known,
+        "session.html",
+        "page.js",
+        "live.js",
+        many=len(page.players),
+        page=page,
+        parts=_parts(known, page, standing, spending=True),
+        mark=_mark(page.lines),
+        standing=standing,
+    )
+
+
+def news(session: Session, standing: Standing, seen: str) -> tuple[str, dict[str, Any]]:
+    """Tell what is new on the page of a session.
+
+    Args:
+        session: The session. What its steps have used is shown where it is read.
+        standing: Where it stands.
+        seen: The mark of what is on the page already.
+
+    Returns:
+        The mark of what is then on it, and what is new. Where what is on it has changed, as after
+        a memory was reset, it is to be loaded again.
+    """
+    known, page = _templates(), page_of(session)
+    shown = page.lines[: _count(seen)]
+    if _mark(shown) != seen:
+        return seen, {"reload": True}
+    message = known.get_template("message.html").module.message  # type: ignore[attr-defined]
+    return _mark(page.lines), {
+        "lines": "".join(message(line) for line in page.lines[len(shown) :]),
+        "parts": _parts(known, page, standing, spending=bool(session.steps)),
+        "done": standing.status == "finished",
+    }
+
+
+def notice(title: str, text: str) -> Drawn:
+    """Draw a page that says one thing."""
+    return _drawn(_templates(), "notice.html", title=title, text=text)
+
+
+def _drawn(known: Environment, name: str, *scripts: str, many: int = 0, **given: Any) -> Drawn:
+    style, script = style_of(known, many, "view.css"), script_of(known, *scripts)
+    html = known.get_template(name).render(style=style, script=script, **given)
+    return Drawn(html, policy_of(style, script, **_ALLOWED))
+
+
+def _parts(known: Environment, page: Any, standing: Standing, *, spending: bool) -> dict[str, Any]:  # noqa: ANN401
+    """Give the parts of a page that change while a session runs, each with what tells it apart."""
+    drawn = {
+        "standing": _macro(known, "standing.html", "standing", standing),
+        "ending": _macro(known, "ending.html", "ending", page.ending),
+        "questions": _macro(known, "questions.html", "questions", standing),
+    }
+    if spending:
+        found = page.spending
+        drawn["spending"] = _macro(known, "spending.html", "spending", found) if found else Markup()
+    return {name: {"html": html, "is": _digest(html)} for name, html in drawn.items()}
+
+
+def _macro(known: Environment, template: str, name: str, given: object) -> Markup:
+    return Markup(getattr(known.get_template(template).module, name)(given))  # noqa: S704  # escaped
+
+
+def _mark(lines: Sequence[Line]) -> str:
+    """Tell lines apart from others: how many they are, and what is in them."""
+    return f"{len(lines)}-{_digest(''.join(line.model_dump_json() for line in lines))}"
+
+
+def _count(mark: str) -> int:
+    number = mark.partition("-")[0]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 9 else 0
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()[:16]
+
+
+def _templates() -> Environment:
+    known = templates(_FOLDER)
+    known.filters["as_json"] = lambda value: json.dumps(value, ensure_ascii=False, indent=2)
+    return known

@@ -1,0 +1,119 @@
+"""R1, R2: a session followed, answered and stopped in a real browser, on the local page."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duologue.graphs import Conversation, chat, converse, get_session
+from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def tab(browser: "Browser") -> "Iterator[Page]":
+    """A tab in which nothing is refused or fails."""
+    wrong: list[str] = []
+    page = browser.new_page()
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    yield page
+    page.close()
+    assert wrong == []
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer(lambda _: Reply(text="Mint grows in shade.")) as served:
+        yield served
+
+
+@pytest.fixture
+def address(tmp_path: Path, server: ScriptedServer) -> Iterator[str]:
+    """The address that `duologue view` prints; a session waits there for what its user says."""
+    quiet = ScriptedChatModel(script=[])
+    converse(chat(), session="shade", store=tmp_path / "s.db", model=quiet)
+    model = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "any", "DUOLOGUE_MODEL": "scripted"}
+    command = [sys.executable, "-c", "from duologue.graphs.cli.app import main; main()"]
+    with subprocess.Popen(
+        [*command, "view", "--no-open", "--store", "s.db"],
+        cwd=tmp_path,
+        env=os.environ | model,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+def test_a_session_is_followed_while_it_runs_and_stopped(
+    tab: "Page", tmp_path: Path, address: str
+) -> None:
+    go = threading.Semaphore(1)
+
+    def say(_: Prompt) -> str:
+        assert go.acquire(timeout=60)
+        return f"<b>Bean</b> {next(numbers)}."
+
+    numbers = iter(range(100))
+    talk = Conversation(
+        task="Plan", speakers=[{"name": "Ann"}, {"name": "Ben"}], end_chat={"max_iterations": 50}
+    )
+    store = tmp_path / "s.db"
+    model = ScriptedChatModel(script=say)
+    options = {"session": "live", "store": store, "model": model}
+    run = threading.Thread(target=converse, args=(talk,), kwargs=options)
+    run.start()
+    tab.goto(address)
+    tab.wait_for_url("**/")
+    assert "token" not in tab.url
+    while not tab.locator(".status.running").count():
+        tab.wait_for_timeout(100)
+        tab.reload()
+    tab.get_by_role("link", name="Plan").click()
+    tab.get_by_text("<b>Bean</b> 0.").wait_for()
+    tab.get_by_text("side by side").click()
+    for number in (1, 2):
+        go.release()
+        tab.locator(f".cell.own:has-text('<b>Bean</b> {number}.')").wait_for()
+    tab.get_by_role("button", name="Stop it").click()
+    tab.get_by_text("It stops after its current turn.").wait_for()
+    go.release()
+    tab.locator(".standing .finished").wait_for()
+    tab.get_by_role("region", name="it was asked to stop").wait_for()
+    assert tab.locator(".talk .said").count() == 4
+    run.join()
+    outcome = get_session("live", store=store).outcome
+    assert outcome is not None
+    assert outcome.reason.value == "stop_requested"
+
+
+def test_a_question_is_answered_and_the_answer_comes_by_itself(
+    tab: "Page", tmp_path: Path, address: str, server: ScriptedServer
+) -> None:
+    store = tmp_path / "s.db"
+    server.hold(0)
+    tab.goto(address.replace("/?", "/sessions/shade?"))
+    tab.wait_for_url("**/sessions/shade")
+    tab.get_by_label("What User says").fill("What grows in shade?")
+    tab.get_by_role("button", name="Send").click()
+    tab.locator(".standing .running").wait_for()
+    assert tab.locator(".question").count() == 0
+    tab.locator(".m").get_by_text("What grows in shade?").wait_for()
+    server.release()
+    tab.get_by_text("Mint grows in shade.").wait_for()
+    tab.get_by_label("What User says").fill("And")
+    tab.get_by_role("button", name="Leave the conversation").click()
+    tab.locator(".standing .finished").wait_for()
+    assert len(get_session("shade", store=store).speeches) == 2
