@@ -28,6 +28,11 @@ def clean_page(text: str) -> str:
     return "".join(one if one in _MARKS else _visible(one) for one in _lines(text))
 
 
+def in_markdown(text: str) -> str:
+    """Write text on one line with nothing in it that Markdown reads."""
+    return re.sub(r"([\\`*_\[\]<>&#~|])", r"\\\1", " ".join(text.split()))
+
+
 def escaped(text: str) -> str:
     """Make JSON harmless to a terminal, and to programs that split text into lines."""
     return text.translate(_ESCAPED)

@@ -20,6 +20,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 
 from ..common.fold import goes_on
+from ..display.lists import Messages
 from ..speakers.few_shot import shown as shown_examples
 from ..spec.conversation import Conversation
 from .call_text import handing_over, put_back
@@ -54,7 +55,7 @@ def viewpoint(
     Raises:
         KeyError: Nobody has that name.
     """
-    return View(conversation, name).of(remembered(log, name), system)
+    return Messages(View(conversation, name).of(remembered(log, name), system))
 
 
 class View:

@@ -25,6 +25,8 @@ from .contents import Ending, Meter, Step, Tone
 _MOST_STEPS: Final = 300
 """How many steps are shown, the newest."""
 
+_FEW_STEPS: Final = 12
+
 _TONES: Final[Mapping[Strength, Tone]] = {
     Strength.HARD: "bad",
     Strength.SAID: "good",
@@ -43,11 +45,7 @@ def ending_of(
     anchors: Mapping[str, str],
 ) -> Ending:
     """Say why a conversation ended, or where it stands."""
-    found = [
-        _step(cause, anchors)
-        for cause in why(conversation, log, outcome)
-        if cause.message is not None and cause.kind is not CauseKind.THOUGHT
-    ]
+    found = _steps(conversation, log, outcome, anchors)
     steps = tuple(found[-_MOST_STEPS:])
     told = told_end(outcome, pending, anchors)
     return told.model_copy(
@@ -60,6 +58,33 @@ def ending_of(
             "timeline": timeline(conversation, log, steps),
         }
     )
+
+
+def brief_end(
+    conversation: Conversation,
+    log: Sequence[AnyMessage],
+    outcome: Outcome | None,
+    pending: Sequence[Question],
+) -> Ending:
+    """Say how it ended and what led to it, for who has room for little."""
+    steps = _steps(conversation, log, outcome, {})
+    numbers = () if outcome is None else outcome.used()
+    return told_end(outcome, pending, {}).model_copy(
+        update={"steps": tuple(steps[-_FEW_STEPS:]), "numbers": numbers}
+    )
+
+
+def _steps(
+    conversation: Conversation,
+    log: Sequence[AnyMessage],
+    outcome: Outcome | None,
+    anchors: Mapping[str, str],
+) -> list[Step]:
+    return [
+        _step(cause, anchors)
+        for cause in why(conversation, log, outcome)
+        if cause.message is not None and cause.kind is not CauseKind.THOUGHT
+    ]
 
 
 def told_end(

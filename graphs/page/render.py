@@ -5,6 +5,7 @@ what the policy in the page's head names by its hash.
 """
 
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ..display.panel import TEMPLATES
 from .charts import colour
-from .contents import Page
+from .contents import Ending, Line, Page
 from .markdown import as_html, shown
 
 
@@ -52,6 +54,12 @@ def policy_of(style: str, script: str, **more: str) -> str:
     return "; ".join(f"{name} {what}" for name, what in allowed.items())
 
 
+def render_brief(lines: Sequence[Line], left_out: int, ending: Ending) -> str:
+    """Draw a session for a notebook."""
+    drawn = templates().get_template("result.html")
+    return drawn.render(lines=lines, left_out=left_out, ending=ending)
+
+
 def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
@@ -60,7 +68,7 @@ def _hash(text: str) -> str:
 def templates(*more: Path) -> Environment:
     """Give the templates, and those in other folders that are made of them."""
     found = Environment(
-        loader=FileSystemLoader([Path(__file__).parent / "templates", *more]),
+        loader=FileSystemLoader([Path(__file__).parent / "templates", TEMPLATES, *more]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

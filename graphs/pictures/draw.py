@@ -12,9 +12,9 @@ from ..log.stage import Stage
 from ..rules.people import never_asked
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
+from ..spec.described.ends import words
 from ..spec.ends import MaxMessages, lone
 from ..spec.judges import ByFunction, SeparateJudge
-from .ends import words
 from .ways import Kind, Place, Way, ways
 
 MERMAID: Final = (".mmd", ".mermaid", ".md")

@@ -3,8 +3,6 @@
 from ..rules.position import Facts
 from ..speakers.speaker import Speaker
 from ..spec.ends import (
-    AllOf,
-    AnyOf,
     DoneToken,
     End,
     EndingTool,
@@ -18,13 +16,6 @@ from ..spec.ends import (
     StopRequested,
     leaves,
 )
-
-
-def parts(end: End | None) -> tuple[End, ...]:
-    """The ends any of which is enough."""
-    if isinstance(end, AnyOf):
-        return tuple(part for one in end.of for part in parts(one))
-    return () if end is None else (end,)
 
 
 def facts_of(end: End, speaker: Speaker) -> Facts | None:
@@ -54,32 +45,3 @@ def facts_of(end: End, speaker: Speaker) -> Facts | None:
         known = known.model_copy(update=update)
         has_part = has_part or who == speaker.name
     return known if has_part else None
-
-
-def words(end: End) -> str:
-    """Say what must happen for an end to hold, in a few words."""
-    match end:
-        case AllOf(of=parts):
-            return " and ".join(map(words, parts))
-        case AnyOf(of=parts):
-            return " or ".join(map(words, parts))
-        case DoneToken(token=token):
-            return f"says {token}"
-        case Predicate(name=name):
-            return f"{name}()"
-        case EndingTool(tool=tool):
-            return f"{tool} was called"
-        case NoCode():
-            return "no code"
-        case StopRequested():
-            return "a request to stop"
-        case MaxCost(limit=cost):
-            return f"{cost:g} spent"
-        case _:
-            return counted(end.limit, end.kind.removeprefix("max_").removesuffix("s"))
-
-
-def counted(count: float, one: str, more: str = "") -> str:
-    """Say how many there are of something."""
-    number = f"{count:,}".removesuffix(".0")
-    return f"{number} {one if count == 1 else more or one + 's'}"

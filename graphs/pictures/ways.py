@@ -16,10 +16,11 @@ from ..rules.position import Facts, Leaving, Phase, Position
 from ..rules.transitions import checked, chose, judged, left, paused, spoke
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
+from ..spec.described.ends import counted, parts, words
 from ..spec.ends import AnyOf, End, EndingTool, MaxMessages, Reason, leaves, lone
 from ..spec.handoffs import targets
 from ..spec.judges import ByFunction, Handoff, RoundRobin, SeparateJudge
-from .ends import counted, facts_of, parts, words
+from .ends import facts_of
 
 
 class Kind(StrEnum):

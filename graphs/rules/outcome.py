@@ -6,6 +6,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import Field, NonNegativeInt
 
 from ..common.data import Data
+from ..display.panel import Panel, Shown
 from ..log.messages import line, place_of, since_end, speeches
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
@@ -17,7 +18,7 @@ from .ends.holding import ENDS, holding
 from .position import Position
 
 
-class Outcome(Data):
+class Outcome(Shown, Data):
     """Why, when and by whom a conversation ended, and what it used."""
 
     reasons: tuple[Reason, ...] = Field(min_length=1)
@@ -61,6 +62,32 @@ class Outcome(Data):
         messages = "1 message" if self.messages == 1 else f"{self.messages} messages"
         final = _finally(self.verdicts[-1]) if self.verdicts else ""
         return f"Ended after {rounds} and {messages}: {self.because[0]}{final}."
+
+    def used(self) -> tuple[tuple[str, str], ...]:
+        """Say what it used, each with its name; without the seconds, which are others each time."""
+        sums = self.total
+        cost = (("Cost", f"{sums.cost:.4g}"),) if sums.cost else ()
+        tokens = f"{sums.input_tokens + sums.output_tokens:,}"
+        return (("Model calls", f"{sums.calls:,}"), ("Tokens", tokens), *cost)
+
+    def _panel(self) -> Panel:
+        complete = None if self.complete is None else "yes" if self.complete else "no"
+        facts = [
+            ("Also", "; ".join(self.because[1:])),
+            ("Ended by", self.by),
+            ("Last message", self.message),
+            ("Completed by", ", ".join(self.completed)),
+            ("Judged complete", complete),
+            *self.used(),
+        ]
+        after, _, said = self.sentence().partition(": ")
+        return Panel(
+            title=said[:1].upper() + said[1:],
+            tag=self.reason.value,
+            notes=(after, *self.warnings),
+            head=("", ""),
+            rows=tuple((name, text) for name, text in facts if text),
+        )
 
 
 def _finally(verdict: Verdict) -> str:

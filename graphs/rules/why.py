@@ -12,7 +12,7 @@ from ..log.kinds import Kind
 from ..log.messages import About, line, place_of
 from ..spec.conversation import Conversation
 from ..spec.judges import Verdict
-from .ends.cause import Cause, CauseKind
+from .ends.cause import Cause, CauseKind, Causes
 from .ends.end import CountedMessage
 from .ends.holding import ENDS
 from .facts import Counted
@@ -24,8 +24,10 @@ def why(
     conversation: Conversation, messages: Sequence[AnyMessage], outcome: Outcome | None
 ) -> list[Cause]:
     """Tell what led to a conversation's end, or leads to it so far."""
-    causes = list(_on_the_way(conversation, messages))
-    return causes if outcome is None else [*causes, *_reasons(outcome)]
+    causes = Causes(_on_the_way(conversation, messages))
+    if outcome is not None:
+        causes += _reasons(outcome)
+    return causes
 
 
 CUT_OFF: Final = "Cut off at its longest length"

@@ -13,6 +13,7 @@ from ..common.background import in_background, iterate
 from ..sessions.result import Result
 from .engine import ConversationLike, run_session
 from .events import Event, MessageSaid, Notice
+from .in_cell import shown_in_cell
 from .options import Options
 from .steps import GivenAnswer
 
@@ -62,8 +63,7 @@ async def aconverse(
         >>> converse(garden, model=model, store="memory:docs").outcome.reason.value
         'done_token'
     """
-    events = run_session(conversation, session, reset=reset, tokens=False, **options)
-    return await _last(events)
+    return await _run(conversation, session, options, reset=reset)
 
 
 converse = in_background(aconverse)
@@ -84,7 +84,7 @@ async def aresume(session: str, **options: Unpack[Options]) -> Result:
         ModelError: A model can't be had or did not answer. The session can be resumed.
         StoreError: The store can't be opened or written.
     """
-    return await _last(run_session(None, session, reset=False, tokens=False, **options))
+    return await _run(None, session, options)
 
 
 resume = in_background(aresume)
@@ -129,9 +129,7 @@ async def aanswer_session(
         'quit'
     """
     reply = GivenAnswer(value, question)
-    return await _last(
-        run_session(None, session, reset=False, tokens=False, reply=reply, **options)
-    )
+    return await _run(None, session, options, reply=reply)
 
 
 answer_session = in_background(aanswer_session)
@@ -178,14 +176,23 @@ async def astream(
                 yield event
 
 
-async def _last(events: AsyncGenerator[Event | Result, None]) -> Result:
+async def _run(
+    source: ConversationLike | None,
+    session: str | None,
+    options: Options,
+    *,
+    reset: bool = False,
+    reply: GivenAnswer | None = None,
+) -> Result:
     result: Result | None = None
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, Result):
-                result = event
-            else:
-                _note(event)
+    async with shown_in_cell(options) as shown:
+        run_of_it = run_session(source, session, reset=reset, tokens=False, reply=reply, **shown)
+        async with aclosing(run_of_it) as events:
+            async for event in events:
+                if isinstance(event, Result):
+                    result = event
+                else:
+                    _note(event)
     assert result is not None  # noqa: S101  # a run ends with its result or an error
     return result
 

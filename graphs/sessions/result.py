@@ -7,6 +7,8 @@ from typing import Any
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ..common.sanitize import clean
+from ..display.lists import MOST
+from ..display.panel import Panel, Shown
 from ..log.channels import log_of
 from ..log.heard import overheard
 from ..log.messages import Source, is_said, line, speeches
@@ -20,10 +22,10 @@ from ..spec.questions import Question
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Shown):
     """A session as it stands: finished, or waiting to be resumed.
 
-    `print` shows who said what and how it ended.
+    `print` shows who said what and how it ended, and a notebook shows it in colours.
     """
 
     session: str
@@ -76,6 +78,34 @@ class Result:
         elif not self.pending:
             parts.append("Not finished.")
         return clean("\n\n".join(part for part in parts if part))
+
+    # IPython would take `__repr__`, since it stands in this class.
+    _repr_pretty_ = Shown._repr_pretty_
+
+    def _repr_html_(self) -> str:
+        # Jinja and Markdown are loaded where something is shown.
+        from ..page.ending import brief_end
+        from ..page.render import render_brief
+        from ..page.talk import lines_of
+
+        found = lines_of(self.conversation, self.messages)
+        lines = [one for one in found if one.kind != "told"]
+        shown = lines[-MOST:]
+        ending = brief_end(self.conversation, self.messages, self.outcome, self.pending)
+        return render_brief(shown, len(lines) - len(shown), ending)
+
+    def _panel(self) -> Panel:
+        said = self.speeches[-MOST:]
+        waits = tuple(f"Waits for an answer. {one.summary()}" for one in self.pending)
+        ended = self.outcome.sentence() if self.outcome is not None else "Not finished."
+        return Panel(
+            title=ended if self.outcome is not None or not waits else waits[0],
+            tag=self.outcome.reason.value if self.outcome is not None else "",
+            notes=waits[1:] if self.outcome is None else (),
+            head=("Speaker", "Said"),
+            rows=tuple(said),
+            left_out=len(self.speeches) - len(said),
+        )
 
     def __repr__(self) -> str:
         ended = None if self.outcome is None else self.outcome.reason.value

@@ -3,6 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from pydantic import Field, model_validator
@@ -12,6 +13,7 @@ from ..common.data import Spec
 from ..common.errors import SpecError
 from ..common.field_docs import field_docs
 from ..common.validation import check_depth, no_such_field, validated
+from ..display.panel import Panel, Shown
 from ..speakers.speaker import Speaker
 from .changes.laid_over import (
     by_words,
@@ -23,11 +25,12 @@ from .changes.laid_over import (
 from .changes.options import Changes, ConversationFields as Given
 from .changes.own import Own, made, plain, set_fields
 from .consistency import check
+from .described.ends import how_it_ends
 from .end_chat import EndChat
 from .fields import ConversationFields, Prompts
 
 
-class Conversation(ConversationFields):
+class Conversation(Shown, ConversationFields):
     """One dialogue: what it is about, who speaks, how it opens and how it ends.
 
     Raises:
@@ -70,6 +73,24 @@ class Conversation(ConversationFields):
         if isinstance(others.get("speakers"), Mapping):
             others["speakers"] = speakers_laid_over(self.speakers, others["speakers"])
         return made(Conversation, laid_over(self, others))
+
+    def _panel(self) -> Panel:
+        has_tools = any(one.tools for one in self.speakers)
+        rows = [
+            (
+                one.name,
+                ", ".join(reply.kind for reply in one.replies),
+                shorten(one.task or one.role_prompt or "", 100, placeholder=" …"),
+                *([", ".join(one.tools)] if has_tools else []),
+            )
+            for one in self.speakers
+        ]
+        return Panel(
+            title=shorten(self.title or self.task or "A conversation", 100, placeholder=" …"),
+            notes=(f"Ends {'; '.join(how_it_ends(self))}.",),
+            head=("Speaker", "Replies", "Told", *(["Tools"] if has_tools else [])),
+            rows=tuple(rows),
+        )
 
 
 class Form(Spec, ABC):

@@ -8,12 +8,8 @@ from ....tools.registry.registry import Registry
 from ...common.errors import SpecError
 from ...kinds.load import load_conversation, read_kind
 from ...pictures.draw import replies
-from ...pictures.ends import parts, words
-from ...speakers.replies import HumanInputMode, HumanReply
 from ...spec.conversation import Conversation
-from ...spec.end_chat import EndChatMode
-from ...spec.ends import DoneToken, End, NoCode
-from ...spec.judges import SeparateJudge
+from ...spec.described.ends import how_it_ends
 from ...spec.limits import most_calls, most_messages
 from ..terminal.console import on_screen, plain, prose
 from ..terminal.text import one_line
@@ -31,7 +27,7 @@ def describe(file: Path, out: Console) -> None:
         by = replies(conversation, speaker)
         tools = f"; tools: {', '.join(speaker.tools)}" if speaker.tools else ""
         plain(out, one_line(f"{speaker.name}: {by}{tools}"))
-    prose(out, f"Ends: {'; '.join(_ends(conversation))}.")
+    prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
     if conversation.end_chat.max_iterations is not None:
         messages, calls = most_messages(conversation), most_calls(conversation)
         prose(out, f"At most: {messages:,} messages, {calls:,} model calls.")
@@ -48,34 +44,3 @@ def _check_names(conversation: Conversation, out: Console, where: str) -> None:
         registry.check(conversation)
     except SpecError as error:
         raise SpecError(f"{where}{error}") from error
-
-
-def _ends(conversation: Conversation) -> list[str]:
-    end_chat = conversation.end_chat
-    cap = end_chat.max_iterations
-    found = [f"after {cap} rounds" if cap != 1 else "after 1 round"] if cap is not None else []
-    found += [_when(end) for end in parts(end_chat.when)]
-    if end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY:
-        asked = ", ".join(map(one_line, conversation.stoppers))
-        who = "the judge is" if isinstance(conversation.judge, SeparateJudge) else "it is"
-        found.append(f"by completed tasks ({end_chat.mode.value}; {who} asked after {asked})")
-    for speaker in conversation.speakers:
-        if speaker.human is not None:
-            found += _by_people(speaker.human)
-    return found
-
-
-def _by_people(human: HumanReply) -> list[str]:
-    mode, most = human.human_input_mode, human.max_consecutive_auto_reply
-    word = f"at a message that ends with {human.termination}"
-    if mode is HumanInputMode.ALWAYS:
-        return ["when the person leaves"]
-    if mode is HumanInputMode.TERMINATE:
-        return [f"{word}, unless the person goes on", "when the person leaves"]
-    return [word, f"after {most:,} automatic replies in a row"]
-
-
-def _when(end: End) -> str:
-    by = (end.by or "anybody") if isinstance(end, DoneToken | NoCode) else ""
-    said = f"when {by} gives no code" if isinstance(end, NoCode) else f"at {words(end)}"
-    return one_line(f"when {by} {words(end)}" if isinstance(end, DoneToken) else said)

@@ -177,7 +177,7 @@ class Progress(BaseCallbackHandler):
             line = one_line(f"{frame} {what}… {now - began:.0f} s", room)
             if self._state is not None:
                 # What only waits for a list of models has no state, and loads none of this.
-                from .status import status
+                from ...run.status import status
 
                 line = beside(line, status(self._state), room)
             # In one write, or the screen shows the line that is gone in between.

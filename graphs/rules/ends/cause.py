@@ -5,6 +5,8 @@ from enum import StrEnum
 from pydantic import NonNegativeInt
 
 from ...common.data import Data
+from ...display.lists import ShownList
+from ...display.panel import Panel
 from ...spec.ends import Reason
 from ...spec.judges import Verdict
 
@@ -46,3 +48,11 @@ class Cause(Data):
 
     def __str__(self) -> str:
         return self.text if self.message is None else f"{self.message} {self.text}"
+
+
+class Causes(ShownList[Cause]):
+    """What led to an end, oldest first; it shows itself as a table."""
+
+    def _panel(self) -> Panel:
+        rows = ((one.message or "", one.kind.value.replace("_", " "), one.text) for one in self)
+        return Panel(head=("Message", "Step", "What it is"), rows=tuple(rows))

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from markdown_it import MarkdownIt
 
-from ...common.sanitize import clean_page, escaped
+from ...common.sanitize import clean_page, escaped, in_markdown
 from ...log.kinds import Kind
 from ...log.messages import About, line, place_of
 from ...log.remembered import memory
@@ -45,9 +45,9 @@ def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
 
 def as_markdown(result: Result, speaker: str | None = None) -> str:
     """Write a session as a Markdown page."""
-    parts = [f"# {_plain(title_of(result.conversation))}"]
+    parts = [f"# {in_markdown(title_of(result.conversation))}"]
     if speaker is not None:
-        parts.append(f"What {_plain(speaker)} remembers.")
+        parts.append(f"What {in_markdown(speaker)} remembers.")
     if result.specified_task:
         parts += ["**Task:**", _quoted(result.specified_task)]
     called: dict[str, str] = {}
@@ -65,10 +65,10 @@ def _end(outcome: Outcome | None) -> Iterator[str]:
     if outcome is None:
         yield "Not finished."
         return
-    yield f"**{_plain(outcome.sentence())}**"
+    yield f"**{in_markdown(outcome.sentence())}**"
     if outcome.because[1:]:
-        yield f"Also: {_plain('; '.join(outcome.because[1:]))}."
-    yield from map(_plain, outcome.warnings)
+        yield f"Also: {in_markdown('; '.join(outcome.because[1:]))}."
+    yield from map(in_markdown, outcome.warnings)
 
 
 def _message(
@@ -76,12 +76,12 @@ def _message(
 ) -> Iterator[str]:
     """Write one message down, in paragraphs; none where only its speaker's page shows it."""
     if (beside := note(about)) is not None:
-        yield f"*{_plain(beside)}*"
+        yield f"*{in_markdown(beside)}*"
     elif isinstance(message, ToolMessage):
         # What hooks have seen first stands there once more as what they made of it.
         yield from _result(message, called) if about.kind is not Kind.ANSWER else ()
     elif told or about.kind.row.on_page:
-        yield f"## {_plain(author(about))} ({_plain(place_of(message))})"
+        yield f"## {in_markdown(author(about))} ({in_markdown(place_of(message))})"
         if about.thought is not None and about.thought.text and not told:
             yield "*Thought, which no other speaker hears:*"
             yield _quoted(about.thought.text)
@@ -92,7 +92,7 @@ def _message(
 def _speech(message: BaseMessage, about: About) -> Iterator[str]:
     for remarked in (remark(about), cut_off(about)):
         if remarked is not None:
-            yield f"*{_plain(remarked)}*"
+            yield f"*{in_markdown(remarked)}*"
     if message.text.strip() or not about.kind.row.has_calls:
         yield _quoted(message.text)
     if reads(about):
@@ -103,25 +103,20 @@ def _calls(message: BaseMessage, called: dict[str, str]) -> Iterator[str]:
     says = dumped(message)
     for call in says.tool_calls:
         called[str(call.id)] = call.name
-        yield f"*Calls {_plain(call.name)}:*"
+        yield f"*Calls {in_markdown(call.name)}:*"
         yield _fenced(json.dumps(call.args, ensure_ascii=False, indent=2), "json")
     for broken in says.invalid_tool_calls:
         name = broken.name or "a tool"
         called[str(broken.id)] = name
-        yield f"*Calls {_plain(name)} with what is not JSON:*"
+        yield f"*Calls {in_markdown(name)} with what is not JSON:*"
         yield _fenced(broken.args or "")
 
 
 def _result(message: BaseMessage, called: Mapping[str, str]) -> Iterator[str]:
     says = dumped(message)
     name = called.get(str(says.call_id), "The tool")
-    yield f"*{came(_plain(name), line(message), failed=says.failed)}:*"
+    yield f"*{came(in_markdown(name), line(message), failed=says.failed)}:*"
     yield _fenced(says.text)
-
-
-def _plain(text: str) -> str:
-    """Write text on one line with nothing in it that Markdown reads."""
-    return re.sub(r"([\\`*_\[\]<>&#~|])", r"\\\1", " ".join(text.split()))
 
 
 def _quoted(text: str) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...run.remarks import money
-from ...spec.end_chat import EndChat
+from ..spec.end_chat import EndChat
+from .remarks import money
 
 
 def status(state: Mapping[str, Any]) -> Sequence[str]:

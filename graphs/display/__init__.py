@@ -1,0 +1,1 @@
+"""How results and specs show themselves, in notebooks and with rich in a console."""

@@ -1,0 +1,117 @@
+"""A line below a notebook's cell that says how far the conversation is that runs in it.
+
+Elsewhere nothing is shown. IPython is used where a kernel runs, and never loaded.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from langchain_core.callbacks import BaseCallbackHandler
+
+from .options import Options
+from .status import status
+
+_PATIENCE: Final = 1.0
+"""How long nothing is shown, in seconds: what is short is over before it could be read."""
+
+_TICK: Final = 0.5
+"""How often the line is drawn, in seconds."""
+
+
+@asynccontextmanager
+async def shown_in_cell(options: Options) -> AsyncIterator[Options]:
+    """Show how far a run is while the block lasts, if a notebook's cell waits for it.
+
+    Args:
+        options: The run's options.
+
+    Yields:
+        The options to run it with.
+    """
+    show, callbacks = _shows(), options.get("callbacks")
+    # Callbacks that are none are refused where the others are checked.
+    if show is None or not isinstance(callbacks, list | tuple | None):
+        yield options
+        return
+    progress = _Progress()
+    line = asyncio.create_task(_draw(progress, show))
+    try:
+        yield Options(**{**options, "callbacks": [*(callbacks or ()), progress]})
+    finally:
+        line.cancel()
+        await asyncio.gather(line, return_exceptions=True)
+
+
+def _shows() -> Callable[..., object] | None:
+    """What shows something in a notebook; None where no kernel runs."""
+    python = sys.modules.get("IPython")
+    shell = python.get_ipython() if python is not None else None
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    shows: Callable[..., object] = shell.display_pub.publish
+    return shows
+
+
+async def _draw(progress: "_Progress", show: Callable[..., object]) -> None:
+    """Show the line until it is cancelled, and erase it then."""
+    place, is_drawn = {"display_id": uuid4().hex}, False
+    await asyncio.sleep(_PATIENCE)
+    try:
+        while True:
+            # A kernel takes it from any thread, such as that of the loop for synchronous functions.
+            show(data={"text/plain": progress.line()}, transient=place, update=is_drawn)
+            is_drawn = True
+            await asyncio.sleep(_TICK)
+    finally:
+        if is_drawn:
+            show(data={"text/plain": ""}, transient=place, update=True)
+
+
+class _Progress(BaseCallbackHandler):
+    """Knows what a run waits for, and how far it is."""
+
+    # In the event loop, as it happens.
+    run_inline = True
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._state: Mapping[str, Any] = {}
+        self._waits_for: dict[UUID, tuple[str, float]] = {}
+
+    def line(self) -> str:
+        """Say who is at work for how long, and how far it is."""
+        doing, since = next(reversed(self._waits_for.values()), ("Working", self._began))
+        return " · ".join([f"{doing}… {time.monotonic() - since:.0f} s", *status(self._state)])
+
+    def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
+        """A node begins: it is given the state."""
+        if isinstance(inputs, Mapping) and "position" in inputs:
+            self._state = inputs
+
+    def on_chain_end(self, outputs: object, **kwargs: object) -> None:
+        """A node ends: it gives the new position."""
+        if isinstance(outputs, Mapping) and outputs.get("position"):
+            self._state = {**self._state, "position": outputs["position"]}
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[Any]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,  # as in the class above
+    ) -> None:
+        """A model is asked."""
+        who = (metadata or {}).get("speaker") or "a model"
+        self._waits_for[run_id] = (f"Waiting for {who}", time.monotonic())
+
+    def _end(self, *given: object, run_id: UUID, **kwargs: object) -> None:
+        self._waits_for.pop(run_id, None)
+
+    on_llm_end = on_llm_error = _end

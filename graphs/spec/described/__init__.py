@@ -1,0 +1,1 @@
+"""A conversation in words, for who reads it."""
