@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...nodes.models.composed import Chat
 from ..common.errors import DuologueError, SpecError
-from ..run.converse import arespond
+from ..run.converse import aanswer_session
 from ..run.options import Options
 
 _log = logging.getLogger("duologue")
@@ -46,7 +46,7 @@ class Runs:
 
     async def _run(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
         try:
-            await arespond(session, value, question=question, **self._options)
+            await aanswer_session(session, value, question=question, **self._options)
         except DuologueError as error:
             told = str(error) + (_NOT_HERE if isinstance(error, SpecError) else "")
             self.problems[session] = told
