@@ -58,6 +58,9 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     else:
         conversation = known
         _refuse_another(given.conversation, conversation)
+        if given.conversation is not None:
+            # In another process nothing that it names is known yet.
+            resources.registry.bring(given.conversation)
         if state.get("position"):
             # At the least the task, so that a run of a session that has ended gives its state.
             still = {"specified_task": state.get("specified_task", "")}

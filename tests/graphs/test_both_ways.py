@@ -17,7 +17,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from duologue.graphs import Conversation, Speaker, build_graph, chat
+from duologue.graphs import Conversation, ModelError, Speaker, build_graph, chat
 from duologue.graphs.build import Graph
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -202,12 +202,16 @@ def test_an_error_is_raised_as_it_is(tools: Tools) -> None:
 
 
 def test_the_conversation_may_be_the_object_itself_with_what_it_brings(tools: Tools) -> None:
+    """To go on with it, too, by a graph that does not know that yet, as in another process."""
     talk = chat("Hi.", tools=tools.all[:1], max_iterations=1)
     made = ScriptedToolCall(name="look", args={}, id="c1")
-    model = ScriptedChatModel(script=[Reply(tool_calls=[made]), "Fine."])
-    graph = build_graph(model=model, checkpointer=InMemorySaver())
+    model = ScriptedChatModel(script=[ModelError("no model"), Reply(tool_calls=[made]), "Fine."])
+    saver = InMemorySaver()
+    with pytest.raises(ModelError):
+        in_thread(build_graph(model=model, checkpointer=saver), {"conversation": talk})
+    graph = build_graph(model=model, checkpointer=saver)
     given: Any = {"conversation": talk}
     assert texts(graph.invoke(given, CONFIG)) == ["Hi.", "", "Seen.", "Fine."]
     # Given once more, it is the same one, and has ended.
     graph.invoke(given, CONFIG)
-    assert len(model.calls) == 2
+    assert len(model.calls) == 3
