@@ -76,7 +76,11 @@ from .speakers.formats import (
     Schema as Schema,
     Status as Status,
 )
-from .speakers.parts import Brief as Brief, PrivateOpening as PrivateOpening
+from .speakers.parts import (
+    Brief as Brief,
+    Generation as Generation,
+    PrivateOpening as PrivateOpening,
+)
 from .speakers.replies import (
     AgentReply as AgentReply,
     CodeReply as CodeReply,
@@ -86,7 +90,7 @@ from .speakers.replies import (
     ModelReply as ModelReply,
     TextReply as TextReply,
 )
-from .speakers.speaker import Generation as Generation, Speaker as Speaker
+from .speakers.speaker import Speaker as Speaker
 from .spec.conversation import Conversation as Conversation
 from .spec.end_chat import EndChat as EndChat, EndChatMode as EndChatMode, Guards as Guards
 from .spec.ends import (

@@ -1,104 +1,32 @@
 """Who takes part in a conversation, as data."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-from langchain_core.messages import BaseMessage
-from pydantic import Field, PositiveInt, ValidationInfo, field_validator
-from typing_extensions import TypedDict
+from pydantic import Field, ValidationInfo, field_validator
 
 from ..common.data import (
     AtLeast,
     DistinctNames,
-    Fields,
     Name,
     Named,
     Spec,
-    Temperature,
     Text,
-    Thing,
 )
 from ..common.validation import did_you_mean
-from .approval import InterruptOn, Rule
+from .approval import Rule
 from .context import Context, KeepAll
-from .few_shot import Example, Examples
+from .few_shot import Examples
 from .formats import Format, Marks, Schema
+from .given import SpeakerChanges, SpeakerFields
 from .memory import Remembered
-from .parts import Brief, Changing, GenerationFields, PrivateOpening
+from .parts import Brief, Generation, PrivateOpening
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
 
 SPEAKER_TEMPERATURE = 0.2
 """What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
 
 
-class Generation(Spec):
-    """Generation parameters sent with a model call. What is None is left to its default."""
-
-    temperature: Temperature = None
-    """Sampling temperature, 0 to 2. None: 0.2 for speakers, 1.0 for the task's rewriting."""
-    max_tokens: PositiveInt | None = None
-    """The longest answer, in tokens."""
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    """Nucleus sampling, above 0 and up to 1."""
-    stop: tuple[str, ...] = ()
-    """Texts at which the model stops."""
-    seed: int | None = None
-    """Asks a model that can for the same answer to the same prompt."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[GenerationFields]) -> None: ...
-
-    def parameters(self, temperature: float) -> dict[str, object]:
-        """Give the arguments of a model call.
-
-        Args:
-            temperature: What to use when this spec names none.
-
-        Returns:
-            Keyword arguments in OpenAI's names, without those left to the model.
-        """
-        chosen: dict[str, object] = {
-            "temperature": temperature if self.temperature is None else self.temperature,
-            "max_tokens": self.max_tokens,
-            "top_p": self.top_p,
-            "stop": list(self.stop) or None,
-            "seed": self.seed,
-        }
-        return {name: value for name, value in chosen.items() if value is not None}
-
-
-class SpeakerFields(TypedDict, total=False):
-    """The fields of a `Speaker`, as they may be given."""
-
-    name: Required[str]
-    role_prompt: str | None
-    task: str | None
-    private_opening: PrivateOpening | Fields | None
-    memory: Sequence[Remembered | Fields]
-    replies: Sequence[AnyReply | Thing | Fields]
-    examples: Sequence[Example | BaseMessage | Fields]
-    prefixes: Mapping[str, str]
-    speaks_to: Sequence[str] | None
-    labels: bool | None
-    hooks: Sequence[Thing]
-    brief: Brief | Fields | None
-    stops_chat: bool
-    keep_reflection: bool
-    format: Format | Fields | None
-    tools: Sequence[Thing]
-    tool_choice: str
-    tool_calling: Literal["native", "schema"] | None
-    interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
-    to_user: bool
-    return_direct: bool
-    model: str | None
-    generation: Generation | Fields
-    on_length: Literal["accept", "continue", "retry"]
-    context: Context | Fields | Literal["all"]
-
-
-class Speaker(Changing):
+class Speaker(Spec):
     """One participant of a conversation.
 
     Raises:
@@ -177,6 +105,18 @@ class Speaker(Changing):
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Unpack[SpeakerFields]) -> None: ...
+
+    def but(self, **changes: Unpack[SpeakerChanges]) -> "Speaker":
+        """Give the same with other fields, which take the place of what was there.
+
+        Raises:
+            SpecError: A change is not valid; names the field.
+        """
+        given: dict[str, Any] = {name: getattr(self, name) for name in Speaker.model_fields}
+        found = Speaker(**{**given, **changes})
+        # What nobody set, as a short form's own prompts, still counts as not set.
+        found.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
+        return found
 
     @field_validator("replies")
     @classmethod

@@ -12,8 +12,9 @@ from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
 from ..common.errors import SpecError
 from ..common.validation import listing
 from ..speakers.context import RunningSummary
+from ..speakers.parts import Generation
 from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
-from ..speakers.speaker import Generation, Speaker
+from ..speakers.speaker import Speaker
 from ..text.looks import looks
 from .end_chat import NO_CAP, EndChat, EndChatMode
 from .ends import Predicate, leaves

@@ -1,6 +1,6 @@
 """Who decides whether a task is complete, and who decides whose turn it is, as data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
@@ -166,6 +166,15 @@ HAND_OFF: Final = "hand_off"
 """The tool by which a speaker's model names who speaks next."""
 
 
+class HandoffFields(TypedDict, total=False):
+    """The fields of `Handoff`, as they may be given."""
+
+    kind: Literal["handoff"]
+    to: Mapping[str, Sequence[str]]
+    field: str
+    private: bool
+
+
 class Handoff(Kinded):
     """Whoever speaks names who speaks next (AutoGen's Swarm, the handoffs of OpenAI's Agents SDK).
 
@@ -187,6 +196,10 @@ class Handoff(Kinded):
     """The field of a speaker's JSON that names who speaks next."""
     private: bool = False
     """Whether a call of ``hand_off`` may say that only the one it names hears the message."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[HandoffFields]) -> None: ...
 
 
 def _kind(default: str) -> Discriminator:

@@ -16,7 +16,7 @@ from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.handoffs import next_speaker
 from ...graphs.rules.transitions import chose
 from ...graphs.rules.turns import in_turn
-from ...graphs.speakers.speaker import Generation
+from ...graphs.speakers.parts import Generation
 from ...graphs.spec.handoffs import read_name
 from ...graphs.spec.judges import ByFunction, Handoff, Moderator
 from ...graphs.spec.usage import Usage

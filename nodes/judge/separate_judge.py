@@ -13,7 +13,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.transitions import judged
 from ...graphs.rules.turns import is_judged
-from ...graphs.speakers.speaker import Generation
+from ...graphs.speakers.parts import Generation
 from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model

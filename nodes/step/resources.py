@@ -23,7 +23,7 @@ from ...graphs.rules.outcome import outcome
 from ...graphs.rules.position import Facts, Phase, Position
 from ...graphs.rules.reader import Reader
 from ...graphs.rules.removal import standing
-from ...graphs.speakers.speaker import Generation
+from ...graphs.speakers.parts import Generation
 from ...graphs.spec.conversation import Conversation, Form
 from ...graphs.spec.sandbox import Language
 from ...graphs.spec.usage import Usage, dumped, used_so_far

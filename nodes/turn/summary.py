@@ -20,7 +20,8 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.speakers.context import RunningSummary
-from ...graphs.speakers.speaker import Generation, Speaker
+from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
 from ...graphs.text.words import cut
 from ..models.answers import thought_of

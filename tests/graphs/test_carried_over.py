@@ -223,7 +223,7 @@ def test_a_speaker_with_other_fields_keeps_those_that_nobody_set() -> None:
     assert (able.tools, able.role_prompt) == (("get_history",), cook.role_prompt)
     assert able.model_fields_set == cook.model_fields_set | {"tools"}
     with pytest.raises(SpecError, match="did you mean 'tools'"):
-        cook.but(tool=["get_history"])
+        cook.but(tool=["get_history"])  # type: ignore[call-arg]
 
 
 def test_a_memory_that_toml_can_not_hold_is_written_as_json(store: str) -> None:

@@ -22,7 +22,7 @@ from duologue import graphs
 from duologue.graphs import EndChatMode
 from duologue.graphs.common.data import HasName
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.speakers.speaker import SpeakerFields
+from duologue.graphs.speakers.given import SpeakerChanges, SpeakerFields
 from duologue.graphs.spec.changes.options import Changes
 from duologue.nodes.testing import replies
 
@@ -50,7 +50,15 @@ OPTIONS = {kind: typed(form, f"{form.__name__}Options") for kind, form in forms_
 def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
     assert {*GIVEN} == {
         *("AllOf", "AnyOf", "Code", "Conversation", "EndChat", "EndingTool", "Generation"),
-        *("HumanReply", "InterruptOn", "Marks", "PrivateOpening", "Reply", "SeparateJudge"),
+        *(
+            "Handoff",
+            "HumanReply",
+            "InterruptOn",
+            "Marks",
+            "PrivateOpening",
+            "Reply",
+            "SeparateJudge",
+        ),
         "Speaker",
     }
     assert None not in OPTIONS.values()
@@ -79,9 +87,11 @@ def test_each_option_of_a_short_form_may_be_given_and_no_other(kind: str) -> Non
     agree({name: one for name, one in hints.items() if name not in form.roles}, form)
 
 
-def test_each_field_of_a_conversation_may_be_changed() -> None:
+def test_each_field_of_a_conversation_and_of_a_speaker_may_be_changed() -> None:
     changed = {*get_type_hints(Changes)}
     assert changed == {*graphs.Conversation.model_fields} - {"version"}
+    assert {*get_type_hints(SpeakerChanges)} == {*graphs.Speaker.model_fields}
+    assert not SpeakerChanges.__required_keys__
 
 
 READ_AS_ANOTHER = {

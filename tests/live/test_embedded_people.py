@@ -4,7 +4,7 @@ import pytest
 
 from duologue.graphs import Conversation, chat, converse, user_proxy
 from duologue.graphs.kinds.user_proxy import AUTO_REPLY
-from duologue.graphs.speakers.speaker import Generation
+from duologue.graphs.speakers.parts import Generation
 from duologue.graphs.text.done_words import ends_with
 from duologue.nodes.prompts.template import filled
 

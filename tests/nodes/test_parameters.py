@@ -15,7 +15,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, PrivateAttr, SecretStr
 
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.speakers.speaker import Generation
+from duologue.graphs.speakers.parts import Generation
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Listener
 from duologue.nodes.models.model import Model

@@ -5,6 +5,7 @@ from duologue.graphs import (
     EndChat,
     EndingTool,
     Generation,
+    Handoff,
     HumanReply,
     Marks,
     Predicate,
@@ -17,6 +18,7 @@ from duologue.graphs import (
     converse,
     fork,
     group_solve,
+    remember,
     role_play,
     stream,
     user_proxy,
@@ -36,6 +38,9 @@ chat("Hi.", tols=["clock"])  # type: ignore[call-arg]
 user_proxy("Hi.", human_mode="NEVER")  # type: ignore[call-arg]
 group_solve([ann, bob], shift_ownr="Ann")  # type: ignore[call-arg]
 talk.but(sed=3)  # type: ignore[call-arg]
+ann.but(tols=["clock"])  # type: ignore[call-arg]
+Handoff(privat=True)  # type: ignore[call-arg]
+remember(ann, word=9)  # type: ignore[call-arg]
 fork("s", sed=3)  # type: ignore[call-arg]
 converse(talk, modell="m")  # type: ignore[call-arg]
 stream(talk, stor="memory:")  # type: ignore[call-arg]

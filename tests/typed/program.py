@@ -23,6 +23,7 @@ from duologue.graphs import (
     Example,
     Generation,
     Guards,
+    Handoff,
     HumanInputMode,
     HumanReply,
     InterruptOn,
@@ -183,6 +184,11 @@ conversations: list[Conversation] = [
         speakers=[ann, bob],
         turn_order=RoundRobin(),
         end_chat=EndChat(when="stop_requested"),
+    ),
+    Conversation(
+        task="Plan.",
+        speakers=[ann.but(tools=[search], speaks_to=["Bob"]), bob.but(name="Bob")],
+        turn_order=Handoff(to={"Ann": ["Bob"], "Bob": ("Ann",)}, private=True),
     ),
     role_play(
         "Plan a garden",

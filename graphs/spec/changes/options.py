@@ -6,7 +6,8 @@ from typing import Literal, Required, TypeAlias
 from typing_extensions import TypedDict
 
 from ...common.data import Fields
-from ...speakers.speaker import Speaker, SpeakerFields
+from ...speakers.given import SpeakerFields
+from ...speakers.speaker import Speaker
 from ..end_chat import EndChat, EndChatMode
 from ..fields import Opening, TaskSpecification, Wording
 from ..judges import AnyJudge, TurnOrder

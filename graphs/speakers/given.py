@@ -1,0 +1,55 @@
+"""What may be given where a speaker's fields stand, by type."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Required
+
+from langchain_core.messages import BaseMessage
+from typing_extensions import TypedDict
+
+from ..common.data import Fields, Thing
+from .approval import InterruptOn
+from .context import Context
+from .few_shot import Example
+from .formats import Format
+from .memory import Remembered
+from .parts import Brief, Generation, PrivateOpening
+from .replies import AnyReply
+
+
+class _ButTheName(TypedDict, total=False):
+    role_prompt: str | None
+    task: str | None
+    private_opening: PrivateOpening | Fields | None
+    memory: Sequence[Remembered | Fields]
+    replies: Sequence[AnyReply | Thing | Fields]
+    examples: Sequence[Example | BaseMessage | Fields]
+    prefixes: Mapping[str, str]
+    speaks_to: Sequence[str] | None
+    labels: bool | None
+    hooks: Sequence[Thing]
+    brief: Brief | Fields | None
+    stops_chat: bool
+    keep_reflection: bool
+    format: Format | Fields | None
+    tools: Sequence[Thing]
+    tool_choice: str
+    tool_calling: Literal["native", "schema"] | None
+    interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
+    to_user: bool
+    return_direct: bool
+    model: str | None
+    generation: Generation | Fields
+    on_length: Literal["accept", "continue", "retry"]
+    context: Context | Fields | Literal["all"]
+
+
+class SpeakerFields(_ButTheName, total=False):
+    """The fields of a `Speaker`, as they may be given."""
+
+    name: Required[str]
+
+
+class SpeakerChanges(_ButTheName, total=False):
+    """What `Speaker.but` takes."""
+
+    name: str
