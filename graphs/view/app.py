@@ -149,7 +149,7 @@ def _wanted(request: Request) -> Wanted:
     except ValidationError:
         after = None
     return Wanted(
-        text=query.get("q", "").strip(),
+        text=query.get("q", "").replace("\0", "").strip(),
         status=cast("SessionStatus", show) if show in get_args(SessionStatus) else None,
         reason=show if show in set(Reason) else None,
         after=after,

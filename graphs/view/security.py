@@ -43,7 +43,9 @@ class Guard:
     def __init__(self, app: ASGIApp, port: int, token: str | None = None) -> None:
         self.token = token or secrets.token_urlsafe(32)
         self._app = app
-        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+        # Browsers leave out HTTP's own port.
+        end = "" if port == 80 else f":{port}"
+        self._hosts = {name + end for name in ("127.0.0.1", "localhost")}
         # Cookies are the same for all ports of a machine.
         self._cookie = f"duologue-view-{port}"
         self._key = secrets.token_urlsafe(32)
