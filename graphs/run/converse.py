@@ -116,7 +116,7 @@ async def aanswer_session(
         StoreError: The store can't be opened or written.
 
     Example:
-        >>> from duologue.graphs import chat, converse, answer_session
+        >>> from duologue.graphs import answer_session, chat, converse
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Hello! What is it about?"])
         >>> result = converse(chat(), session="hi", model=model, store="memory:answer-docs")

@@ -143,7 +143,7 @@ class Speaker(Spec):
         if len(rest) == 1 and mode not in (None, HumanInputMode.ALWAYS):
             raise ValueError(
                 f"a person is not asked each time ({mode}): name after it what "
-                'replies else, such as "model"'
+                'else replies, such as "model"'
             )
         return replies
 
