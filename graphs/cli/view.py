@@ -15,7 +15,11 @@ def view(
     port: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, max=65535, help="The port on 127.0.0.1. [default: a free one]"
+            metavar="N",
+            min=0,
+            max=65535,
+            help="The port on 127.0.0.1. [default: a free one]",
+            show_default=False,
         ),
     ] = 0,
     no_open: Annotated[
