@@ -77,7 +77,8 @@ class Panel(Data):
         """Write it as text of at most 80 columns."""
         from rich.console import Console
 
-        console = Console(width=80, file=StringIO(), color_system=None)
+        # Within a kernel rich would show it there, too.
+        console = Console(width=80, file=StringIO(), color_system=None, force_jupyter=False)
         with console.capture() as captured:
             console.print(self.renderable())
         return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
