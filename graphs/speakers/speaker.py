@@ -215,7 +215,7 @@ class Speaker(Spec):
     @classmethod
     def _has_tools_to_call(cls, to_user: bool, info: ValidationInfo) -> bool:
         if to_user and info.data.get("tools") == ():
-            raise ValueError("needs tools: name some in tools")
+            raise ValueError("must be false where there are no tools")
         return to_user
 
     @field_validator("on_length")

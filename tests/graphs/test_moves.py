@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Final, get_args
 
+import pytest
+
 from duologue.graphs.rules.ends.end import Named
 from duologue.graphs.rules.ends.holding import ENDS
 from duologue.graphs.rules.moves import MOVES, Strength
@@ -104,6 +106,7 @@ def talk(order: TurnOrder, when: Predicate | None, *, human: bool) -> Conversati
     )
 
 
+@pytest.mark.exhaustive
 def test_conversations_make_every_move_of_the_table() -> None:
     """That they make no other is asserted by each walk."""
     choices = Choices(
