@@ -5,14 +5,12 @@ Elsewhere nothing is shown. IPython is used where a kernel runs, and never loade
 
 import asyncio
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
-from uuid import UUID, uuid4
+from typing import Final
+from uuid import uuid4
 
-from langchain_core.callbacks import BaseCallbackHandler
-
+from .at_work import AtWork
 from .options import Options
 from .status import status
 
@@ -72,46 +70,14 @@ async def _draw(progress: "_Progress", show: Callable[..., object]) -> None:
             show(data={"text/plain": ""}, transient=place, update=True)
 
 
-class _Progress(BaseCallbackHandler):
+class _Progress(AtWork):
     """Knows what a run waits for, and how far it is."""
 
-    # In the event loop, as it happens.
-    run_inline = True
-
     def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._state: Mapping[str, Any] = {}
-        self._waits_for: dict[UUID, tuple[str, float]] = {}
+        super().__init__()
+        self._began = self.clock()
 
     def line(self) -> str:
         """Say who is at work for how long, and how far it is."""
-        doing, since = next(reversed(self._waits_for.values()), ("Working", self._began))
-        return " · ".join([f"{doing}… {time.monotonic() - since:.0f} s", *status(self._state)])
-
-    def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
-        """A node begins: it is given the state."""
-        if isinstance(inputs, Mapping) and "position" in inputs:
-            self._state = inputs
-
-    def on_chain_end(self, outputs: object, **kwargs: object) -> None:
-        """A node ends: it gives the new position."""
-        if isinstance(outputs, Mapping) and outputs.get("position"):
-            self._state = {**self._state, "position": outputs["position"]}
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[Any]],
-        *,
-        run_id: UUID,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,  # as in the class above
-    ) -> None:
-        """A model is asked."""
-        who = (metadata or {}).get("speaker") or "a model"
-        self._waits_for[run_id] = (f"Waiting for {who}", time.monotonic())
-
-    def _end(self, *given: object, run_id: UUID, **kwargs: object) -> None:
-        self._waits_for.pop(run_id, None)
-
-    on_llm_end = on_llm_error = _end
+        doing, since = next(reversed(self.running.values()), ("Working", self._began))
+        return " · ".join([f"{doing}… {self.clock() - since:.0f} s", *status(self.state or {})])

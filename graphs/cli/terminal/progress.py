@@ -6,19 +6,17 @@ plain line now and then.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
+from typing import TYPE_CHECKING
 
-from langchain_core.callbacks import BaseCallbackHandler
 from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from ...log.kinds import Kind
+from ...run.at_work import AtWork
 from .console import on_screen, plain
 from .text import beside, one_line
 
@@ -36,34 +34,21 @@ _PATIENCE = 0.5
 _FIRST_LINE = 5.0
 """When the first plain line comes, in seconds; the next after three times as long."""
 
-_PURPOSES: Final[Mapping[str, str]] = {
-    Kind.SPECIFIED_TASK: "the task",
-    Kind.REFLECTION: "the judge",
-    Kind.CHOICE: "the moderator",
-    Kind.SUMMARY: "a summary",
-}
-"""What a model is asked for where it is asked for no speaker."""
 
-
-class Progress(BaseCallbackHandler):
+class Progress(AtWork):
     """Shows progress within its ``with`` block; needs a running event loop.
 
     As a handler of LangChain's callbacks it is told which models and tools are at work.
     """
 
-    # In the event loop, as it happens.
-    run_inline = True
-
     def __init__(
         self, console: Console, doing: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__(clock)
         self._console = console
-        self._clock = clock
         self._is_live = on_screen(console)
         self._spinner = Spinner("line" if console.options.ascii_only else "dots")
         self._doing = doing
-        self._running: dict[UUID, tuple[str, float]] = {}
-        self._state: Mapping[str, Any] | None = None
         self._shown_at = clock()
         self._is_hidden = False
         self._is_drawn = False
@@ -96,7 +81,7 @@ class Progress(BaseCallbackHandler):
         try:
             yield
         finally:
-            self._shown_at = self._clock()
+            self._shown_at = self.clock()
             self._is_hidden = goes_on()
 
     def show(self, event: "Event", transcript: "Transcript") -> None:
@@ -115,71 +100,29 @@ class Progress(BaseCallbackHandler):
                 self._doing = "Running the code"
             case "question":
                 # What has asked has stopped.
-                self._running.clear()
+                self.running.clear()
             case "notice":
                 pass
             case _:
                 self._doing = "Working"
 
-    def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
-        """A node begins: it is given the state."""
-        if isinstance(inputs, Mapping) and "position" in inputs:
-            self._state = inputs
-
-    def on_chain_end(self, outputs: object, **kwargs: object) -> None:
-        """A node ends: it gives the new position."""
-        if isinstance(outputs, Mapping) and outputs.get("position") and self._state is not None:
-            self._state = {**self._state, "position": outputs["position"]}
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[Any]],
-        *,
-        run_id: UUID,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,  # as in the class above
-    ) -> None:
-        """A model is asked."""
-        about = metadata or {}
-        purpose, speaker = about.get("purpose"), about.get("speaker")
-        who = speaker or _PURPOSES.get(str(purpose), "a model")
-        own = " on its task" if speaker and purpose == Kind.REFLECTION else ""
-        self._begin(run_id, f"Waiting for {who}{own}")
-
-    def on_tool_start(
-        self,
-        serialized: dict[str, Any],
-        input_str: str,
-        *,
-        run_id: UUID,
-        **kwargs: Any,
-    ) -> None:
-        """A tool is called."""
-        self._begin(run_id, f"Waiting for the tool {serialized.get('name', '')}")
-
-    def _end(self, *given: object, run_id: UUID, **kwargs: object) -> None:
-        self._running.pop(run_id, None)
-
-    on_llm_end = on_llm_error = on_tool_end = on_tool_error = _end
-
     def tick(self) -> None:
         """Draw the line, or print one, if it is time to."""
         if self._is_hidden:
             return
-        now = self._clock()
-        what, began = next(reversed(self._running.values()), (self._doing, self._shown_at))
+        now = self.clock()
+        what, began = next(reversed(self.running.values()), (self._doing, self._shown_at))
         if not self._is_live:
             self._tell(what, began, now)
         elif now - max(began, self._shown_at) >= _PATIENCE:
             frame = self._spinner.render(now)
             room = self._console.width - 1
             line = one_line(f"{frame} {what}… {now - began:.0f} s", room)
-            if self._state is not None:
+            if self.state is not None:
                 # What only waits for a list of models has no state, and loads none of this.
                 from ...run.status import status
 
-                line = beside(line, status(self._state), room)
+                line = beside(line, status(self.state), room)
             # In one write, or the screen shows the line that is gone in between.
             with self._console:
                 self._erase()
@@ -193,9 +136,6 @@ class Progress(BaseCallbackHandler):
         if now - began >= self._next:
             plain(self._console, one_line(f"{what}: {now - began:.0f} s so far."))
             self._next *= 3
-
-    def _begin(self, run: UUID, what: str) -> None:
-        self._running[run] = (what, self._clock())
 
     def _erase(self) -> None:
         start = (ControlType.ERASE_IN_LINE, 2)

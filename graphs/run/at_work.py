@@ -1,0 +1,77 @@
+"""Who is at work in a run: the models and tools that have not answered yet, and how far it is."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+
+from ..log.kinds import Kind
+
+_PURPOSES: Final[Mapping[str, str]] = {
+    Kind.SPECIFIED_TASK: "the task",
+    Kind.REFLECTION: "the judge",
+    Kind.CHOICE: "the moderator",
+    Kind.SUMMARY: "a summary",
+}
+"""What a model is asked for where it is asked for no speaker."""
+
+
+class AtWork(BaseCallbackHandler):
+    """A handler of LangChain's callbacks that knows who is at work."""
+
+    # In the event loop, as it happens.
+    run_inline = True
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.running: dict[UUID, tuple[str, float]] = {}
+        """What is waited for, and since when, the newest last."""
+        self.state: Mapping[str, Any] | None = None
+        """The state of the graph. None: no node has begun."""
+
+    def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
+        """A node begins: it is given the state."""
+        if isinstance(inputs, Mapping) and "position" in inputs:
+            self.state = inputs
+
+    def on_chain_end(self, outputs: object, **kwargs: object) -> None:
+        """A node ends: it gives the new position."""
+        if isinstance(outputs, Mapping) and outputs.get("position") and self.state is not None:
+            self.state = {**self.state, "position": outputs["position"]}
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[Any]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,  # as in the class above
+    ) -> None:
+        """A model is asked."""
+        about = metadata or {}
+        purpose, speaker = about.get("purpose"), about.get("speaker")
+        who = speaker or _PURPOSES.get(str(purpose), "a model")
+        own = " on its task" if speaker and purpose == Kind.REFLECTION else ""
+        self._begin(run_id, f"Waiting for {who}{own}")
+
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any],
+        input_str: str,
+        *,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        """A tool is called."""
+        self._begin(run_id, f"Waiting for the tool {serialized.get('name', '')}")
+
+    def _begin(self, run: UUID, what: str) -> None:
+        self.running[run] = (what, self.clock())
+
+    def _end(self, *given: object, run_id: UUID, **kwargs: object) -> None:
+        self.running.pop(run_id, None)
+
+    on_llm_end = on_llm_error = on_tool_end = on_tool_error = _end
