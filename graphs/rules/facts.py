@@ -48,8 +48,9 @@ class Counted:
         self._messages = 0
         self._tokens_said: dict[tuple[str, str], None] = {}
         self._tools_called = _ToolsCalled(conversation)
-        people = (speaker.name for speaker in conversation.speakers if speaker.human)
-        self._auto_replies = {name: _AutoReplies(conversation, name) for name in people}
+        self._auto_replies = {
+            name: _AutoReplies(conversation, name) for name in conversation.people
+        }
 
     def add(self, message: BaseMessage) -> None:
         """Take the next message of the log."""

@@ -59,7 +59,7 @@ def _never(conversation: Conversation) -> int:
 
 
 def _with_people(conversation: Conversation) -> int:
-    return int(any(speaker.human for speaker in conversation.speakers))
+    return int(bool(conversation.people))
 
 
 def _with_more_asked(conversation: Conversation) -> int:
@@ -177,5 +177,4 @@ TURN_ENDS: Final = tuple(phase for phase in BETWEEN_TURNS if phase is not Phase.
 def max_steps(conversation: Conversation) -> int:
     """Give the most steps of the graph that a conversation can take: two for the task."""
     turn = sum(move.times(conversation) for move in MOVES.values())
-    can_leave = any(speaker.human for speaker in conversation.speakers)
-    return 2 + most_messages(conversation) * turn + can_leave
+    return 2 + most_messages(conversation) * turn + _with_people(conversation)

@@ -123,7 +123,7 @@ def watcher(conversation: Conversation, caller: str) -> str | None:
 
 def person_of(conversation: Conversation, caller: str) -> str | None:
     """Give the speaker whose person decides on calls: another one than the caller, if possible."""
-    people = [one.name for one in conversation.speakers if one.human is not None]
+    people = conversation.people
     return next((name for name in people if name != caller), people[0] if people else None)
 
 

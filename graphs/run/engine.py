@@ -85,7 +85,7 @@ async def run_session(
                 store=store.url,
                 title=title_of(conversation),
                 resumed=row is not None,
-                people=tuple(one.name for one in conversation.speakers if one.human),
+                people=conversation.people,
             )
             message = options.get("message")
             person = _person(conversation, message)
@@ -201,7 +201,7 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
 
 def _person(conversation: Conversation, message: str | None) -> str:
     """Give who says a message that is given to a run."""
-    people = [one.name for one in conversation.speakers if one.human]
+    people = conversation.people
     if message is not None and len(people) != 1:
         who = f"people speak for {listing(people)}" if people else "nobody is a person"
         raise SpecError(f"message: {who} in this conversation; use say, which names the speaker")

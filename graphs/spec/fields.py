@@ -143,6 +143,11 @@ class ConversationFields(Spec):
         return tuple(speaker.name for speaker in self.speakers)
 
     @property
+    def people(self) -> tuple[str, ...]:
+        """The names of those for whom people speak, always or now and then."""
+        return tuple(speaker.name for speaker in self.speakers if speaker.human)
+
+    @property
     def order(self) -> tuple[str, ...]:
         """The speakers' names in the order of a round, whoever speaks first in front."""
         names = self.names
@@ -212,8 +217,7 @@ class ConversationFields(Spec):
 
         In turn everybody speaks, and automatic replies in a person's place are counted.
         """
-        has_people = any(speaker.human for speaker in self.speakers)
-        return has_people and isinstance(self.turn_order, RoundRobin)
+        return bool(self.people) and isinstance(self.turn_order, RoundRobin)
 
     @property
     def is_with_a_person(self) -> bool:

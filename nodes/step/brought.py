@@ -62,7 +62,7 @@ class Brought(NamedTuple):
         Raises:
             SpecError: There are several people, and the message names none of them.
         """
-        people = [one.name for one in conversation.speakers if one.human]
+        people = conversation.people
         named = self.last[-1].name if self.last else None
         if len(people) > 1 and named not in people:
             raise SpecError(

@@ -51,7 +51,7 @@ def given_to(state: State, form: type[Form] | None, brought: Brought, *, is_new:
         # In Python it may be the object itself.
         given = whole if isinstance(whole, Conversation) else _read(state, text)
         is_said = is_new or not given.task or given.task == text
-        is_task = text is not None and is_said and not _has_people(given)
+        is_task = text is not None and is_said and not given.people
         return Given(given.model_copy(update={"task": text}) if is_task else given, {}, is_task)
     if form is None:
         return Given(None, {}, is_task=False)
@@ -74,14 +74,14 @@ def _read(state: State, text: str | None) -> Conversation:
     task = text or (state.get("spec") or {}).get("task")
     if task and not given.get("task"):
         told = restored({**given, "task": task})
-        if not _has_people(told):
+        if not told.people:
             return told
     return restored({**given})
 
 
 def begins_anew(brought: Brought, known: Conversation, state: State) -> bool:
     """Whether what the user says is another task for a conversation without a person."""
-    if brought.text is None or _has_people(known):
+    if brought.text is None or known.people:
         return False
     return bool(state.get("outcome")) or brought.text != known.task
 
@@ -142,7 +142,3 @@ def both(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
     """Give two updates as one: what the second writes to the log comes behind the first's."""
     names = {"messages", "unspoken"} & first.keys() & then.keys()
     return {**first, **then, **{name: [*first[name], *then[name]] for name in names}}
-
-
-def _has_people(conversation: Conversation) -> bool:
-    return any(one.human for one in conversation.speakers)
