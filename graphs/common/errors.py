@@ -53,6 +53,14 @@ class SessionError(DuologueError):
     """A session is unknown, busy, or belongs to another conversation. Names the session."""
 
 
+class BatchError(DuologueError):
+    """A batch is unknown, is run by another process, or belongs to other data. Names the batch."""
+
+
+class PausedError(DuologueError):
+    """A run stopped before its next model call, since all runs of a batch are paused. Says why."""
+
+
 def failed(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
     """Make the error for a function or model of the user's own that raised."""
     where = "" if at is None else f" in {at}"
