@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
-from .errors import busy_session, unknown_session
+from ..common.errors import DuologueError
+from .batches import Batches
+from .errors import busy_batch, busy_session, unknown_session
 from .rows import SessionRow, SessionStatus, Wanted, check_session_id
 
 if TYPE_CHECKING:
@@ -91,6 +93,11 @@ class Store(ABC):
     def checkpointer(self) -> "BaseCheckpointSaver[str]":
         """LangGraph's saver, which reads sessions and writes none."""
 
+    @property
+    @abstractmethod
+    def batches(self) -> Batches:
+        """The batches that are kept beside the sessions."""
+
     @abstractmethod
     async def get(self, session: str) -> SessionRow | None:
         """Return the row of `session`, or None if there is no such session."""
@@ -125,10 +132,25 @@ class Store(ABC):
     async def lock(self, session: str) -> AsyncIterator[Held]:
         """Hold `session` for one run; it is freed at exit and by the death of this process."""
         check_session_id(session)
+        async with self._hold(session, busy_session(session)) as held:
+            yield held
+
+    @asynccontextmanager
+    async def lock_batch(self, batch: str) -> AsyncIterator[None]:
+        """Hold `batch` for one run; it is freed at exit and by the death of this process."""
+        async with self._hold(_key(batch), busy_batch(batch)):
+            yield
+
+    async def is_batch_locked(self, batch: str) -> bool:
+        """Return whether someone is running `batch` now."""
+        return await self.is_locked(_key(batch))
+
+    @asynccontextmanager
+    async def _hold(self, session: str, busy: DuologueError) -> AsyncIterator[Held]:
         until, pause = time.monotonic() + _PATIENCE, _PAUSE
         while (held := await self._take(session)) is None:
             if time.monotonic() > until:
-                raise busy_session(session)
+                raise busy
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.2)
         try:
@@ -155,6 +177,11 @@ class Store(ABC):
     async def close(self) -> None:
         """Free what the store keeps open, also after `open` has failed."""
         return
+
+
+def _key(batch: str) -> str:
+    """Name a batch where sessions are named: none of their ids has such a sign."""
+    return f"batch:{batch}"
 
 
 async def settled(work: Coroutine[Any, Any, T]) -> T:

@@ -1,9 +1,9 @@
 """What a store keeps of batches: a row for each, and one for each of its cells that has begun."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -15,6 +15,9 @@ from pydantic import (
 )
 
 from ..common.data import Data
+
+BATCH_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""What a batch may be called: the ids of its sessions begin so."""
 
 CellStatus = Literal["running", "paused", "waiting", "failed", "finished"]
 """Whether a cell runs, was paused, waits for a person, has failed, or has ended by its rules."""
@@ -93,10 +96,18 @@ class CellsWanted(Data):
     """Their status."""
     reason: str | None = None
     """Why they ended."""
-    after: NonNegativeInt = 0
-    """The number of the cell that they come after."""
+    after: tuple[int, str] = (0, "")
+    """The number and the session of the cell that they come after."""
     limit: PositiveInt = 500
     """How many, at most."""
+
+    def has(self, row: CellRow) -> bool:
+        """Whether a cell is one of them, as far as one row can tell."""
+        return (
+            self.status in (None, row.status)
+            and self.reason in (None, row.reason)
+            and (row.number, row.session) > self.after
+        )
 
 
 class CellCount(Data):
@@ -120,6 +131,10 @@ class CellCount(Data):
     """What the calls cost."""
 
 
+SUMMED: Final = ("messages", "calls", "input_tokens", "output_tokens", "cost")
+"""The fields of a `CellCount` that are sums."""
+
+
 class Batches(ABC):
     """The batches of a store. Every method raises `StoreError` when the database fails."""
 
@@ -138,14 +153,6 @@ class Batches(ABC):
     @abstractmethod
     async def delete(self, batch: str) -> None:
         """Delete the rows of a batch and of its cells; their sessions stay."""
-
-    @abstractmethod
-    def lock(self, batch: str) -> AbstractAsyncContextManager[None]:
-        """Hold a batch for one run; it is freed at exit and by the death of this process."""
-
-    @abstractmethod
-    async def is_locked(self, batch: str) -> bool:
-        """Return whether someone is running a batch now."""
 
     @abstractmethod
     async def put_cell(self, row: CellRow) -> None:
@@ -168,4 +175,4 @@ class Batches(ABC):
         while rows := await self.find(wanted):
             for row in rows:
                 yield row
-            wanted = wanted.model_copy(update={"after": rows[-1].number})
+            wanted = wanted.model_copy(update={"after": (rows[-1].number, rows[-1].session)})

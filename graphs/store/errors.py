@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..common.addresses import redacted
-from ..common.errors import SessionError, StoreError
+from ..common.errors import BatchError, SessionError, StoreError
 from ..common.sanitize import clean
 
 
@@ -27,6 +27,18 @@ def taken_session(session: str, url: str) -> SessionError:
 def busy_session(session: str) -> SessionError:
     """Return the error for a session that another run holds."""
     return SessionError(f"Session {session!r} is busy: another run holds it.")
+
+
+def unknown_batch(batch: str, url: str) -> BatchError:
+    """Return the error for a batch that `url` does not hold."""
+    return BatchError(f"There is no batch {batch!r} in {url}.")
+
+
+def busy_batch(batch: str) -> BatchError:
+    """Return the error for a batch that another run holds."""
+    return BatchError(
+        f"Batch {batch!r} is running already: `duologue batch status {batch} --watch` follows it."
+    )
 
 
 def lost_session(session: str) -> SessionError:

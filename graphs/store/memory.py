@@ -1,11 +1,23 @@
 """Sessions in this process's memory, which are gone when it ends."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from heapq import nsmallest
+from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 
 from .base import Held, Store
+from .batches import (
+    SUMMED,
+    Batches,
+    BatchRow,
+    CellCount,
+    CellRow,
+    CellsWanted,
+)
 from .errors import lost_session, taken_session, unknown_session
 from .rows import SessionRow, SessionStatus, Wanted, new_row, place
 from .saver import GuardedSaver
@@ -18,6 +30,8 @@ class _Space:
 
     rows: dict[str, SessionRow] = field(default_factory=dict)
     held: dict[str, "MemoryHeld"] = field(default_factory=dict)
+    batches: dict[str, BatchRow] = field(default_factory=dict)
+    cells: dict[str, dict[str, CellRow]] = field(default_factory=dict)
     # Serialized, so that what is read back is the same as from a database.
     saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
 
@@ -99,6 +113,11 @@ class MemoryStore(Store):
         """See `Store.checkpointer`."""
         return self._space.saver
 
+    @property
+    def batches(self) -> "MemoryBatches":
+        """See `Store.batches`."""
+        return MemoryBatches(self._space)
+
     async def get(self, session: str) -> SessionRow | None:
         """See `Store.get`."""
         return self._space.rows.get(session)
@@ -132,3 +151,60 @@ class MemoryStore(Store):
         # Insertion order settles what one tick of the clock can't.
         rows = reversed(list(self._space.rows.values()))
         return sorted(rows, key=lambda row: row.created_at, reverse=True)
+
+
+class MemoryBatches(Batches):
+    """The batches of a space."""
+
+    def __init__(self, space: _Space) -> None:
+        self._space = space
+
+    async def get(self, batch: str) -> BatchRow | None:
+        """See `Batches.get`."""
+        return self._space.batches.get(batch)
+
+    async def list(self) -> Sequence[BatchRow]:
+        """See `Batches.list`."""
+        rows = reversed(self._space.batches.values())
+        return sorted(rows, key=lambda row: row.created_at, reverse=True)
+
+    async def put(self, row: BatchRow) -> None:
+        """See `Batches.put`."""
+        self._space.batches[row.batch] = row
+
+    async def delete(self, batch: str) -> None:
+        """See `Batches.delete`."""
+        self._space.batches.pop(batch, None)
+        self._space.cells.pop(batch, None)
+
+    def _cells(self, batch: str) -> dict[str, CellRow]:
+        return self._space.cells.setdefault(batch, {})
+
+    async def put_cell(self, row: CellRow) -> None:
+        """See `Batches.put_cell`."""
+        self._cells(row.batch)[row.session] = row
+
+    async def known(self, batch: str, sessions: Sequence[str]) -> dict[str, CellRow]:
+        """See `Batches.known`."""
+        cells = self._cells(batch)
+        return {session: cells[session] for session in sessions if session in cells}
+
+    async def find(self, wanted: CellsWanted) -> Sequence[CellRow]:
+        """See `Batches.find`."""
+        rows = [row for row in self._cells(wanted.batch).values() if wanted.has(row)]
+        return nsmallest(wanted.limit, rows, key=lambda row: (row.number, row.session))
+
+    async def count(self, batch: str) -> Sequence[CellCount]:
+        """See `Batches.count`."""
+        alike: dict[tuple[Any, ...], list[CellRow]] = defaultdict(list)
+        for row in self._cells(batch).values():
+            alike[row.status, row.reason].append(row)
+        return [
+            CellCount(
+                status=status,
+                reason=reason,
+                cells=len(rows),
+                **{name: sum(getattr(row, name) for row in rows) for name in SUMMED},
+            )
+            for (status, reason), rows in alike.items()
+        ]

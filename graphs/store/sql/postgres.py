@@ -75,6 +75,7 @@ class PostgresStore(SqlStore):
     # Within this time a connection that broke is made anew, and nothing may be taken over.
     second_look = 2.0
     like = "ILIKE"
+    each_of = "SELECT json_array_elements_text(CAST(? AS json))"
     known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
 
     def __init__(self, target: str) -> None:

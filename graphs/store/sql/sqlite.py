@@ -38,6 +38,7 @@ _FOR_ALL: Final = (
 class SqliteStore(SqlStore):
     """A store in one SQLite file."""
 
+    each_of = "SELECT value FROM json_each(?)"
     known_tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'duologue_schema'"
 
     def __init__(self, path: Path, url: str) -> None:

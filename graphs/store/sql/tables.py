@@ -13,6 +13,7 @@ from ..errors import taken_session, unknown_session
 from ..reading import read_row, read_version
 from ..rows import SessionRow, SessionStatus, Wanted, moment, new_row
 from ..writer import Lease
+from .batches import BATCH_TABLES, SqlBatches
 from .leases import LeasedStore
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _INDEXES: Final[Sequence[LiteralString]] = (
     """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
     ON duologue_sessions (reason, created_at DESC, session)""",
 )
-STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3, steps=(_INDEXES,))
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3, steps=(_INDEXES, BATCH_TABLES))
 """The versions of the tables; a step is the statements that make the next version of one."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at FROM duologue_sessions"""
@@ -43,6 +44,7 @@ _TABLES: Final[Sequence[LiteralString]] = (
     "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
     "INSERT INTO duologue_schema SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM duologue_schema)",
     *_INDEXES,
+    *BATCH_TABLES,
 )
 
 
@@ -51,6 +53,8 @@ class SqlStore(LeasedStore):
 
     like: LiteralString = "LIKE"
     """How a text is looked for, in any case."""
+    each_of: LiteralString
+    """A query that gives each text of a JSON list."""
     known_tables: LiteralString
     """A query that gives a row where our tables are there."""
 
@@ -62,6 +66,11 @@ class SqlStore(LeasedStore):
     def checkpointer(self) -> "LeasedSaver":
         """See `Store.checkpointer`."""
         return self._saver()
+
+    @cached_property
+    def batches(self) -> SqlBatches:
+        """See `Store.batches`."""
+        return SqlBatches(self)
 
     def held(self, lease: Lease) -> "SqlHeld":
         """See `LeasedStore.held`."""

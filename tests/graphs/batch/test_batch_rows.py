@@ -1,0 +1,110 @@
+"""What a store keeps of batches, in every kind of store."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs.common.errors import BatchError
+from duologue.graphs.store.address import Store, open_store
+from duologue.graphs.store.batches import BatchRow, CellRow, CellsWanted
+
+KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
+
+
+@pytest.fixture(params=KINDS)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    where = {"memory": f"memory:{tmp_path.name}", "sqlite": str(tmp_path / "s.db")}
+    target = where.get(request.param) or str(request.getfixturevalue("postgres_url"))
+    async with open_store(target) as opened:
+        yield opened
+
+
+def batch(name: str, **fields: Any) -> BatchRow:
+    fixed = {"title": "T", "spec": "{}", "settings": "{}", "cells": 9}
+    return BatchRow.model_validate(
+        {"batch": name, "created_at": NOW, "updated_at": NOW, **fixed, **fields}
+    )
+
+
+def cell(number: int, **fields: Any) -> CellRow:
+    fixed = {"batch": "b", "number": number, "session": f"b-{number}", "updated_at": NOW}
+    return CellRow.model_validate(fixed | fields)
+
+
+FULL = cell(
+    7,
+    trial=2,
+    varied={"user_role": "Zoë \ud83d \0 'x'", "end_chat.max_iterations": 3, "labels.a": [1, None]},
+    status="finished",
+    reason="done_token",
+    error="It failed — as “expected”.",
+    complete=False,
+    rounds=3,
+    messages=6,
+    calls=2**40,
+    input_tokens=12,
+    output_tokens=3,
+    cost=0.1 + 0.2,
+    seconds=1 / 3,
+    scores={"solved": 1.0, "x": -0.25},
+)
+
+
+async def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
+    rows = store.batches
+    assert await rows.get("b") is None
+    first, second = batch("b"), batch("c", stopped="It rained.", seconds=1.25)
+    for row in (first, second, first.model_copy(update={"cells": 10})):
+        await rows.put(row)
+    assert await rows.get("b") == first.model_copy(update={"cells": 10})
+    assert {row.batch for row in await rows.list()} == {"b", "c"}
+    for one in (cell(7), FULL):
+        await rows.put_cell(one)
+    assert await rows.known("b", ["b-7", "b-8"]) == {"b-7": FULL}
+    assert await rows.known("c", ["b-7"]) == {}
+
+
+async def test_cells_are_found_page_by_page_in_the_order_of_their_numbers(store: Store) -> None:
+    rows = store.batches
+    # Numbers may be the same for a while, where a batch has grown.
+    known = [cell(number % 7 + 1, session=f"b-{number}") for number in range(20)]
+    for one in known:
+        await rows.put_cell(one)
+    await rows.put_cell(cell(1, batch="other"))
+    found = [row async for row in rows.each(CellsWanted(batch="b", limit=3))]
+    assert found == sorted(known, key=lambda row: (row.number, row.session))
+
+
+async def test_cells_are_counted_by_status_and_reason(store: Store) -> None:
+    rows = store.batches
+    assert await rows.count("b") == []
+    for number, (status, reason) in enumerate(
+        [("finished", "done_token"), ("finished", "done_token"), ("failed", None)], 1
+    ):
+        await rows.put_cell(
+            cell(number, status=status, reason=reason, calls=2**33, cost=0.5, messages=number)
+        )
+    counts = {(one.status, one.reason): one for one in await rows.count("b")}
+    done = counts["finished", "done_token"]
+    assert (done.cells, done.calls, done.cost, done.messages) == (2, 2**34, 1.0, 3)
+    assert counts["failed", None].cells == 1
+    wanted = CellsWanted(batch="b", status="finished", reason="done_token")
+    assert [row.number for row in await rows.find(wanted)] == [1, 2]
+    await rows.delete("b")
+    assert await rows.count("b") == []
+
+
+async def test_a_batch_is_run_by_one_at_a_time(store: Store) -> None:
+    async with store.lock_batch("b"):
+        assert await store.is_batch_locked("b")
+        with pytest.raises(BatchError, match="'b' is running already"):
+            async with store.lock_batch("b"):
+                pass
+        # A session may have the same name.
+        async with store.lock("b"):
+            pass
+    assert not await store.is_batch_locked("b")
