@@ -1,13 +1,26 @@
 """The cells of a batch: which sessions it has, each with its values filled in. Pure functions."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
 
 from pydantic import JsonValue
 
-from ..kinds.load import load_conversation
+from ..common.errors import BatchError, SpecError
+from ..spec.changes.own import Own
 from ..spec.conversation import Conversation
+from .filling import conversation_of
+from .grid import Grid
+from .spec import Batch
+from .values import canonical
+
+MOST_CELLS: Final = 1_000_000_000
+"""The most cells: more would be a mistake, and a number that not all stores can keep."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 @dataclass(frozen=True)
@@ -21,9 +34,11 @@ class Cell:
     trial: int
     """Which of the trials of its values it is, from 1."""
     varied: Mapping[str, JsonValue]
-    """The values of what varies, by path; labels, too."""
+    """The values of what varies, by path; labels, too. What its row leaves empty is not there."""
     data: Mapping[str, Any]
     """The conversation as data, with the values filled in."""
+    is_made: bool = False
+    """Whether the batch was given a `Conversation`: what nobody set is marked in its data."""
 
     def conversation(self) -> Conversation:
         """Make the conversation.
@@ -31,4 +46,119 @@ class Cell:
         Raises:
             SpecError: The values do not fit together; names the field.
         """
-        return load_conversation(self.data)
+        return conversation_of(self.data, is_made=self.is_made)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """All cells of a batch, each made as it is asked for.
+
+    The first of the fields that vary changes slowest, and the trials fastest.
+    """
+
+    name: str
+    """The batch's name."""
+    grid: Grid
+    """The combinations of values."""
+    trials: int
+    """How many sessions each combination has."""
+    seed: int | None
+    """The seed of the first trial, if the batch gives one."""
+
+    @classmethod
+    def of(cls, batch: Batch, name: str, folder: Path = Path()) -> "Cells":
+        """Read the values of a batch.
+
+        A ``.txt`` or ``.csv`` file knows nothing but text. The texts of a column are read as JSON,
+        where they are such, if the conversation takes the first of them that changes by this only
+        so, or in the same meaning both ways. A label stays text. An empty cell of a ``.csv`` file
+        leaves the field as the conversation has it.
+
+        Args:
+            batch: The batch.
+            name: What it is called.
+            folder: Where its files are looked for.
+
+        Raises:
+            SpecError: A file can't be read, a row does not fit, a field is given twice, or two
+                rows are the same; names the field and the row.
+            BatchError: The name can't be a batch's.
+        """
+        check_name(name)
+        cells = cls(name, Grid.of(batch, folder), batch.trials, batch.seed)
+        if cells.count > MOST_CELLS:
+            raise SpecError(f"vary: makes {cells.count:,} sessions; the most are {MOST_CELLS:,}")
+        if batch.seed is not None and ("seed",) in cells.grid.places.values():
+            raise SpecError("vary.seed: the batch's seed sets the same: give only one of them")
+        return cells
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return self.grid.combinations * self.trials
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of what varies, labels included."""
+        return self.grid.paths
+
+    @property
+    def spec(self) -> str:
+        """What makes the batch this batch, as canonical JSON: all but the values and trials."""
+        known = {"conversation": self.grid.base.as_json(), "vary": sorted(self.paths)}
+        return canonical({**known, "seed": self.seed})
+
+    def __len__(self) -> int:
+        """Say how many they are."""
+        return self.count
+
+    def __iter__(self) -> Iterator[Cell]:
+        """Give all, one by one."""
+        return self.each()
+
+    def each(self, first: int = 1) -> Iterator[Cell]:
+        """Give all from a number on, one by one."""
+        return map(self.cell, range(first, self.count + 1))
+
+    def cell(self, number: int) -> Cell:
+        """Make the cell of this number, from 1."""
+        if not 1 <= number <= self.count:
+            raise IndexError(f"there is no cell {number}: they are {self.count}")
+        combination, place = divmod(number - 1, self.trials)
+        trial = place + 1
+        varied = self.grid.varied(self.grid.rows(combination))
+        data = self.grid.filled(varied)
+        seed = self._seed(data, trial)
+        if seed is not None:
+            data = {**data, "seed": seed}
+        digest = sha256(canonical({"varied": varied, "trial": trial}).encode()).hexdigest()
+        session = f"{self.name}-{digest[:12]}"
+        return Cell(number, session, trial, varied, data, self.grid.base.is_made)
+
+    def check(self) -> None:
+        """Make sure that each row fits, in the conversation with the first values of the others.
+
+        Raises:
+            SpecError: One does not; names the field and the row.
+        """
+        self.grid.check()
+
+    def _seed(self, data: Mapping[str, Any], trial: int) -> int | None:
+        """Give the seed of a trial. None: what the conversation has holds."""
+        if self.seed is not None:
+            return self.seed + trial - 1
+        own = data.get("seed")
+        own = own.value if isinstance(own, Own) else own
+        if trial == 1 or not isinstance(own, int | None):
+            return None
+        return (own or 0) + trial - 1
+
+
+def check_name(name: str) -> None:
+    """Make sure that a batch can have this name.
+
+    Raises:
+        BatchError: It can't.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise BatchError(f"{name!r} can't be a batch's name: use 1 to 100 of A-Z a-z 0-9 . _ -")

@@ -1,14 +1,30 @@
 """A batch as data: a conversation, the fields that vary, and limits for all of it together."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field, JsonValue, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BeforeValidator,
+    Field,
+    JsonValue,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from ..common.data import Cap, DistinctNames, Spec
 from ..spec.conversation import Conversation
+from .paths import check_apart, flattened, paths_in, written
 
 Values: TypeAlias = tuple[JsonValue, ...] | str
 """The values of a field, or the path of a ``.txt``, ``.csv`` or ``.jsonl`` file that holds them."""
+
+
+_VALUES: TypeAdapter[tuple[JsonValue, ...]] = TypeAdapter(tuple[JsonValue, ...])
 
 
 def _one_or_more(given: object) -> object:
@@ -51,14 +67,47 @@ class Batch(Spec):
     vary: dict[str, Values] = Field(default_factory=dict)
     """The values of each field that varies, by its path, such as ``end_chat.max_iterations`` or
     ``speakers.Buyer.task``. Fields are combined each with each; those that are named together, as
-    in ``"user_role, task"``, take their values row by row. ``labels.NAME`` is no field of the
-    conversation: it stands beside its session, for scores and tables."""
+    in ``"user_role, task"``, take their values row by row. A name that holds a dot or a comma is
+    put in quotes; tables in tables are read as their dotted paths. ``labels.NAME`` is no field of
+    the conversation: it stands beside its session, for scores and tables."""
     trials: Cap = 1
     """How many sessions each combination has; each has a seed of its own."""
     seed: NonNegativeInt | None = None
-    """The seed of the first trial; each further one has the next. None: the conversation's, or 0
-    where there is more than one trial."""
+    """The seed of the first trial; each further one has the next. None: the conversation's; where
+    that has none, the first trial has none, and the further ones have 1, 2, and so on."""
     limits: Limits = Limits()
     """What holds for all sessions together."""
     score: Annotated[DistinctNames, BeforeValidator(_one_or_more)] = ()
     """Functions that score a session that has ended, by name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_paths(cls, given: object) -> object:
+        if not isinstance(given, Mapping):
+            return given
+        read = {**given}
+        if isinstance(read.get("conversation"), Path):
+            read["conversation"] = str(read["conversation"])
+        if "vary" in read:
+            read["vary"] = {
+                key: _values(key, values) for key, values in flattened(read["vary"]).items()
+            }
+            paths = [path for key in read["vary"] for path in paths_in(key)]
+            check_apart([(path, written(path)) for path in paths])
+        return read
+
+
+def _values(key: str, given: object) -> Values:
+    """Read the values of a field, or the name of their file."""
+    if isinstance(given, str | Path):
+        return str(given)
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"vary.{key}: must be a list of values or a file's name, not {given!r}")
+    if not given:
+        raise ValueError(f"vary.{key}: has no values")
+    try:
+        # As in pytest, a row may be a tuple.
+        return _VALUES.validate_python([[*one] if isinstance(one, tuple) else one for one in given])
+    except ValidationError as error:
+        row = int(error.errors()[0]["loc"][0]) + 1
+        raise ValueError(f"vary.{key}: row {row}: is no value that JSON has") from error

@@ -4,9 +4,7 @@ A dict holds either a whole `Conversation`, or the short form of a kind: ``kind 
 and what its function takes. Specs of older versions are brought up to date first.
 """
 
-import json
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from inspect import getmembers, isclass
@@ -15,7 +13,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from ..common.errors import SpecError
-from ..common.files import read_file
+from ..common.files import read_fields
 from ..common.validation import check_depth, listing
 from ..spec.conversation import Conversation, Form
 from ..spec.versions import restored
@@ -37,23 +35,13 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     if isinstance(source, Mapping):
         return _from_dict(dict(source), where="")
     path = Path(source)
-    return _from_dict(_read(path), where=f"{path}: ")
+    return _from_dict(read_fields(path, "conversation"), where=f"{path}: ")
 
 
 def read_kind(path: Path) -> str | None:
     """Give the kind whose short form a file holds; None where it is a whole conversation."""
-    kind = _read(path).get("kind")
+    kind = read_fields(path, "conversation").get("kind")
     return kind if isinstance(kind, str) else None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
-    if path.suffix.lower() not in readers:
-        raise SpecError(f"{path}: a conversation is read from a .toml or .json file")
-    data = read_file(path, readers[path.suffix.lower()])
-    if not isinstance(data, dict):
-        raise SpecError(f"{path}: must hold one object with the conversation's fields")
-    return data
 
 
 def _from_dict(data: dict[str, Any], where: str) -> Conversation:

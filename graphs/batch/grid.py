@@ -1,0 +1,180 @@
+"""A conversation and the rows of values that are filled into it, before trials are counted."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
+
+from pydantic import JsonValue
+
+from ..common.errors import SpecError
+from ..spec.conversation import Conversation
+from .filling import Base
+from .paths import LABELS, Path, check_apart, paths_in
+from .spec import Batch
+from .values import Axis, axis_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A conversation, and the fields that vary in it; each combination takes a row of each axis."""
+
+    base: Base
+    """The conversation."""
+    axes: tuple[Axis, ...]
+    """What varies."""
+    places: Mapping[str, Path]
+    """Where in the conversation's data each path leads; labels are not among them."""
+
+    @classmethod
+    def of(cls, batch: Batch, folder: FilePath) -> "Grid":
+        """Read what varies in a batch.
+
+        Raises:
+            SpecError: A file can't be read, a row does not fit, a field is given twice, or two
+                rows are the same; names the field and the row.
+        """
+        base = Base.of(batch.conversation, folder)
+        axes = tuple(axis_of(key, values, folder) for key, values in batch.vary.items())
+        places = _places(base, axes)
+        for axis in axes:
+            for path in axis.paths:
+                base = _at(axis, base.opened, places[path]) if path in places else base
+        grid = cls(base, axes, places)._as_taken()
+        for axis in grid.axes:
+            axis.check_distinct()
+        return grid
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations of values there are."""
+        return prod(len(axis.rows) for axis in self.axes)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of what varies, labels included."""
+        return tuple(path for axis in self.axes for path in axis.paths)
+
+    def rows(self, combination: int) -> list[int]:
+        """Give which row of each axis a combination takes, all counted from 0."""
+        found = []
+        for axis in reversed(self.axes):
+            combination, row = divmod(combination, len(axis.rows))
+            found.append(row)
+        return found[::-1]
+
+    def varied(self, rows: Sequence[int]) -> dict[str, JsonValue]:
+        """Give the values of a row of each axis, by path."""
+        found: dict[str, JsonValue] = {}
+        for axis, row in zip(self.axes, rows, strict=True):
+            found |= axis.varied(row)
+        return found
+
+    def filled(self, varied: Mapping[str, JsonValue]) -> Mapping[str, Any]:
+        """Fill values into the conversation's data."""
+        return self.base.filled(
+            {place: varied[path] for path, place in self.places.items() if path in varied}
+        )
+
+    def conversation(self, rows: Sequence[int]) -> Conversation:
+        """Make the conversation of a row of each axis.
+
+        Raises:
+            SpecError: The values do not fit together; names the field.
+        """
+        return self.base.conversation(self.filled(self.varied(rows)))
+
+    def check(self) -> None:
+        """Make sure that each row fits, in the conversation with the first values of the others.
+
+        Raises:
+            SpecError: One does not; names the field and the row.
+        """
+        first = [0] * len(self.axes)
+        try:
+            self.conversation(first)
+        except SpecError as error:
+            raise self._blamed(error) from error
+        for place, axis in enumerate(self.axes):
+            # Labels are not part of it.
+            if not any(path in self.places for path in axis.paths):
+                continue
+            for row in range(1, len(axis.rows)):
+                try:
+                    self.conversation([*first[:place], row, *first[place + 1 :]])
+                except SpecError as error:
+                    raise axis.error(_without(error, axis.paths), row) from error
+
+    def _blamed(self, error: SpecError) -> SpecError:
+        """Say which first row is at fault, if it is one, or else the conversation."""
+        field = str(error).partition(": ")[0]
+        for axis in self.axes:
+            if any(f"{path}.".startswith(f"{field}.") for path in axis.paths):
+                return axis.error(_without(error, axis.paths), 0)
+        rows = ", ".join(f"{axis.place(0)} of vary.{axis.key}" for axis in self.axes)
+        return SpecError(f"conversation: {error}{rows and f' (with {rows})'}")
+
+    def _as_taken(self) -> "Grid":
+        """Read the texts of files as the conversation takes them: as they are, or as JSON."""
+        grid = self
+        for place, axis in enumerate(self.axes):
+            for column, path in enumerate(axis.paths):
+                if axis.is_text and path in self.places:
+                    as_json = grid._with(place, grid.axes[place].as_json(column))
+                    grid = as_json if grid._takes(as_json, place, column) else grid
+        return grid
+
+    def _with(self, place: int, axis: Axis) -> "Grid":
+        return replace(self, axes=(*self.axes[:place], axis, *self.axes[place + 1 :]))
+
+    def _takes(self, as_json: "Grid", place: int, column: int) -> bool:
+        """Whether the texts of a column are meant as JSON, by the first that changes by it."""
+        pairs = zip(self.axes[place].rows, as_json.axes[place].rows, strict=True)
+        changed = (row for row, (one, other) in enumerate(pairs) if one[column] != other[column])
+        rows = [0] * len(self.axes)
+        rows[place] = next(changed, -1)
+        if rows[place] < 0:
+            return False
+        try:
+            found = as_json.conversation(rows)
+        except SpecError:
+            return False
+        try:
+            return self.conversation(rows) == found
+        except SpecError:
+            return True
+
+
+def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
+    """Find where each path leads."""
+    found: dict[str, Path] = {}
+    for axis in axes:
+        for text, path in zip(axis.paths, paths_in(axis.key), strict=True):
+            if path[0] != LABELS:
+                found[text] = _at(axis, base.place, path)
+            elif len(path) != 2:
+                raise axis.error(f"{text} is no label: it is written {LABELS}.NAME")
+    try:
+        check_apart([(place, text) for text, place in found.items()])
+    except ValueError as error:
+        raise SpecError(str(error)) from error
+    # Another prompt drops what was said beside it in short, unless that varies, too.
+    return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "role_prompt"))
+
+
+def _at(axis: Axis, find: Callable[[Path], T], path: Path) -> T:
+    """Find something by a path; what is wrong is the axis' fault."""
+    try:
+        return find(path)
+    except SpecError as error:
+        raise axis.error(str(error)) from error
+
+
+def _without(error: SpecError, paths: Sequence[str]) -> str:
+    """Give what an error says, without the path in front that is named anyway."""
+    text = str(error)
+    named = (path for path in paths if text.startswith(f"{path}: "))
+    return text.removeprefix(f"{next(named, '')}: ")

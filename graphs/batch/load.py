@@ -1,0 +1,38 @@
+"""Reading batches from dicts and files, with one clear error for what is wrong."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..common.files import read_fields
+from ..common.validation import validated
+from .spec import Batch
+
+
+def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
+    """Read a batch.
+
+    Args:
+        source: A dict, or the path of a ``.toml`` or ``.json`` file. Files that it names are
+            looked for in its own folder; those that a dict names, in the working folder.
+
+    Returns:
+        The batch.
+
+    Raises:
+        SpecError: The file can't be read or does not hold a valid batch; names the file and the
+            field.
+    """
+    if isinstance(source, Mapping):
+        return validated(Batch, source)
+    path = Path(source)
+    batch = validated(Batch, read_fields(path, "batch"), f"{path}: ")
+    files: dict[str, Any] = {
+        "vary": {
+            key: str(path.parent / values) if isinstance(values, str) else values
+            for key, values in batch.vary.items()
+        }
+    }
+    if isinstance(batch.conversation, str):
+        files["conversation"] = str(path.parent / batch.conversation)
+    return batch.model_copy(update=files)

@@ -1,0 +1,104 @@
+"""The paths of fields that vary: names joined by dots, in quotes where a name holds one itself."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import TypeAlias
+
+from ..common.validation import check_depth
+
+Path: TypeAlias = tuple[str, ...]
+"""The names that lead to a field, from the outside in."""
+
+LABELS = "labels"
+"""What the path of something begins with that is no field of the conversation."""
+
+_NAME = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([^\s.,"'](?:[^.,]*[^\s.,])?))\s*""")
+_NEEDS_QUOTES = re.compile(r"""[.,]|^["'\s]|\s$""")
+
+
+def paths_in(text: str) -> tuple[Path, ...]:
+    """Read one or more paths, separated by commas.
+
+    Raises:
+        ValueError: It is none; says how one is written.
+    """
+    found: list[Path] = []
+    names: list[str] = []
+    at = 0
+    while match := _NAME.match(text, at):
+        names.append(next(name for name in match.groups() if name is not None))
+        at = match.end()
+        sign = text[at : at + 1]
+        if sign != ".":
+            found.append(tuple(names))
+            names = []
+        at += 1
+        if not sign:
+            return tuple(found)
+        if sign not in ".,":
+            break
+    raise ValueError(
+        f"vary: {text!r} is no path: write names joined by dots, each in quotes where it holds a dot or "
+        "a comma, and commas between the paths of several fields"
+    )
+
+
+def written(path: Path) -> str:
+    """Write a path."""
+    return ".".join(map(_quoted, path))
+
+
+def _quoted(name: str) -> str:
+    if _NEEDS_QUOTES.search(name) is None:
+        return name
+    return f"'{name}'" if '"' in name else f'"{name}"'
+
+
+def flattened(given: object) -> dict[str, object]:
+    """Give what varies by the paths of its fields alone: tables, as TOML's dotted keys make, none.
+
+    Raises:
+        ValueError: It is no table, or a field varies twice; names it.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(f"vary: must be a table of fields with their values, not {given!r}")
+    check_depth(given, "vary: ")
+    found: dict[str, object] = {}
+    for paths, values in _leaves(given, ()):
+        key = ", ".join(map(written, paths))
+        if key in found:
+            raise ValueError(f"vary.{key}: is given twice")
+        found[key] = values
+    return found
+
+
+def check_apart(paths: Iterable[tuple[Path, str]]) -> None:
+    """Make sure that no field varies twice, and none that another is a part of.
+
+    Args:
+        paths: The paths, each with how it was given.
+
+    Raises:
+        ValueError: Two are not apart; names both.
+    """
+    for (one, first), (other, second) in pairwise(sorted(paths)):
+        if one == other:
+            also = "" if first == second else f", also as {first}"
+            raise ValueError(f"vary.{second}: varies twice{also}")
+        if other[: len(one)] == one:
+            raise ValueError(f"vary.{second}: is a part of {first}, which varies, too")
+
+
+def _leaves(table: Mapping[object, object], at: Path) -> Iterator[tuple[tuple[Path, ...], object]]:
+    for key, given in table.items():
+        if not isinstance(key, str):
+            raise ValueError(f"vary: {key!r} is no path: it must be text")
+        if not isinstance(given, Mapping):
+            yield tuple((*at, *path) for path in paths_in(key)), given
+            continue
+        # Inside of a table, a key that leads to another one is one name, dots and all.
+        (inner, *more) = ((key,),) if at else paths_in(key)
+        if more:
+            raise ValueError(f"vary.{key}: several fields can't have one table")
+        yield from _leaves(given, (*at, *inner))
