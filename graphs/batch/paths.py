@@ -39,8 +39,8 @@ def paths_in(text: str) -> tuple[Path, ...]:
         if sign not in ".,":
             break
     raise ValueError(
-        f"vary: {text!r} is no path: write names joined by dots, each in quotes where it holds a dot or "
-        "a comma, and commas between the paths of several fields"
+        f"vary: {text!r} is no path: write names joined by dots, each in quotes where it holds a "
+        "dot or a comma, and commas between the paths of several fields"
     )
 
 

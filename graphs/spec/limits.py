@@ -7,6 +7,7 @@ from ..common.data import MOST
 from .end_chat import EndChatMode
 from .ends import MaxMessages, lone
 from .fields import ConversationFields
+from .judges import Judge, Moderator, SeparateJudge
 
 
 def most_messages(conversation: ConversationFields) -> int:
@@ -40,6 +41,31 @@ def most_calls(conversation: ConversationFields) -> int:
     sums_up = any(map(conversation.sums_up, conversation.speakers))
     per_turn = sums_up + conversation.asks_for_more + most_tool_rounds(conversation) + 2 + 3 + 1
     return 2 + most_messages(conversation) * per_turn
+
+
+def plain_calls(conversation: ConversationFields) -> int:
+    """Give the model calls of a conversation that goes on up to its cap without anything special.
+
+    No tool is called, nothing is summed up, and nothing is asked for again.
+    """
+    order, judge, end_chat = conversation.order, conversation.judge, conversation.end_chat
+    speakers = [conversation.speaker(name) for name in order]
+    before = len(conversation.secretive)
+    if conversation.opening.answers:
+        before += sum(speaker.has_model for speaker in speakers)
+    caps = [one.limit for one in lone(end_chat.when) if isinstance(one, MaxMessages)]
+    messages = min([len(order) * (end_chat.max_iterations or MOST), *caps])
+    rounds, more = divmod(messages, len(order))
+    turns = {name: rounds + (place < more) for place, name in enumerate(order)}
+    calls = sum(turns[speaker.name] for speaker in speakers if speaker.has_model)
+    if end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY:
+        questions = 2 if isinstance(judge, Judge) and judge.form == "two_questions" else 1
+        calls += questions * sum(turns[name] for name in conversation.stoppers)
+    elif isinstance(judge, SeparateJudge):
+        calls += judge.final_verdict
+    if isinstance(conversation.turn_order, Moderator):
+        calls += messages - 1
+    return bool(conversation.task_specification) + before + calls
 
 
 def most_tool_rounds(conversation: ConversationFields) -> int:

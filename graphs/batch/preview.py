@@ -1,0 +1,220 @@
+"""What a batch is, before any call: how many sessions and calls, and two cells. Pure functions."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from textwrap import shorten
+from typing import Final
+
+from pydantic import Field, JsonValue
+
+from ..common.data import Data
+from ..common.errors import SpecError
+from ..common.sanitize import clean
+from ..sessions.session import title_of
+from ..spec.conversation import Conversation
+from ..spec.ends import MaxCalls, lone
+from ..spec.limits import most_calls, plain_calls
+from .cells import Cell, Cells
+from .grid import Grid
+from .paths import paths_in
+from .spec import Limits
+from .values import LEFT, Axis, Value, canonical
+
+MOST_KINDS: Final = 2_000
+"""Of how many different conversations the calls are counted."""
+
+_WIDTH = 160
+"""The longest value or text that is shown, in characters."""
+
+_SAME_CALLS: Final = frozenset(
+    {
+        *("task", "title", "message", "name", "model", "seed", "temperature", "task_temperature"),
+        *("user_role", "assistant_role", "user", "assistant", "coder", "executor", "writer"),
+        *("critic", "role_prompt", "user_prompt", "assistant_prompt", "coder_prompt"),
+        *("writer_prompt", "critic_prompt", "word_limit", "first_line", "shift_content"),
+    }
+)
+"""Fields whose texts and numbers change what is said, and not how often a model is called."""
+
+
+class FilledCell(Data):
+    """One cell, with its values filled in."""
+
+    number: int
+    """Its place in the batch, from 1."""
+    session: str
+    """The session's id."""
+    varied: dict[str, JsonValue] = Field(default_factory=dict)
+    """The values of what varies, by path."""
+    title: str = ""
+    """What lists of sessions show of it."""
+    told: dict[str, str] = Field(default_factory=dict)
+    """What each speaker is told, by name: its task, or its system prompt."""
+    seed: int | None = None
+    """The seed."""
+    error: str | None = None
+    """Why its values do not fit together, if they do not."""
+
+    def lines(self) -> Iterator[str]:
+        """Write it down."""
+        yield f"Cell {self.number:,}, session {self.session}: {_short(self.title)}"
+        for path, value in self.varied.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"  {path} = {_short(text)}"
+        if self.seed is not None:
+            yield f"  seed = {self.seed}"
+        for name, text in self.told.items():
+            yield f"  {name} is told: {_short(text)}"
+        if self.error is not None:
+            yield f"  It will fail: {_short(self.error)}"
+
+
+class Preview(Data):
+    """What a batch is, before any call."""
+
+    sessions: int
+    """How many sessions it has."""
+    most_calls: int | None
+    """The most model calls of all together. None: no bound is known."""
+    plain_calls: int | None
+    """The calls where all go on up to their caps, no tool is called, nothing is summed up, and
+    nothing is asked for again."""
+    no_bound: str | None = None
+    """Why no bound is known, in a sentence."""
+    limits: Limits
+    """What holds for all sessions together."""
+    cells: tuple[FilledCell, ...]
+    """The first cell and the last."""
+
+    def text(self) -> str:
+        """Write it down, for people."""
+        return "\n".join([*self._head(), *(line for cell in self.cells for line in cell.lines())])
+
+    def _head(self) -> Iterator[str]:
+        sessions = "1 session" if self.sessions == 1 else f"{self.sessions:,} sessions"
+        if self.most_calls is None or self.plain_calls is None:
+            yield f"{sessions}. There is no bound on the model calls: {self.no_bound}"
+        else:
+            yield (
+                f"{sessions}, at most {self.most_calls:,} model calls in all; {self.plain_calls:,} "
+                "where none ends before its cap, no tool is called, and nothing is asked for again."
+            )
+        yield from _limits(self.limits)
+
+
+def preview(cells: Cells, limits: Limits) -> Preview:
+    """Say what a batch is, before any call.
+
+    Args:
+        cells: Its cells; `Cells.check` has found nothing wrong.
+        limits: What holds for all of them together.
+    """
+    most, plain, why = 0, 0, None
+    try:
+        for kind, times in _kinds(cells.grid):
+            most += times * cells.trials * _most(kind)
+            plain += times * cells.trials * min(_most(kind), plain_calls(kind))
+    except _NoBoundError as error:
+        why = str(error)
+    numbers = dict.fromkeys((1, cells.count))
+    return Preview(
+        sessions=cells.count,
+        most_calls=None if why else most,
+        plain_calls=None if why else plain,
+        no_bound=why,
+        limits=limits,
+        cells=tuple(_filled(cells.cell(number)) for number in numbers),
+    )
+
+
+class _NoBoundError(Exception):
+    """It can't be said how many calls are made. Says why."""
+
+
+def _most(conversation: Conversation) -> int:
+    if conversation.agents:
+        raise _NoBoundError("agents of your own may make as many as they like.")
+    ends = lone(conversation.end_chat.when)
+    caps = [one.limit for one in ends if isinstance(one, MaxCalls)]
+    if conversation.end_chat.max_iterations is None and not caps:
+        raise _NoBoundError("there is no cap on the rounds.")
+    return min([most_calls(conversation), *caps])
+
+
+def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:
+    """Give one conversation of each kind that may differ in its calls, and how many are like it."""
+    groups = [_alike(axis, grid.places) for axis in grid.axes]
+    if prod(map(len, groups)) > MOST_KINDS:
+        raise _NoBoundError(f"what varies makes more than {MOST_KINDS:,} kinds of conversations.")
+    for chosen in product(*groups):
+        try:
+            found = grid.conversation([group.row for group in chosen])
+        except SpecError:
+            # Such a session fails before any call.
+            continue
+        yield found, prod(group.count for group in chosen)
+
+
+@dataclass
+class _Group:
+    """Rows of an axis that make no difference in calls."""
+
+    row: int
+    count: int = 0
+
+
+def _alike(axis: Axis, places: Mapping[str, object]) -> Sequence[_Group]:
+    matter = [
+        (column, path[-1] in _SAME_CALLS)
+        for column, (text, path) in enumerate(zip(axis.paths, paths_in(axis.key), strict=True))
+        if text in places
+    ]
+    found: dict[tuple[str, ...], _Group] = {}
+    for number, row in enumerate(axis.rows):
+        key = tuple(_difference(row[column], same_calls=same) for column, same in matter)
+        found.setdefault(key, _Group(number)).count += 1
+    return [*found.values()]
+
+
+def _difference(value: Value, *, same_calls: bool) -> str:
+    """What of a value may change the number of calls."""
+    if value is LEFT:
+        return ""
+    return "any" if same_calls and isinstance(value, str | int | float) else canonical(value)
+
+
+def _filled(cell: Cell) -> FilledCell:
+    known = {"number": cell.number, "session": cell.session, "varied": dict(cell.varied)}
+    try:
+        conversation = cell.conversation()
+    except SpecError as error:
+        return FilledCell(**known, error=str(error))
+    told = {
+        speaker.name: speaker.first_message or speaker.task or speaker.role_prompt or ""
+        for speaker in conversation.speakers
+    }
+    return FilledCell(
+        **known,
+        title=title_of(conversation),
+        told={name: text for name, text in told.items() if text},
+        seed=conversation.seed,
+    )
+
+
+def _limits(limits: Limits) -> Iterator[str]:
+    """Write down the limits that there are."""
+    names = ("max_cost", "max_tokens", "max_seconds")
+    given = [(name, getattr(limits, name)) for name in names]
+    found = [f"{name} {value:,}" for name, value in given if value is not None]
+    for model, rate in limits.rates.items():
+        most = [(name, getattr(rate, name)) for name in type(rate).model_fields]
+        told = ", ".join(f"{value:,} {name}" for name, value in most if value is not None)
+        found += [f"{model} {told}"] if told else []
+    yield f"Limits: {'; '.join(found) or 'none'}."
+
+
+def _short(text: str) -> str:
+    return clean(shorten(text, _WIDTH, placeholder=" …"))
