@@ -64,7 +64,7 @@ class CellRow(Data):
     reason: str | None = None
     """Why it ended; None where it has not."""
     error: str | None = None
-    """Why it failed, in a sentence."""
+    """Why it failed, or why a finished one has scores missing, in a sentence."""
     complete: bool | None = None
     """Whether its task was judged complete. None: nobody judged it."""
     rounds: NonNegativeInt = 0

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction, signature
 from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
@@ -68,3 +68,18 @@ def is_cancelled() -> bool:
     """Whether the whole run is cancelled, and not only what a function awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def takes_values(score: Callable[..., object]) -> bool:
+    """Whether a score is given the values of its cell, too: it needs them, or names them."""
+    try:
+        takes = signature(score)
+    except (TypeError, ValueError):
+        # Some that are written in C do not tell.
+        return False
+    try:
+        takes.bind("result", "values")
+    except TypeError:
+        return False
+    second = [*takes.parameters.values()][1:2]
+    return any(one.name == "values" or one.default is one.empty for one in second)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...graphs.common.data import NAME_LENGTH, Name
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
-from .registrable import NOUNS, check_kind
+from .registrable import ALL_NOUNS, check_kind
 
 
 def loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa: ANN401
@@ -20,10 +20,10 @@ def loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa:
     if any(other.value != entry.value for other in others):
         offered = listing(sorted({one.value for one in entries}))
         raise SpecError(
-            f"{path}: several packages offer a {NOUNS[kind]} {entry.name!r}: {offered}; register "
-            "the one you mean"
+            f"{path}: several packages offer a {ALL_NOUNS[kind]} {entry.name!r}: {offered}; "
+            "register the one you mean"
         )
-    what = f"the {NOUNS[kind]} {entry.name!r} of {entry.value}"
+    what = f"the {ALL_NOUNS[kind]} {entry.name!r} of {entry.value}"
     try:
         found = entry.load()
     except BaseException as error:

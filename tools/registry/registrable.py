@@ -17,6 +17,7 @@ from ...graphs.common.validation import kind_of
 from ...graphs.speakers.schemas import schema_of
 from ...graphs.spec.sandbox import Language
 from .agents import check_agent
+from .functions import takes_values
 from .hooks import Hook
 
 NOUNS: Final[Mapping[str, str]] = {
@@ -31,6 +32,9 @@ NOUNS: Final[Mapping[str, str]] = {
 }
 """What may be registered, each with what an error calls one of them. Entry points stand in the
 groups ``duologue.tools``, ``duologue.functions`` and so on."""
+
+ALL_NOUNS: Final[Mapping[str, str]] = {**NOUNS, "scores": "score"}
+"""With what batches name, and no conversation does."""
 
 _TAKEN: Final = frozenset({"auto", "required", "none"})
 """What a choice of tools means by itself."""
@@ -81,6 +85,9 @@ def _check_content(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
         for point, function in vars(found).items():
             if function is not None:
                 _check_function(function, _TAKES[point], f"{where}: {point}")
+    elif kind == "scores":
+        takes = ("result", "values") if takes_values(found) else ("result",)
+        _check_function(found, takes, where)
     elif kind in _TAKES:
         _check_function(found, _TAKES[kind], where)
 

@@ -1,0 +1,199 @@
+"""Scores of a batch: found by name, given the session that has ended, and never lost together."""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import partial
+from math import inf, nan
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import Result, SpecError, converse, load_conversation
+from duologue.graphs.batch.scores.find import find_scores
+from duologue.graphs.batch.scores.score import has_score, score
+from duologue.graphs.batch.spec import Batch
+from duologue.nodes.testing import Line, ScriptedChatModel
+
+CRITERIA = ["A price is named.", "A day is named."]
+HALF: Line = {"criterion_1": "met", "criterion_2": "inconclusive"}
+MET: Line = {"criterion_1": "met", "criterion_2": "met"}
+
+
+def ended(*judged: Line, **fields: Any) -> Result:
+    """A conversation of two messages that has ended, judged so."""
+    if judged:
+        fields["judge"] = {"criteria": CRITERIA, "model": "judge"}
+    talk = load_conversation(
+        {
+            "task": "Sell.",
+            "speakers": [{"name": "Ann", "stops_chat": True}, {"name": "Bob"}],
+            "end_chat": {"max_iterations": 1},
+            **fields,
+        }
+    )
+    said = ScriptedChatModel(script=["Forty for the boat.", "Then on Monday."])
+    models = {"judge": ScriptedChatModel(script=[*judged])} if judged else {}
+    return converse(talk, model=said, models=models, store=f"memory:{uuid4().hex}")
+
+
+ASKED = {"end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 1}}
+
+
+def spoken(result: Result) -> int:
+    """How much was said."""
+    return sum(len(text) for _, text in result.speeches)
+
+
+async def awaited(result: Result, values: Mapping[str, Any]) -> bool:
+    """Whether it was about the boat of its cell."""
+    return values["labels.boat"] in result.speeches[0][1]
+
+
+class Scorer:
+    def __call__(self, result: Result) -> Decimal:
+        return Decimal(len(result.speeches))
+
+
+class Wanting:
+    def __init__(self, result: Result, *, values: object = None) -> None:
+        self.values = values
+
+    def __float__(self) -> float:
+        raise ValueError("never")
+
+
+NOTHING: dict[str, int] = {}
+VALUES = {"labels.boat": "boat"}
+
+
+async def scored(function: Callable[..., Any], result: Result) -> tuple[dict[str, float], Any]:
+    scores = find_scores(["own"], {"own": function})
+    return await score(result, VALUES, scores)
+
+
+async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_numbers() -> None:
+    """A session's score is a function's yes or no, or its number."""
+    result = ended()
+    rows: list[tuple[Callable[..., Any], dict[str, float]]] = [
+        (spoken, {"own": 34.0}),
+        (awaited, {"own": 1.0}),
+        (Scorer(), {"own": 2.0}),
+        (lambda result, values=None: values["labels.boat"] == "boat", {"own": 1.0}),
+        # An argument of its own, which has a default, is its own.
+        (lambda result, least=3: len(result.speeches) >= least, {"own": 0.0}),
+        (partial(lambda least, result: len(result.speeches) >= least, 2), {"own": 1.0}),
+        (lambda result: {"said": 2, "short": True}, {"own.said": 2.0, "own.short": 1.0}),
+        # As many as are given, and what is written in C.
+        (lambda *given: len(given), {"own": 1.0}),
+        (bool, {"own": 1.0}),
+    ]
+    for function, given in rows:
+        found, problem = await scored(function, result)
+        assert (found, problem) == (given, None)
+        assert has_score(found, "own")
+        assert not has_score(found, "ow")
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda result: None, "gave NoneType: it must give a number, True or False"),
+        (lambda result: "1", "gave str: it must give a number, True or False"),
+        (lambda result: inf, "gave inf, which is no number to add up"),
+        (lambda result: nan, "gave nan, which is no number to add up"),
+        (lambda result: 10**400, "gave no number: int too large to convert to float"),
+        (Wanting, "gave no number: never"),
+        (lambda result: {}, "gave an empty dict"),
+        (lambda result: NOTHING["x"], "failed: KeyError: 'x'"),
+        (lambda result: exit(1), "failed: SystemExit: 1"),
+    ],
+)
+async def test_a_score_that_is_none_is_missing_with_a_sentence_and_the_others_are_there(
+    function: Callable[..., Any], why: str
+) -> None:
+    scores = find_scores(["said", "own"], {"own": function, "said": spoken})
+    found, problem = await score(ended(), VALUES, scores)
+    assert found == {"said": 34.0}
+    assert problem == f"the score 'own' {why}"
+
+
+async def test_what_a_function_does_to_its_values_stays_with_it() -> None:
+    values = {"task": "Sell."}
+    scores = find_scores(["own"], {"own": lambda result, values: bool(values.clear()) + 1})
+    assert (await score(ended(), values, scores)).scores == {"own": 1.0}
+    assert values == {"task": "Sell."}
+
+
+@pytest.mark.parametrize(
+    ("judged", "fields", "given"),
+    [
+        # Each speaker's turn that stops the chat is judged, and the cap asks for a final verdict.
+        ([HALF, HALF], ASKED, {"complete": 0, "criteria": 0.5, "met": (1, 0)}),
+        ([HALF, MET], {}, {"complete": 1, "criteria": 1, "met": (1, 1)}),
+        # What could not be read is not met.
+        (["?"] * 4, ASKED, {"complete": 0, "criteria": 0, "met": (0, 0)}),
+    ],
+    ids=["half", "met", "unreadable"],
+)
+async def test_the_separate_judges_findings_are_scores_by_name(
+    judged: list[Line], fields: dict[str, Any], given: dict[str, Any]
+) -> None:
+    result = ended(*judged[-1:] if not fields else judged, **fields)
+    found, problem = await score(result, {}, find_scores(["complete", "criteria", "findings"]))
+    price, day = given.pop("met")
+    named = dict(zip((f"findings.{text}" for text in CRITERIA), (price, day), strict=True))
+    assert (found, problem) == (given | named, None)
+
+
+async def test_where_nobody_judges_the_ready_made_scores_say_so() -> None:
+    found, problem = await score(ended(), {}, find_scores(["complete", "findings"]))
+    assert found == {}
+    assert problem == (
+        "the score 'complete' failed: ValueError: nobody judges this conversation: give it an "
+        "end_chat.mode or a judge; the score 'findings' failed: ValueError: the conversation has "
+        'no separate judge: set judge.kind = "separate"'
+    )
+
+
+def test_a_function_may_stand_in_the_place_of_its_name() -> None:
+    batch = Batch(conversation={}, score=spoken)
+    assert batch.score == ("spoken",)
+    assert find_scores(batch.score) == {"spoken": spoken}
+    # What is stored of it is its name, by which it is given again.
+    stored = Batch.model_validate_json(batch.model_dump_json())
+    assert find_scores(stored.score, {"spoken": spoken}) == {"spoken": spoken}
+    with pytest.raises(SpecError, match="two different scores are called 'spoken'"):
+        find_scores(batch.score, {"spoken": awaited})
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "why"),
+    [
+        (["completed"], {}, "score: there is no score 'completed'; did you mean 'complete'?"),
+        (
+            ["zzz"],
+            {"own": spoken},
+            "score: there is no score 'zzz'; there are 'complete', 'criteria', 'findings', 'own'",
+        ),
+        (["own"], {"own": 3}, "scores: 'own' must be a function, not int"),
+        (
+            ["own"],
+            {"own": lambda: True},
+            "scores: 'own' must take (result): too many positional arguments",
+        ),
+        (["own"], [spoken], "scores: must be a dict from names to scores, not list"),
+        (
+            ["own"],
+            {" own": spoken},
+            "scores: ' own' can't be a name: give a text on one line, of up to 80 characters "
+            "without spaces around it",
+        ),
+    ],
+)
+def test_what_is_no_score_is_refused_before_anything_is_called(
+    names: list[str], given: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        find_scores(names, given)
+    assert str(caught.value) == why
