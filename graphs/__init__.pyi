@@ -6,6 +6,7 @@ from .common.errors import (
     ContextTooLongError as ContextTooLongError,
     DuologueError as DuologueError,
     ModelError as ModelError,
+    ModelUnavailableError as ModelUnavailableError,
     SessionError as SessionError,
     SpecError as SpecError,
     StoreError as StoreError,

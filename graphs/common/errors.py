@@ -25,6 +25,13 @@ class ModelError(DuologueError):
     """A model can't be had or did not answer. Names the model or its address."""
 
 
+class ModelUnavailableError(ModelError):
+    """A model can't be had, whatever it is asked. Names the model or its address.
+
+    Its key is rejected, there is no such model, no server is reached, or a package is missing.
+    """
+
+
 class ContextTooLongError(ModelError):
     """A model refused a prompt as longer than it takes. Says how long both are, where known.
 

@@ -8,10 +8,11 @@ from typing import Final
 from langchain_core.language_models import BaseChatModel
 from pydantic import ValidationError
 
-from ...graphs.common.errors import DuologueError, ModelError
+from ...graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ...graphs.common.sanitize import excerpt
 from .client.failures import passed, refusals
 from .client.origin import answer_in
+from .refusals import is_unavailable
 from .tool_calling.calls import unread
 
 _PACKAGES: Final = {
@@ -46,7 +47,7 @@ def of_provider(name: str) -> BaseChatModel:
     """Make the model of a provider. It takes seconds and reads files.
 
     Raises:
-        ModelError: A package or a setting of the provider is missing.
+        ModelUnavailableError: A package or a setting of the provider is missing.
     """
     package = _PACKAGES[name.partition(":")[0]]
     missing = [
@@ -58,15 +59,17 @@ def of_provider(name: str) -> BaseChatModel:
         if find_spec(module) is None
     ]
     if missing:
-        raise ModelError(f"model {name!r} needs more packages: install {' and '.join(missing)}")
+        raise ModelUnavailableError(
+            f"model {name!r} needs more packages: install {' and '.join(missing)}"
+        )
     from langchain.chat_models import init_chat_model
 
-    with provider_failures(name):
+    with provider_failures(name, ModelUnavailableError):
         return init_chat_model(name)
 
 
 @contextmanager
-def provider_failures(label: str) -> Iterator[None]:
+def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterator[None]:
     """Make one error of whatever a provider's package raises inside the block."""
     try:
         with refusals(label):
@@ -76,7 +79,8 @@ def provider_failures(label: str) -> Iterator[None]:
     except Exception as error:
         if passed(error, "langchain_core.callbacks.manager") or _holds_answer(error):
             raise
-        raise ModelError(f"the model {label} failed: {_told(error)}") from error
+        kind = ModelUnavailableError if is_unavailable(error) else kind
+        raise kind(f"the model {label} failed: {_told(error)}") from error
 
 
 def _holds_answer(error: Exception) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...graphs.common.env_file import is_weights
-from ...graphs.common.errors import ModelError
+from ...graphs.common.errors import ModelUnavailableError
 from ...graphs.common.settings import Settings, load_settings
 from ...graphs.common.validation import kind_of
 from ...graphs.spec.conversation import Conversation
@@ -98,7 +98,7 @@ class Models:
             The model.
 
         Raises:
-            ModelError: There is none by that name, or it can't be started.
+            ModelUnavailableError: There is none by that name, or it can't be started.
             SpecError: A setting is wrong.
         """
         found = await self._found(name, notify)
@@ -154,7 +154,7 @@ class Models:
         """Find every model that a conversation needs, before it begins.
 
         Raises:
-            ModelError: One can't be had.
+            ModelUnavailableError: One can't be had.
             SpecError: A price is missing.
         """
         for name in conversation.model_names:
@@ -176,12 +176,12 @@ def is_local(name: str | None, settings: Settings) -> bool:
     if settings.api_key is not None or settings.base_url is not None:
         return False
     if name is not None:
-        raise ModelError(
+        raise ModelUnavailableError(
             f"model {name!r} needs a server: set OPENAI_API_KEY for OpenAI's own, or "
             f"OPENAI_BASE_URL for another; or use {EMBEDDED!r}"
         )
     if not embedded.is_available():
-        raise ModelError(no_model())
+        raise ModelUnavailableError(no_model())
     return True
 
 
@@ -256,5 +256,7 @@ async def _first_listed(settings: Settings, notify: Notify) -> str:
     listed = await asyncio.to_thread(_listing)
     names = await listed(settings, notify)
     if not names:
-        raise ModelError(f"the model server at {address_of(settings)} lists no model: name one")
+        raise ModelUnavailableError(
+            f"the model server at {address_of(settings)} lists no model: name one"
+        )
     return names[0]

@@ -13,7 +13,7 @@ import openai
 from pydantic import SecretStr
 
 from ....graphs.common.addresses import redacted
-from ....graphs.common.errors import ModelError
+from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import clean
 from ....graphs.common.settings import Settings
 from .chat_model import ChatModel
@@ -124,7 +124,7 @@ async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]
             # What can't be shown as it is can't be named, either.
             return [name for name in found if isinstance(name, str) and clean(name) == name]
         except openai.NotFoundError as error:
-            raise ModelError(
+            raise ModelUnavailableError(
                 f"the model server at {address} lists no models: check its address, which mostly "
                 "ends in /v1, or name a model"
             ) from error

