@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 
+from ...nodes.models.gate import Gate
 from ...nodes.models.resolve import Models
 from ...nodes.step.resources import Resources
 from ...tools.registry.registry import Registered, Registry
@@ -48,15 +49,16 @@ async def run_session(
     reset: bool,
     tokens: bool,
     reply: GivenAnswer | None = None,
+    gate: Gate | None = None,
     **options: Unpack[Options],
 ) -> AsyncGenerator[Event | Result, None]:
-    """Run a session."""
+    """Run a session, whose model calls pass a gate where one is given."""
     check_run(options)
     given = None if source is None else await asyncio.to_thread(_loaded, source)
     if session is not None:
         check_session_id(session)
     settings = await asyncio.to_thread(load_settings)
-    models = Models(options.get("model"), options.get("models") or {}, settings)
+    models = Models(options.get("model"), options.get("models") or {}, settings, gate)
     kinds = Registered.__annotations__
     registered = {kind: given for kind, given in options.items() if kind in kinds}
     registry = Registry(cast("Registered", registered))

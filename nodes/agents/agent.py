@@ -31,10 +31,12 @@ from ...tools.registry.agents import Agent, takes_state
 from ...tools.registry.functions import is_cancelled
 from ...tools.registry.hooks import Turn
 from ..models.answers import THOUGHT, as_answer
+from ..models.gate import Gate
 from ..models.model import NO_STREAM
 from ..step.asking import unstorable
 from ..step.in_threads import runs_in_threads
 from .calls import ModelCalls
+from .held import HeldCalls
 from .savers import for_loop
 
 _STEPS: Final = 10_000
@@ -42,10 +44,20 @@ _STEPS: Final = 10_000
 
 
 async def ask_agent(
-    agent: Agent, name: str, turn: Turn, usage: Mapping[str, Usage], conversation: Conversation
+    agent: Agent,
+    name: str,
+    turn: Turn,
+    usage: Mapping[str, Usage],
+    conversation: Conversation,
+    gate: Gate | None,
 ) -> tuple[AIMessage, JsonValue, dict[str, Usage]]:
     """Ask for a reply; give it, what it says as plain values, and the usage after it."""
-    calls = ModelCalls(name, conversation)
+    keeps_steps = isinstance(agent, PregelProtocol)
+    calls = (
+        ModelCalls(name, conversation)
+        if gate is None
+        else HeldCalls(name, conversation, gate, keeps_steps=keeps_steps)
+    )
     await calls.begin()
     try:
         found = await _run(agent, name, turn, calls)

@@ -51,6 +51,7 @@ class ModelCalls(BaseCallbackHandler):
     def __init__(self, agent: str, conversation: Conversation) -> None:
         self._agent = agent
         self._conversation = conversation
+        self._counts_money = ends_by_money(conversation.end_chat.when)
         self._prices: dict[str, Charges | None] = {}
         self._has_list = False
         self._asked: dict[UUID, tuple[str, Sequence[BaseMessage]]] = {}
@@ -105,7 +106,7 @@ class ModelCalls(BaseCallbackHandler):
         run_id: UUID,
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
-    ) -> None:
+    ) -> Any:  # noqa: ANN401  # nothing, or what is awaited
         """Note which model is asked, and with what; refuse one without a price."""
         made, told = serialized or {}, metadata or {}
         path = made.get("id") or ["a model"]
@@ -116,10 +117,10 @@ class ModelCalls(BaseCallbackHandler):
 
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
-    ) -> None:
+    ) -> Any:  # noqa: ANN401  # as above
         """Note the same of a model that completes text."""
         messages: list[BaseMessage] = [HumanMessage(prompts[0])]
-        self.on_chat_model_start(serialized, [messages], run_id=run_id, **kwargs)
+        return self.on_chat_model_start(serialized, [messages], run_id=run_id, **kwargs)
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count an answered call, and record it before the agent goes on with the answer."""
@@ -156,7 +157,7 @@ class ModelCalls(BaseCallbackHandler):
         """Note what a model charges; refuse one whose price is to be known and is not."""
         prices = self._conversation.prices
         self._prices[model] = price = prices.get(model) if prices else listed
-        if price is None and (prices or ends_by_money(self._conversation.end_chat.when)):
+        if price is None and (prices or self._counts_money):
             why = f": only for {listing(prices)}" if prices else ": max_cost needs it"
             self._unpriced = SpecError(
                 f"prices: there is none for the model {model!r}, which the agent {self._agent!r} "

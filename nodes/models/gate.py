@@ -8,6 +8,9 @@ from ...graphs.spec.usage import Usage
 class Gate(Protocol):
     """What each model call of a run passes."""
 
+    needs_prices: bool
+    """Whether it counts money, so that each model must have a price."""
+
     async def enter(self, model: str, tokens: int) -> None:
         """Wait until a model may be called.
 
@@ -22,5 +25,10 @@ class Gate(Protocol):
     def count(self, model: str, used: Usage) -> None:
         """Count what one answered call has used."""
 
-    def refused(self, model: str, seconds: float) -> None:
-        """Hold back all calls of a model, whose server has asked for it, for so many seconds."""
+    def refused(self, model: str, seconds: float | None) -> None:
+        """Hold back all calls of a model, whose server refuses them for now.
+
+        Args:
+            model: The model's label.
+            seconds: For how long the server asks. None: it does not say.
+        """

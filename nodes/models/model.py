@@ -14,7 +14,6 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
 from ...graphs.common.validation import listing
@@ -27,13 +26,14 @@ from ...graphs.spec.ends import ends_by_money
 from ...graphs.spec.usage import Price
 from ...graphs.text.fences import unfenced
 from .answers import as_answer, as_text, counted
-from .client.failures import broke_off, failures, name_of, once_more, refusals
+from .client.failures import failures, refusals
 from .client.forms import form_of, takes_forms
 from .client.origin import answer_in, comes_from, is_ours, is_status_error, speaks_openai
-from .client.retries import tries_told
+from .client.retries import Asked, AtGate, answered
 from .composed import Chat, bound_options, configured, first
 from .embedded import child as embedded
 from .embedded.grammar import grammar
+from .gate import Gate
 from .list_prices import ListPrice
 from .listeners import Listener
 from .providers import provider_failures
@@ -45,9 +45,6 @@ from .tool_calling.native import ToolCalling, check_choice, offering
 
 NO_STREAM = "nostream"
 """LangGraph's `TAG_NOSTREAM`, without the second that its import takes."""
-
-_BREAKS = 2
-"""How often an answer that broke off is asked for once more, at most."""
 
 Notify = Callable[[str], None]
 """Takes one line that tells the user what is going on."""
@@ -85,6 +82,8 @@ class Model:
     """What the conversation calls it."""
     listed: ListPrice | None = None
     """What its provider charges, where a conversation has no prices."""
+    gate: Gate | None = None
+    """What its calls pass."""
 
     @property
     def max_tokens(self) -> int | None:
@@ -110,7 +109,10 @@ class Model:
     def check_price(self, conversation: Conversation) -> None:
         """Make sure that the price is known, where there is a price table or money is an end."""
         prices = conversation.prices
-        if self.price(prices) is None and (prices or ends_by_money(conversation.end_chat.when)):
+        counts_money = ends_by_money(conversation.end_chat.when) or (
+            self.gate is not None and self.gate.needs_prices
+        )
+        if self.price(prices) is None and (prices or counts_money):
             why = f", only for {listing(prices)}" if prices else ", and max_cost needs it"
             raise SpecError(f"prices: there is none for the model {self.label!r}{why}")
 
@@ -291,26 +293,24 @@ class Model:
         if self.is_of_provider:
             reading = provider_failures(self.label)
         retries = (self.chat.max_retries or 0) if is_ours(self.chat) else 0
-        with reading, tries_told(self.notify, name_of(self.label, self.address), retries):
-            async for attempt in AsyncRetrying(
-                retry=retry_if_exception(broke_off),
-                stop=stop_after_attempt(1 + min(retries, _BREAKS)),
-                before_sleep=lambda state: self.notify(once_more(self.label, state)),
-                reraise=True,
-            ):
-                with attempt:
-                    # For whoever streams messages: the id tells one try's pieces from another's.
-                    shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
-                    name = purpose.row.run.format(speaker=speaker or "Judge")
-                    config = RunnableConfig(metadata=shown, run_name=name)
-                    if private or purpose is not Kind.SPEECH:
-                        # It is no message of the chat, which streams of messages leave out then.
-                        config["tags"] = [NO_STREAM]
-                    if listeners:
-                        # By themselves they would stand in the place of those who listen already.
-                        config["callbacks"] = [*listeners]
-                        config = merge_configs(ensure_config(), config)
-                    # Others may change what they are given, and it is shown again.
-                    prompt = [*messages] if is_ours(self.chat) else copied(messages)
-                    return read(await ask(prompt, config=config, **options))
-        raise AssertionError("the last attempt returns or raises")
+
+        async def once() -> T:
+            # For whoever streams messages: the id tells one try's pieces from another's.
+            shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
+            name = purpose.row.run.format(speaker=speaker or "Judge")
+            config = RunnableConfig(metadata=shown, run_name=name)
+            if private or purpose is not Kind.SPEECH:
+                # It is no message of the chat, which streams of messages leave out then.
+                config["tags"] = [NO_STREAM]
+            if listeners:
+                # By themselves they would stand in the place of those who listen already.
+                config["callbacks"] = [*listeners]
+                config = merge_configs(ensure_config(), config)
+            # Others may change what they are given, and it is shown again.
+            prompt = [*messages] if is_ours(self.chat) else copied(messages)
+            return read(await ask(prompt, config=config, **options))
+
+        asked = Asked(self.label, self.address, self.notify, retries, is_ours(self.chat))
+        gate = None if self.gate is None else AtGate(self.gate, self.label, messages)
+        with reading:
+            return await answered(asked, once, gate)

@@ -21,6 +21,7 @@ from .client.connections import close_with_loop, made_in
 from .client.failures import address_of
 from .composed import Chat, bound_options, first, is_chat
 from .embedded import child as embedded
+from .gate import Gate
 from .list_prices import ListPrice, list_price
 from .model import Model, Notify
 from .providers import is_of_provider, loads_files, of_provider
@@ -52,6 +53,7 @@ class Models:
             bound or configurable, or a name.
         named: LangChain chat models by the names that specs use.
         settings: Where others are found. None: read when first needed.
+        gate: What all their calls pass.
 
     Raises:
         TypeError: Something is no chat model, such as one with structured output, or has tools
@@ -61,6 +63,7 @@ class Models:
     default: Chat | str | None = None
     named: Mapping[str, Chat] = field(default_factory=dict)
     settings: Settings | None = None
+    gate: Gate | None = None
     _told: set[str | None] = field(default_factory=set)
     _listed: dict[str, ListPrice | None] = field(default_factory=dict)
     """What providers charge for the models, by their labels."""
@@ -107,7 +110,8 @@ class Models:
         if found.label not in self._listed:
             # It is read from a file.
             self._listed[found.label] = await asyncio.to_thread(list_price, found.chat)
-        return replace(found, notify=notify, name=called, listed=self._listed[found.label])
+        listed = self._listed[found.label]
+        return replace(found, notify=notify, name=called, listed=listed, gate=self.gate)
 
     def is_place(self, name: str) -> bool:
         """Whether a name that nobody registered says where a model is: a file or an address."""

@@ -184,8 +184,10 @@ class Moment:
         self, usage: dict[str, Usage], model: Model, answer: AIMessage
     ) -> dict[str, Usage]:
         """Give usage after one more answered call of this model."""
-        before = usage.get(model.label, Usage())
-        return usage | {model.label: before.plus(answer, model.price(self.conversation.prices))}
+        before, price = usage.get(model.label, Usage()), model.price(self.conversation.prices)
+        if model.gate is not None:
+            model.gate.count(model.label, Usage().plus(answer, price))
+        return usage | {model.label: before.plus(answer, price)}
 
     async def anew(self) -> dict[str, Any] | None:
         """Give what a node writes first where it would read a removed message; else None."""

@@ -120,7 +120,12 @@ async def _by_agent(
     agent = moment.resources.registry.agent(reply.name)
     turn = turn_of(moment, speaker, [*moment.log, *new])
     message, parsed, usage = await ask_agent(
-        agent, reply.name, turn, moment.usage, moment.conversation
+        agent,
+        reply.name,
+        turn,
+        moment.usage,
+        moment.conversation,
+        moment.resources.models.gate,
     )
     return Given(message, Source.AGENT, new, usage, parsed)
 

@@ -16,7 +16,7 @@ import httpx2
 import openai
 
 from .pools import Pools
-from .retries import tell_try
+from .retries import tell_try, through_gate
 
 _MOST_CONNECTIONS = 1000
 
@@ -63,7 +63,9 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
     ) -> httpx2.Response:
         """Send a request, as in httpx."""
         request.extensions = {**request.extensions, _STREAMS: stream}
-        return await super().send(request, stream=stream, **options)
+        # Here, and not in a hook: those are called for each redirect as well.
+        send = super().send
+        return await through_gate(lambda: send(request, stream=stream, **options))
 
 
 def _most_connections() -> int:
