@@ -1,0 +1,301 @@
+"""What passes the gate: each try of each call; and a session that is paused there goes on."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.broken_talks import CALLS, SCRIPTS, SPECS, World, told
+from langchain.agents import create_agent
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableLambda
+
+from duologue.graphs import Result, SpecError
+from duologue.graphs.batch.limiter import Limiter
+from duologue.graphs.batch.spec import Limits
+from duologue.graphs.common.errors import PausedError
+from duologue.graphs.run.engine import run_session
+from duologue.graphs.spec.usage import Usage, total
+from duologue.nodes.models.gate import Gate
+from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import Request, ScriptedServer
+
+
+class Turnstile:
+    """A gate that lets a few calls through and then pauses; and what it was told."""
+
+    def __init__(self, most: int | None = None, *, needs_prices: bool = False) -> None:
+        self.needs_prices = needs_prices
+        self.left = most
+        self.entered: list[tuple[str, int]] = []
+        self.counted: list[tuple[str, Usage]] = []
+        self.refusals: list[tuple[str, float | None]] = []
+
+    async def enter(self, model: str, tokens: int) -> None:
+        if self.left == 0:
+            raise PausedError("the batch is paused")
+        if self.left is not None:
+            self.left -= 1
+        self.entered.append((model, tokens))
+
+    def count(self, model: str, used: Usage) -> None:
+        self.counted.append((model, used))
+
+    def refused(self, model: str, seconds: float | None) -> None:
+        self.refusals.append((model, seconds))
+
+
+async def run(
+    source: Any,  # noqa: ANN401
+    gate: Gate | None,
+    store: str | Path,
+    session: str = "garden",
+    **options: Any,
+) -> Result:
+    events = run_session(
+        source, session, reset=False, tokens=False, gate=gate, store=store, **options
+    )
+    last = [event async for event in events][-1]
+    assert isinstance(last, Result)
+    return last
+
+
+async def call_by_call(
+    source: Any,  # noqa: ANN401
+    store: Path,
+    **options: Any,
+) -> tuple[Result, Turnstile]:
+    """Run a session with a pause in front of each call."""
+    gate = Turnstile(0)
+    while True:
+        gate.left = 1
+        before = len(gate.entered)
+        try:
+            return await run(source, gate, store, **options), gate
+        except PausedError as error:
+            told = str(error)
+        assert told == "the batch is paused"
+        assert len(gate.entered) == before + 1, "a run makes one call"
+
+
+@pytest.mark.parametrize("name", SPECS)
+async def test_paused_before_each_call_it_goes_on_and_repeats_none(
+    name: str, tmp_path: Path
+) -> None:
+    plain, broken = World(), World()
+    prompts: list[Prompt] = []
+
+    def answer(prompt: Prompt) -> Any:  # noqa: ANN401
+        prompts.append(prompt)
+        return SCRIPTS[name](prompt)
+
+    model = ScriptedChatModel(answer)
+    free = Turnstile()
+    whole = await run(SPECS[name], free, tmp_path / "whole.db", model=model, **plain.options)
+    undisturbed = [*prompts]
+    prompts.clear()
+    found, gate = await call_by_call(
+        SPECS[name], tmp_path / "paused.db", model=model, **broken.options
+    )
+    assert told(found) == told(whole)
+    assert Counter(map(str, prompts)) == Counter(map(str, undisturbed))
+    assert broken.ran == plain.ran
+    assert len(gate.entered) == len(gate.counted) == len(free.entered) == CALLS[name]
+    assert all(tokens > 0 for _, tokens in gate.entered)
+    assert found.outcome is not None
+    used = total(used for _, used in gate.counted)
+    assert used == total(found.outcome.usage.values()) == total(used for _, used in free.counted)
+
+
+def talk(*replies: Any, rounds: int = 1) -> dict[str, Any]:
+    return {
+        "task": "Plan a garden.",
+        "speakers": [
+            {"name": name, "replies": [reply]} if reply else {"name": name}
+            for name, reply in zip(("Ann", "Bob"), replies, strict=True)
+        ],
+        "end_chat": {"max_iterations": rounds},
+    }
+
+
+AGENT = {"kind": "agent", "name": "researcher"}
+
+
+def searching(asked: list[str]) -> Callable[[Prompt], str | Reply]:
+    """A script that calls a tool in each turn, then speaks."""
+
+    def answer(prompt: Prompt) -> str | Reply:
+        turn = sum(message["role"] == "user" for message in prompt)
+        found = prompt[-1]["role"] == "tool"
+        asked.append(f"{turn} {found}")
+        if found:
+            return f"Beans {turn}."
+        call = ScriptedToolCall(name="search", args={"query": "beans"}, id=f"c{turn}")
+        return Reply(tool_calls=[call])
+
+    return answer
+
+
+def search(query: str) -> str:
+    """Search the web."""
+    return f"found {query}"
+
+
+async def test_an_agents_calls_pass_the_gate_and_those_of_a_graph_are_not_repeated(
+    tmp_path: Path,
+) -> None:
+    asked: list[str] = []
+    model = ScriptedChatModel(searching(asked))
+    agent = create_agent(model, [search])
+    talked, source = ScriptedChatModel(["Yes.", "No."]), talk(AGENT, None, rounds=2)
+    found, gate = await call_by_call(
+        source, tmp_path / "s.db", agents={"researcher": agent}, model=talked
+    )
+    assert asked == ["1 False", "1 True", "2 False", "2 True"]
+    assert len(gate.entered) == len(gate.counted) == 6
+    assert found.outcome is not None
+    assert total(used for _, used in gate.counted) == total(found.outcome.usage.values())
+
+
+async def test_an_agent_that_begins_anew_is_paused_before_its_first_call_alone(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedChatModel(["One.", "Two.", "Yes."])
+
+    async def twice(messages: Sequence[BaseMessage]) -> str:
+        try:
+            return str([(await model.ainvoke(messages)).text for _ in range(2)])
+        except PausedError:
+            return "It hides that it was paused."
+
+    options: dict[str, Any] = {"agents": {"researcher": RunnableLambda(twice)}, "model": model}
+    gate = Turnstile(0)
+    with pytest.raises(PausedError):
+        await run(talk(AGENT, None), gate, tmp_path / "s.db", **options)
+    gate.left = 1
+    with pytest.raises(PausedError):
+        await run(None, gate, tmp_path / "s.db", **options)
+    assert [one.prompt[-1]["role"] for one in model.calls] == ["user", "user"]
+    gate.left = None
+    found = await run(None, gate, tmp_path / "s.db", **options)
+    assert found.messages[1].text == "['One.', 'Two.']"
+    assert len(model.calls) == len(gate.counted) == 3
+
+
+def served(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "k", "DUOLOGUE_MODEL": "scripted"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("busy", "told"),
+    [
+        (Reply(error=429, retry_after=300), 300),
+        (Reply(error=429), None),
+        (Reply(error=503, retry_after=0.5), 0.5),
+        (Reply(error=529), None),
+    ],
+)
+async def test_each_try_passes_the_gate_which_alone_waits(
+    busy: Reply,
+    told: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Longer than OpenAI's client would wait, and more often than it would try."""
+    gate = Turnstile()
+    with ScriptedServer([busy] * 12 + ["Yes.", "No."]) as server:
+        served(server, monkeypatch)
+        await run(talk(None, None), gate, tmp_path / "s.db")
+        assert len(server.calls) == len(gate.entered) == 14
+    assert gate.refusals == [("scripted", told)] * 12
+    assert [used.calls for _, used in gate.counted] == [1, 1]
+
+
+async def test_one_refused_call_holds_back_all_sessions_and_those_under_way_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(prompt: Prompt, request: Request) -> str | Reply:
+        is_third = server.calls.index(request) == 2
+        return Reply(error=429, retry_after=3000) if is_third else "Yes."
+
+    with ScriptedServer(answer, hold=(0, 1)) as server:
+        served(server, monkeypatch)
+        gate, store = Limiter(Limits()), tmp_path / "s.db"
+        sessions = []
+        for number in range(3):
+            source = talk(None, None, rounds=2)
+            going = run(source, gate, store, session=f"s{number}")
+            sessions.append(asyncio.create_task(going))
+            await asyncio.to_thread(server.wait_for, number + 1)
+        # Two are under way when the third is refused.
+        while gate.figures().refusals == 0:  # noqa: ASYNC110  # of another thread's doing
+            await asyncio.sleep(0.01)
+        server.release()
+        while gate.figures().waiting < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert gate.figures().used.calls == 2
+        gate.pause("that is enough")
+        ended = await asyncio.gather(*sessions, return_exceptions=True)
+        assert [(type(one), str(one)) for one in ended] == [(PausedError, "that is enough")] * 3
+        assert len(server.calls) == 3
+        free = Limiter(Limits())
+        for number in range(3):
+            found = await run(None, free, store, session=f"s{number}")
+            assert len(found.messages) == 5
+        assert len(server.calls) == 3 + 10
+        assert free.figures().used.calls == 10
+
+
+async def test_a_pause_between_the_tries_of_a_call_comes_out_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedServer(["Yes.", Reply(error=429), "No."]) as server:
+        served(server, monkeypatch)
+        gate = Turnstile(2)
+        for streamed in (False, True):
+            events = run_session(
+                talk(None, None),
+                "garden",
+                reset=False,
+                tokens=streamed,
+                gate=gate,
+                store=tmp_path / "s.db",
+            )
+            with pytest.raises(PausedError):
+                _ = [event async for event in events]
+        gate.left = None
+        found = await run(None, gate, tmp_path / "s.db")
+        assert len(server.calls) == 3
+    assert [one.text for one in found.messages[1:]] == ["Yes.", "No."]
+
+
+async def test_a_model_of_the_users_own_is_held_back_and_asked_again(tmp_path: Path) -> None:
+    busy = Reply(error=429, retry_after=7)
+    model, gate = ScriptedChatModel([busy, busy, "Yes.", Reply(error=500)]), Turnstile()
+    with pytest.raises(Exception, match="500"):
+        await run(talk(None, None), gate, tmp_path / "s.db", model=model)
+    assert gate.refusals == [("ScriptedChatModel", 7)] * 2
+    assert len(gate.entered) == 4
+    assert len(gate.counted) == 1
+
+
+async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
+    gate = Turnstile(needs_prices=True)
+    model = ScriptedChatModel(["Yes.", "No."])
+    with pytest.raises(SpecError, match="max_cost needs it"):
+        await run(talk(None, None), gate, tmp_path / "s.db", model=model)
+    agents = {"researcher": create_agent(model, [])}
+    with pytest.raises(SpecError, match="max_cost needs it"):
+        await run(talk(AGENT, AGENT), gate, tmp_path / "a.db", agents=agents, model=model)
+    assert not model.calls
+    assert not gate.entered
+    priced = {"prices": {"ScriptedChatModel": {"input": 1e6, "output": 1e6}}}
+    await run({**talk(None, None), **priced}, gate, tmp_path / "b.db", model=model)
+    assert [used.cost for _, used in gate.counted] == [
+        used.input_tokens + used.output_tokens for _, used in gate.counted
+    ]
+    assert gate.counted[0][1].cost > 0

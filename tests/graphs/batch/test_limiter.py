@@ -1,0 +1,237 @@
+"""The gate of a batch: rates, pauses that servers ask for, and budgets."""
+
+import asyncio
+import pickle
+from bisect import bisect_left
+from typing import Any
+
+import pytest
+
+from duologue.graphs.batch.limiter import Limiter
+from duologue.graphs.batch.spec import Limits
+from duologue.graphs.common.errors import PausedError
+from duologue.graphs.spec.usage import Usage
+from support.virtual_time import VirtualLoop, virtually
+
+
+def limiter(used: Usage | None = None, seconds: float = 0, **limits: Any) -> Limiter:
+    return Limiter(Limits.model_validate(limits), used, seconds)
+
+
+def used(tokens: int = 0, cost: float = 0) -> Usage:
+    return Usage(calls=1, input_tokens=tokens, cost=cost)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def times(gate: Limiter, calls: int, model: str = "m", tokens: int = 0) -> list[float]:
+    """Let so many callers wait at once, and give when each was let through, in their order."""
+    found: list[tuple[int, float]] = []
+
+    async def call(number: int) -> None:
+        await gate.enter(model, tokens)
+        found.append((number, now()))
+
+    await asyncio.gather(*map(call, range(calls)))
+    assert [number for number, _ in found] == [*range(calls)], "first come, first served"
+    return [when for _, when in found]
+
+
+def most_in_a_minute(when: list[float]) -> int:
+    return max(bisect_left(when, begin + 60) - place for place, begin in enumerate(when))
+
+
+@pytest.mark.parametrize("rate", [1, 7, 60, 61, 100, 600, 1500])
+def test_in_no_minute_there_are_more_calls_and_few_less(rate: int) -> None:
+    gate = limiter(rates={"m": {"requests_per_minute": rate}})
+    when = virtually(times(gate, 3 * rate))
+    assert most_in_a_minute(when) <= rate
+    assert 2 * 60 - 60 / rate <= when[-1] <= 1.02 * 3 * 60
+
+
+@pytest.mark.parametrize(("rate", "tokens"), [(6000, 100), (600, 37), (60, 200), (59, 1), (1, 3)])
+def test_tokens_are_held_back_however_long_a_prompt_is(rate: int, tokens: int) -> None:
+    """A prompt of more than a minute's tokens waits for all of them, and is let through."""
+    gate = limiter(rates={"m": {"tokens_per_minute": rate}})
+    calls = 3 * max(1, rate // tokens)
+    when = virtually(times(gate, calls, tokens=tokens))
+    should = (calls * tokens - max(1, rate // 60)) / rate * 60
+    assert should <= when[-1] <= 1.03 * should + 60 / rate
+
+
+@pytest.mark.parametrize(("guessed", "real"), [(100, 300), (300, 100), (0, 100)])
+def test_what_answers_really_used_counts_in_the_end(guessed: int, real: int) -> None:
+    gate = limiter(rates={"m": {"tokens_per_minute": 6000}})
+
+    async def talk() -> float:
+        for _ in range(200):
+            await gate.enter("m", guessed)
+            gate.count("m", used(real))
+        return now()
+
+    assert virtually(talk()) == pytest.approx(200 * real / 6000 * 60, rel=0.05)
+
+
+def test_each_other_model_has_the_rate_of_the_star_for_itself() -> None:
+    rates = {"m": {"requests_per_minute": 60}, "*": {"requests_per_minute": 1}}
+
+    async def talk() -> list[float]:
+        gate = limiter(rates=rates)
+        each = await asyncio.gather(*(times(gate, 2, model) for model in ("m", "a", "b")))
+        free = await times(limiter(rates={"m": {"requests_per_minute": 1}}), 500, "other")
+        return [when[-1] for when in each] + [free[-1] - free[0]]
+
+    assert virtually(talk()) == pytest.approx([1, 60, 60, 0], abs=0.01)
+
+
+def test_a_server_that_refuses_holds_back_all_calls_of_its_model() -> None:
+    async def talk() -> None:
+        gate = limiter()
+        await gate.enter("m", 1)
+        gate.refused("m", 30)
+        waiting = asyncio.create_task(times(gate, 100))
+        await asyncio.sleep(20)
+        assert gate.figures().waiting == 100
+        gate.refused("m", 5)
+        gate.refused("m", 40)
+        await gate.enter("other", 1)
+        assert now() == pytest.approx(20, abs=0.01)
+        assert await waiting == pytest.approx([60] * 100, abs=0.01)
+        assert gate.figures().refusals == 3
+        assert gate.figures().waiting == 0
+
+    virtually(talk())
+
+
+def test_where_a_server_does_not_say_how_long_it_is_longer_each_time() -> None:
+    async def talk() -> None:
+        gate, waits = limiter(), []
+        for _ in range(9):
+            # Those that are under way are refused, too.
+            gate.refused("m", None)
+            gate.refused("m", None)
+            before = now()
+            await gate.enter("m", 1)
+            waits.append(round(now() - before))
+        gate.count("m", used())
+        gate.refused("m", None)
+        before = now()
+        await gate.enter("m", 1)
+        assert [*waits, round(now() - before)] == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1]
+
+    virtually(talk())
+
+
+def test_a_server_that_takes_no_calls_for_hours_pauses_the_batch() -> None:
+    async def talk() -> None:
+        gate = limiter()
+        gate.refused("m", 7200)
+        with pytest.raises(PausedError, match="model m takes no calls for 120 minutes"):
+            await gate.enter("other", 1)
+
+    virtually(talk())
+
+
+def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_stays() -> None:
+    async def talk() -> None:
+        gate = limiter(rates={"m": {"requests_per_minute": 1, "tokens_per_minute": 10}})
+        calls = [asyncio.create_task(gate.enter("m", 100)) for _ in range(500)]
+        await asyncio.sleep(1)
+        calls[7].cancel()
+        await asyncio.sleep(1)
+        gate.pause("somebody pressed Ctrl-C")
+        gate.pause("another")
+        before = now()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert now() - before < 0.1
+        assert isinstance(ended.pop(7), asyncio.CancelledError)
+        assert {type(one) for one in ended} == {PausedError}
+        assert {str(one) for one in ended} == {gate.paused} == {"somebody pressed Ctrl-C"}
+        with pytest.raises(PausedError):
+            await gate.enter("other", 1)
+        assert gate.figures().waiting == 0
+        gate.count("m", used(5))
+        assert gate.figures().used == used(5)
+
+    virtually(talk())
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"max_cost": 2}, "limits.max_cost of 2 is used up"),
+        ({"max_tokens": 300}, "limits.max_tokens of 300 are used up"),
+    ],
+)
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_budget_holds_for_all_runs_together(
+    limits: dict[str, Any], reason: str, earlier: int
+) -> None:
+    async def talk() -> int:
+        gate, calls = limiter(used(earlier * 100, earlier * 1), **limits), 0
+        while gate.paused is None:
+            await gate.enter("m", 1)
+            gate.count("m", used(100, 1))
+            calls += 1
+        assert gate.paused == reason
+        assert limiter(gate.figures().used, **limits).paused == reason
+        return calls
+
+    assert virtually(talk()) == (2 if "max_cost" in limits else 3) - earlier
+
+
+def test_the_time_of_all_runs_is_measured_from_the_first_call() -> None:
+    async def talk() -> None:
+        gate = limiter(seconds=100, max_seconds=130, rates={"*": {"requests_per_minute": 1}})
+        await asyncio.sleep(1000)
+        await gate.enter("m", 1)
+        before = now()
+        with pytest.raises(PausedError, match="max_seconds of 130 are over"):
+            await gate.enter("m", 1)
+        assert now() - before == pytest.approx(30, abs=0.01)
+        with pytest.raises(PausedError, match="are over"):
+            await limiter(seconds=130, max_seconds=130).enter("m", 1)
+
+    virtually(talk())
+
+
+def test_figures_tell_how_it_goes() -> None:
+    async def talk() -> None:
+        gate = limiter(used(7))
+        assert gate.figures() == (used(7), 0, 0, 0, None)
+        for _ in range(100):
+            await asyncio.sleep(0.25)
+            gate.count("m", used(1, 0.5))
+        found = gate.figures()
+        assert found.calls_per_second == pytest.approx(4, rel=0.05)
+        assert found.used == Usage(calls=101, input_tokens=107, cost=50)
+        assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301  # our own
+        await asyncio.sleep(60)
+        assert gate.figures().calls_per_second == 0
+
+    virtually(talk())
+    error = pickle.loads(pickle.dumps(PausedError("It is paused.")))  # noqa: S301  # our own
+    assert type(error) is PausedError
+    assert str(error) == "It is paused."
+
+
+def test_many_that_wait_cost_no_rounds_of_the_loop() -> None:
+    """No busy loop: as many wake as are let through."""
+
+    async def rounds(waiting: int) -> int:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        gate = limiter(rates={"m": {"requests_per_minute": 60, "tokens_per_minute": 6000}})
+        calls = [asyncio.create_task(gate.enter("m", 100)) for _ in range(waiting)]
+        await asyncio.sleep(1)
+        before = loop.rounds
+        await asyncio.sleep(60)
+        gate.pause("enough")
+        await asyncio.gather(*calls, return_exceptions=True)
+        return loop.rounds - before
+
+    few, many = virtually(rounds(100)), virtually(rounds(2000))
+    assert many <= few + 5
+    assert few <= 60 * 10
