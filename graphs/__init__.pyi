@@ -1,8 +1,22 @@
 """The public names, and where each is."""
 
+from .batch.load import load_batch as load_batch
+from .batch.run import (
+    adelete_batch as adelete_batch,
+    aget_batch as aget_batch,
+    alist_batches as alist_batches,
+    arun_batch as arun_batch,
+    delete_batch as delete_batch,
+    get_batch as get_batch,
+    list_batches as list_batches,
+    run_batch as run_batch,
+)
+from .batch.spec import Batch as Batch, Limits as Limits, Rate as Rate
+from .batch.status import BatchStatus as BatchStatus
 from .build import build_graph as build_graph
 from .common.errors import (
     AnswerError as AnswerError,
+    BatchError as BatchError,
     ContextTooLongError as ContextTooLongError,
     DuologueError as DuologueError,
     ModelError as ModelError,

@@ -1,6 +1,5 @@
 """The cells of a batch: which sessions it has, each with its values filled in. Pure functions."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -9,9 +8,10 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from ..common.errors import BatchError, SpecError
+from ..common.errors import SpecError
 from ..spec.changes.own import Own
 from ..spec.conversation import Conversation
+from ..store.batches import check_batch_name
 from .filling import conversation_of
 from .grid import Grid
 from .spec import Batch
@@ -19,8 +19,6 @@ from .values import canonical
 
 MOST_CELLS: Final = 1_000_000_000
 """The most cells: more would be a mistake, and a number that not all stores can keep."""
-
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 @dataclass(frozen=True)
@@ -80,11 +78,10 @@ class Cells:
             folder: Where its files are looked for.
 
         Raises:
-            SpecError: A file can't be read, a row does not fit, a field is given twice, or two
-                rows are the same; names the field and the row.
-            BatchError: The name can't be a batch's.
+            SpecError: The name can't be a batch's, a file can't be read, a row does not fit, a
+                field is given twice, or two rows are the same; names the field and the row.
         """
-        check_name(name)
+        check_batch_name(name)
         cells = cls(name, Grid.of(batch, folder), batch.trials, batch.seed)
         if cells.count > MOST_CELLS:
             raise SpecError(f"vary: makes {cells.count:,} sessions; the most are {MOST_CELLS:,}")
@@ -152,13 +149,3 @@ class Cells:
         if trial == 1 or not isinstance(own, int | None):
             return None
         return (own or 0) + trial - 1
-
-
-def check_name(name: str) -> None:
-    """Make sure that a batch can have this name.
-
-    Raises:
-        BatchError: It can't.
-    """
-    if _NAME.fullmatch(name) is None:
-        raise BatchError(f"{name!r} can't be a batch's name: use 1 to 100 of A-Z a-z 0-9 . _ -")

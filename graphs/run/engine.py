@@ -19,7 +19,7 @@ from ...nodes.step.resources import Resources
 from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
 from ..common.errors import SessionError, SpecError
-from ..common.settings import load_settings
+from ..common.settings import Settings, load_settings
 from ..common.validation import listing
 from ..kinds.load import load_conversation
 from ..sessions.result import Result
@@ -58,13 +58,10 @@ async def run_session(
     if session is not None:
         check_session_id(session)
     settings = await asyncio.to_thread(load_settings)
-    models = Models(options.get("model"), options.get("models") or {}, settings, gate)
-    kinds = Registered.__annotations__
-    registered = {kind: given for kind, given in options.items() if kind in kinds}
-    registry = Registry(cast("Registered", registered))
+    resources = _resources(options, settings, gate)
+    models = resources.models
     if given is not None:
-        registry.bring(given)
-    resources = Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
+        resources.registry.bring(given)
     target = options.get("store")
     # A session that goes on is not in a file that a mistyped name would make.
     create = source is not None or not target
@@ -118,6 +115,25 @@ async def run_session(
             async with aclosing(play(held, begun, reply, options)) as events:
                 async for event in events:
                     yield event
+
+
+def _resources(options: Options, settings: Settings, gate: Gate | None = None) -> Resources:
+    """Give what a run is given in its options."""
+    models = Models(options.get("model"), options.get("models") or {}, settings, gate)
+    kinds = Registered.__annotations__
+    registered = {kind: given for kind, given in options.items() if kind in kinds}
+    registry = Registry(cast("Registered", registered))
+    return Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
+
+
+async def check_here(
+    conversation: Conversation, gate: Gate | None = None, **options: Unpack[Options]
+) -> None:
+    """Make sure that a conversation could begin here, and make its models ready."""
+    check_run(options)
+    resources = _resources(options, await asyncio.to_thread(load_settings), gate)
+    await resources.check(conversation)
+    await resources.models.prepare(conversation, lambda text: None)
 
 
 def _told_again(finished: Result, reply: GivenAnswer | None) -> Iterator[Event | Result]:

@@ -15,9 +15,9 @@ from pydantic import (
 )
 
 from ..common.data import Data
+from ..common.errors import SpecError
 
-BATCH_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-"""What a batch may be called: the ids of its sessions begin so."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 CellStatus = Literal["running", "paused", "waiting", "failed", "finished"]
 """Whether a cell runs, was paused, waits for a person, has failed, or has ended by its rules."""
@@ -176,3 +176,12 @@ class Batches(ABC):
             for row in rows:
                 yield row
             wanted = wanted.model_copy(update={"after": (rows[-1].number, rows[-1].session)})
+
+
+def check_batch_name(name: str) -> str:
+    """Return `name` if a batch can be called so: the ids of its sessions begin with it."""
+    if _NAME.fullmatch(name) is None:
+        raise SpecError(
+            f"name: {name!r} can't be a batch's name: use 1 to 100 of A-Z a-z 0-9 . _ -"
+        )
+    return name

@@ -1,0 +1,148 @@
+"""Going through the cells of a batch: which are to be run, how many at once, and when to stop."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+from ..common.errors import BatchError, DuologueError, StoreError
+from ..store.address import Store
+from ..store.batches import BatchRow, CellRow
+from .cells import Cell, Cells
+from .crew import Crew
+from .scores.score import has_score
+
+_WINDOW: Final = 500
+"""How many cells are looked up in the store at a time."""
+
+_ALIKE: Final = 10
+"""How many cells must fail alike, one after another, for the rest to be held back."""
+
+_BEAT: Final = 5.0
+"""Seconds after which it is noted how long a batch has run."""
+
+
+@dataclass
+class Driver:
+    """Runs a batch: its cells that have not ended, so many at once."""
+
+    store: Store
+    row: BatchRow
+    cells: Cells
+    crew: Crew
+    concurrency: int
+    retry_failed: bool
+    scores: tuple[str, ...]
+    """The names of its scores: a cell that has ended and lacks one is scored."""
+    told: Callable[[CellRow], None] | None = None
+    """Is told of each cell that was run, as its row stands then."""
+    _error: DuologueError | None = None
+    _alike: tuple[str | None, int] = (None, 0)
+    """The sentence of the cell that failed last, and how many have failed so in a row."""
+    _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(self) -> BatchRow:
+        """Run all cells that are to be run, or as many as limits and errors let through.
+
+        Raises:
+            BatchError: One cell after another failed alike.
+            ModelUnavailableError: A model can't be had, whatever the cell.
+            StoreError: The store fails.
+        """
+        todo = self._to_run()
+        async with self._clock():
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(self.concurrency):
+                    workers.create_task(self._work(todo))
+            paused = await self.crew.paused()
+        self.row = self.row.model_copy(update={"stopped": paused})
+        try:
+            await self.store.batches.put(self.row)
+        except StoreError as error:
+            self._error = self._error or error
+        if self._error is not None:
+            raise self._error
+        return self.row
+
+    async def _work(self, todo: AsyncIterator[Cell]) -> None:
+        try:
+            while await self.crew.paused() is None:
+                async with self._taking:
+                    cell = await anext(todo, None)
+                if cell is None:
+                    return
+                await self._note(await self.crew.run(cell))
+        except DuologueError as error:
+            # The others finish the calls under way.
+            await self._stop(error)
+
+    async def _note(self, row: CellRow) -> None:
+        if self.told is not None:
+            self.told(row)
+        told, many = self._alike
+        failed = row.error if row.status == "failed" else None
+        many = many + 1 if failed is not None and failed == told else 1
+        self._alike = failed, many
+        if failed is not None and many >= max(_ALIKE, self.concurrency):
+            await self._stop(
+                BatchError(
+                    f"Batch {self.row.batch!r} stops: {many} cells, one after another, failed "
+                    f"alike: {failed}"
+                )
+            )
+
+    async def _stop(self, error: DuologueError) -> None:
+        if self._error is None:
+            self._error = error
+            await self.crew.pause(str(error))
+
+    async def _to_run(self) -> AsyncIterator[Cell]:
+        """Give the cells that are to be run; whatever else is known of a cell stays."""
+        for window in _windows(iter(self.cells)):
+            sessions = [cell.session for cell in window]
+            known = await self.store.batches.known(self.row.batch, sessions)
+            for cell in window:
+                row = known.get(cell.session)
+                if row is None or self._is_open(row):
+                    yield cell
+                elif row.number != cell.number:
+                    # The batch has grown, and its cells have other places.
+                    moved = row.model_copy(update={"number": cell.number})
+                    await self.store.batches.put_cell(moved)
+
+    def _is_open(self, row: CellRow) -> bool:
+        if row.status == "finished":
+            return not all(has_score(row.scores, name) for name in self.scores)
+        return self.retry_failed or row.status != "failed"
+
+    @asynccontextmanager
+    async def _clock(self) -> AsyncIterator[None]:
+        """Note meanwhile, and at the end, how long the batch has run."""
+        before, began = self.row.seconds, time.monotonic()
+
+        def tell() -> None:
+            ran = {"seconds": before + time.monotonic() - began, "updated_at": datetime.now(UTC)}
+            self.row = self.row.model_copy(update=ran)
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(_BEAT)
+                tell()
+                with suppress(StoreError):
+                    await self.store.batches.put(self.row)
+
+        beating = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            tell()
+
+
+def _windows(cells: Iterator[Cell]) -> Iterator[list[Cell]]:
+    while window := list(islice(cells, _WINDOW)):
+        yield window

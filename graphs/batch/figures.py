@@ -1,0 +1,74 @@
+"""What a cell's row tells of its session, read from the session's newest state."""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from ..build import build_graph
+from ..log.state import State
+from ..rules.outcome import Outcome
+from ..rules.position import Position
+from ..sessions.checkpoints import config_of, still_open
+from ..sessions.result import Result
+from ..sessions.stored_state import reading_session, stored_conversation
+from ..spec.usage import total, used_so_far
+from ..store.address import Store
+from ..store.batches import CellRow, CellStatus
+from .cells import Cell
+
+
+def new_row(batch: str, cell: Cell) -> CellRow:
+    """Make the row of a cell that begins now."""
+    return CellRow(
+        batch=batch,
+        number=cell.number,
+        session=cell.session,
+        trial=cell.trial,
+        varied=dict(cell.varied),
+        updated_at=datetime.now(UTC),
+    )
+
+
+async def read_result(store: Store, session: str) -> tuple[Result, dict[str, Any]] | None:
+    """Read a session and its figures; None where there is no such session."""
+    row = await store.get(session)
+    if row is None:
+        return None
+    conversation = stored_conversation(row, store.url)
+    graph = build_graph(checkpointer=store.checkpointer)
+    with reading_session(graph, session):
+        state = await graph.aget_state(config_of(session))
+        pending = await still_open(graph, config_of(session), state)
+        result = Result.of(session, conversation, state.values, pending)
+        return result, _figures(result, cast("State", state.values))
+
+
+def _figures(result: Result, state: State) -> dict[str, Any]:
+    position = Position.model_validate(state.get("position") or {})
+    used = total(used_so_far(state).values())
+    figures = {
+        "calls": used.calls,
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "cost": used.cost,
+        "rounds": position.rounds(result.conversation),
+        "messages": position.facts.messages,
+        "seconds": position.facts.seconds,
+    }
+    return figures if result.outcome is None else figures | _of_outcome(result.outcome)
+
+
+def _of_outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "reason": outcome.reason.value,
+        "complete": outcome.complete,
+        "rounds": outcome.rounds,
+        "messages": outcome.messages,
+        "seconds": outcome.seconds,
+    }
+
+
+def status_of(result: Result) -> CellStatus:
+    """Tell from a session that was run whether it has ended, or what it waits for."""
+    if result.outcome is not None:
+        return "finished"
+    return "waiting" if result.pending else "paused"

@@ -1,0 +1,65 @@
+"""The row of a batch in its store: made by its first run, agreed with by all others."""
+
+import json
+from datetime import UTC, datetime
+
+from ..common.errors import BatchError
+from ..sessions.session import title_of
+from ..spec.usage import Usage
+from ..store.address import Store
+from ..store.batches import BatchRow
+from .cells import Cells
+from .spec import Batch
+
+
+async def known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
+    """Read the row of a batch that goes on; None where it begins.
+
+    It may have more values, trials, other limits and scores than before.
+
+    Raises:
+        BatchError: What is there is another batch.
+        StoreError: The store can't be read.
+    """
+    known = await store.batches.get(name)
+    if known is not None and known.spec != cells.spec:
+        raise BatchError(
+            f"Batch {name!r} in {store.url} has another conversation, or other fields vary in it: "
+            f"choose another name, or delete it by `duologue batch delete {name}`."
+        )
+    return known
+
+
+async def begun_row(
+    store: Store, name: str, batch: Batch, cells: Cells, known: BatchRow | None
+) -> BatchRow:
+    """Write the row of a batch that is run now."""
+    now = datetime.now(UTC)
+    row = BatchRow(
+        batch=name,
+        title=title_of(cells.cell(1).conversation()),
+        spec=cells.spec,
+        settings=_settings(batch),
+        cells=len(cells),
+        seconds=known.seconds if known else 0,
+        created_at=known.created_at if known else now,
+        updated_at=now,
+    )
+    await store.batches.put(row)
+    return row
+
+
+async def used_before(store: Store, name: str) -> Usage:
+    """Add up what a batch has used in earlier runs."""
+    counts = await store.batches.count(name)
+    return Usage(
+        calls=sum(one.calls for one in counts),
+        input_tokens=sum(one.input_tokens for one in counts),
+        output_tokens=sum(one.output_tokens for one in counts),
+        cost=sum(one.cost for one in counts),
+    )
+
+
+def _settings(batch: Batch) -> str:
+    told = batch.model_dump(mode="json", include={"limits", "score", "seed", "trials"})
+    return json.dumps(told)

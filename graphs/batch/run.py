@@ -1,0 +1,213 @@
+"""Running batches from Python, and looking at those that there are."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias, Unpack
+
+from ..common.background import in_background
+from ..common.errors import SpecError
+from ..common.settings import load_settings
+from ..run.engine import check_here
+from ..run.options import Options
+from ..sessions.listing import known_store
+from ..store.address import open_store
+from ..store.batches import CellsWanted, check_batch_name
+from ..store.errors import unknown_batch
+from .cells import Cells
+from .crew import LocalCrew
+from .driver import Driver
+from .limiter import Limiter
+from .load import load_batch
+from .record import begun_row, known_row, used_before
+from .scores.find import find_scores
+from .scores.score import ScoreFunction
+from .spec import Batch
+from .status import BatchStatus, read_status
+from .worker import Worker
+
+BatchLike: TypeAlias = Batch | Mapping[str, Any] | str | Path
+"""A batch, or a dict or file that holds one."""
+
+CONCURRENCY = 20
+"""How many sessions of a batch run at once, unless set otherwise."""
+
+
+@asynccontextmanager
+async def begun(
+    source: BatchLike,
+    *,
+    name: str | None = None,
+    concurrency: int = CONCURRENCY,
+    retry_failed: bool = False,
+    scores: Mapping[str, ScoreFunction] | None = None,
+    **options: Unpack[Options],
+) -> AsyncIterator[Driver]:
+    """Check a batch and take hold of it; the driver runs it."""
+    _check(options, concurrency)
+    name = named(name, source)
+    batch, cells = await asyncio.to_thread(read_cells, source, name)
+    found = await asyncio.to_thread(find_scores, batch.score, scores)
+    store = options.get("store") or (await asyncio.to_thread(load_settings)).store
+    async with open_store(store) as opened, opened.lock_batch(name):
+        known = await known_row(opened, name, cells)
+        seconds = 0.0 if known is None else known.seconds
+        limiter = Limiter(batch.limits, await used_before(opened, name), seconds)
+        await check_here(cells.cell(1).conversation(), limiter, **options)
+        row = await begun_row(opened, name, batch, cells, known)
+        worker = Worker(name, opened, limiter, options, found)
+        crew = LocalCrew(worker, limiter)
+        yield Driver(opened, row, cells, crew, concurrency, retry_failed, tuple(found))
+
+
+def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
+    """Read a batch and make sure that its values fit."""
+    batch = source if isinstance(source, Batch) else load_batch(source)
+    cells = Cells.of(batch, name)
+    cells.check()
+    return batch, cells
+
+
+def named(name: str | None, source: BatchLike) -> str:
+    """Give the name of a batch, which may be that of its file."""
+    if name is None and isinstance(source, str | Path):
+        name = Path(source).stem
+    if name is None:
+        raise SpecError("name: is missing: a batch needs one, by which it goes on")
+    return check_batch_name(name)
+
+
+def _check(options: Options, concurrency: int) -> None:
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+        raise SpecError(f"concurrency: must be a whole number from 1 on, not {concurrency!r}")
+    if options.get("message") is not None:
+        raise TypeError("a batch takes no message: its sessions begin by themselves")
+
+
+async def arun_batch(
+    batch: BatchLike,
+    *,
+    name: str | None = None,
+    concurrency: int = CONCURRENCY,
+    retry_failed: bool = False,
+    scores: Mapping[str, ScoreFunction] | None = None,
+    **options: Unpack[Options],
+) -> BatchStatus:
+    """Run a batch to its end, or go on with one.
+
+    Each cell is a session of its own, which `get_session` reads. What has ended is not run again,
+    and a session that was broken off goes on where it was. A cell that fails is told in its row,
+    and the others go on. After CAMEL's grids of roles and tasks, and tau2-bench's trials.
+
+    Args:
+        batch: The batch, or a dict or file (``.toml``, ``.json``) that holds one.
+        name: The batch's name, 1 to 100 of letters, digits, ``.``, ``_`` and ``-``; the ids of its
+            sessions begin with it. None: the file's name without its ending.
+        concurrency: How many sessions run at once.
+        retry_failed: Whether cells that have failed are run again.
+        scores: Functions that score a session that has ended, by name: each takes its `Result`, or
+            that and the cell's values by path, and gives a number, or yes or no.
+        **options: See `Options`; each session is run with them.
+
+    Returns:
+        How the batch stands: cells may have failed, wait for people, or be held back by a limit.
+
+    Raises:
+        TypeError: There is no such option, or one is not what it must be.
+        SpecError: The batch, its conversation, a file or a setting is not valid.
+        BatchError: Another process runs it, the name belongs to another batch, or one cell after
+            another failed alike.
+        ModelUnavailableError: A model can't be had, whatever the cell.
+        StoreError: The store can't be opened or written.
+
+    Example:
+        >>> from duologue.graphs import run_batch
+        >>> from duologue.nodes.testing import ScriptedChatModel
+        >>> garden = {"kind": "role_play", "task": "Plan a garden", "assistant_role": "Gardener"}
+        >>> batch = {"conversation": garden, "vary": {"user_role": ["Cook", "Teacher"]}}
+        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"] * 2)
+        >>> run_batch(batch, name="b", model=model, store="memory:batch-docs").reasons
+        {'done_token': 2}
+    """
+    given = begun(
+        batch,
+        name=name,
+        concurrency=concurrency,
+        retry_failed=retry_failed,
+        scores=scores,
+        **options,
+    )
+    async with given as driver:
+        row = await driver.run()
+    return await aget_batch(row.batch, store=options.get("store"))
+
+
+run_batch = in_background(arun_batch)
+
+
+async def aget_batch(name: str, *, store: str | Path | None = None) -> BatchStatus:
+    """Read how a batch stands, whoever runs it.
+
+    Args:
+        name: The batch's name.
+        store: Where its sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        How it stands.
+
+    Raises:
+        BatchError: There is no such batch.
+        StoreError: The store can't be opened or read.
+    """
+    async with known_store(store) as opened:
+        return await read_status(opened, name)
+
+
+get_batch = in_background(aget_batch)
+
+
+async def alist_batches(*, store: str | Path | None = None) -> list[BatchStatus]:
+    """Read how all batches of a store stand, the newest first.
+
+    Args:
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        How each stands.
+
+    Raises:
+        StoreError: The store can't be opened or read.
+    """
+    async with known_store(store) as opened:
+        rows = await opened.batches.list()
+        return [await read_status(opened, row.batch, row) for row in rows]
+
+
+list_batches = in_background(alist_batches)
+
+
+async def adelete_batch(name: str, *, store: str | Path | None = None) -> None:
+    """Delete a batch with all its sessions.
+
+    Args:
+        name: The batch's name.
+        store: Where its sessions are kept. None: the setting, else the user's data folder.
+
+    Raises:
+        BatchError: There is no such batch, or it is running.
+        SessionError: One of its sessions is running by itself.
+        StoreError: The store can't be opened or written.
+    """
+    async with known_store(store) as opened, opened.lock_batch(name):
+        if await opened.batches.get(name) is None:
+            raise unknown_batch(name, opened.url)
+        async for row in opened.batches.each(CellsWanted(batch=name)):
+            # A cell may have failed before its session was there.
+            if await opened.get(row.session) is not None:
+                await opened.delete(row.session)
+        # The row goes last: a kill in between leaves something that can be deleted again.
+        await opened.batches.delete(name)
+
+
+delete_batch = in_background(adelete_batch)

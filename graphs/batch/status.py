@@ -1,0 +1,131 @@
+"""How a batch stands: how many of its cells have ended, and why, and what they have used."""
+
+from collections import Counter
+
+from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt
+
+from ..common.data import Data
+from ..display.panel import Panel, Shown
+from ..store.address import Store
+from ..store.batches import BatchRow, CellCount, CellStatus
+from ..store.errors import unknown_batch
+
+
+class BatchStatus(Shown, Data):
+    """How a batch stands. `print` and a notebook show it as a table."""
+
+    batch: str
+    """Its name."""
+    title: str
+    """What its conversations are about."""
+    cells: NonNegativeInt
+    """How many cells it has, those that have not begun included."""
+    counts: tuple[CellCount, ...] = ()
+    """How many of them stand alike, by status and reason."""
+    is_running: bool = False
+    """Whether somebody is running it now."""
+    seconds: NonNegativeFloat = 0
+    """How long it has run, of all its runs together."""
+    stopped: str | None = None
+    """Why its latest run stopped before all cells had ended, in a sentence."""
+    created_at: AwareDatetime
+    """When it began, UTC."""
+    updated_at: AwareDatetime
+    """When its row last changed, UTC."""
+
+    def of(self, status: CellStatus) -> int:
+        """Say how many cells have a status."""
+        return sum(one.cells for one in self.counts if one.status == status)
+
+    @property
+    def finished(self) -> int:
+        """How many cells have ended by their rules."""
+        return self.of("finished")
+
+    @property
+    def failed(self) -> int:
+        """How many cells have failed."""
+        return self.of("failed")
+
+    @property
+    def left(self) -> int:
+        """How many cells are still to be run: all but those that have ended or failed."""
+        return max(0, self.cells - self.finished - self.failed)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many cells ended for each reason, the most frequent first."""
+        found = {one.reason: one.cells for one in self.counts if one.reason is not None}
+        return dict(Counter(found).most_common())
+
+    @property
+    def messages(self) -> int:
+        """How many messages were said."""
+        return sum(one.messages for one in self.counts)
+
+    @property
+    def calls(self) -> int:
+        """How many model calls were answered."""
+        return sum(one.calls for one in self.counts)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were used, in prompts and answers."""
+        return sum(one.input_tokens + one.output_tokens for one in self.counts)
+
+    @property
+    def cost(self) -> float:
+        """What the calls have cost, where the prices are known."""
+        return sum(one.cost for one in self.counts)
+
+    def __str__(self) -> str:
+        return self._panel().text()
+
+    def _panel(self) -> Panel:
+        cost = f", cost {self.cost:.4g}" if self.cost else ""
+        used = f"{self.calls:,} model calls, {self.tokens:,} tokens{cost}."
+        return Panel(
+            title=f"Batch {self.batch}: {self.standing()}",
+            notes=tuple(filter(None, (self.title, used, self.stopped))),
+            head=("Cells", "Number"),
+            rows=tuple((name, f"{number:,}") for name, number in self.rows()),
+        )
+
+    def standing(self) -> str:
+        """Say in a few words how far it is."""
+        done = self.finished + self.failed
+        state = ", running" if self.is_running else ""
+        return f"{done:,} of {self.cells:,} done{state}"
+
+    def rows(self) -> list[tuple[str, int]]:
+        """Give each status and reason with its number of cells, those without any left out."""
+        begun = "running" if self.is_running else "broken off"
+        names: list[tuple[str, CellStatus]] = [
+            ("failed", "failed"),
+            (begun, "running"),
+            ("paused", "paused"),
+            ("waiting for a person", "waiting"),
+        ]
+        not_begun = self.cells - sum(one.cells for one in self.counts)
+        rows = [(f"ended: {reason}", number) for reason, number in self.reasons.items()]
+        rows += [(name, self.of(status)) for name, status in names]
+        rows.append(("not begun", max(0, not_begun)))
+        return [(name, number) for name, number in rows if number]
+
+
+async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> BatchStatus:
+    """Read how a batch stands."""
+    row = row or await store.batches.get(batch)
+    if row is None:
+        raise unknown_batch(batch, store.url)
+    return BatchStatus(
+        batch=batch,
+        title=row.title,
+        cells=row.cells,
+        counts=tuple(await store.batches.count(batch)),
+        is_running=await store.is_batch_locked(batch),
+        seconds=row.seconds,
+        stopped=row.stopped,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,120 @@
+"""Running one cell of a batch: an ordinary session, and the row that tells of it."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ...nodes.models.gate import Gate
+from ..common.errors import (
+    DuologueError,
+    ModelUnavailableError,
+    PausedError,
+    SessionError,
+    StoreError,
+)
+from ..common.sanitize import excerpt
+from ..run.engine import run_session
+from ..run.options import Options
+from ..store.address import Store
+from ..store.batches import CellRow
+from .cells import Cell
+from .figures import new_row, read_result, status_of
+from .scores.score import ScoreFunction, score
+
+_TAKEOVER: Final = 30.0
+"""Seconds for which a session is waited for that another process holds, which may just be dying."""
+
+_PAUSE: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Runs cells of one batch; many at once, if they are given so."""
+
+    batch: str
+    """The batch's name."""
+    store: Store
+    """Where its sessions are kept."""
+    gate: Gate
+    """What all model calls pass."""
+    options: Options
+    """The options of each session's run."""
+    scores: Mapping[str, ScoreFunction] = field(default_factory=dict)
+    """What scores a session that has ended, by name."""
+
+    async def run(self, cell: Cell) -> CellRow:
+        """Run a cell from where it is to its end, as far as it goes, and write its row.
+
+        Raises:
+            StoreError: The store fails.
+            ModelUnavailableError: A model can't be had, whatever the cell.
+        """
+        row = new_row(self.batch, cell)
+        await self.store.batches.put_cell(row)
+        stops: DuologueError | None = None
+        outcome: dict[str, Any] = {}
+        try:
+            await self._run(cell)
+        except StoreError:
+            raise
+        except PausedError:
+            outcome["status"] = "paused"
+        except ModelUnavailableError as error:
+            outcome["status"], stops = "paused", error
+        except Exception as error:
+            # One that a model, a tool or a function of the user's own raises is the cell's alone.
+            outcome |= {"status": "failed", "error": _told(error)}
+        row = row.model_copy(update=await self._found(cell) | outcome)
+        row = row.model_copy(update={"updated_at": datetime.now(UTC)})
+        await self.store.batches.put_cell(row)
+        if stops is not None:
+            raise stops
+        return row
+
+    async def _run(self, cell: Cell) -> None:
+        until = time.monotonic() + _TAKEOVER
+        while True:
+            try:
+                run = run_session(
+                    cell.conversation(),
+                    cell.session,
+                    reset=False,
+                    tokens=False,
+                    gate=self.gate,
+                    **self.options,
+                )
+                async with aclosing(run) as events:
+                    async for _ in events:
+                        pass
+                return
+            except SessionError:
+                is_held = await self.store.is_locked(cell.session)
+                if not is_held or time.monotonic() > until:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+    async def _found(self, cell: Cell) -> dict[str, Any]:
+        """Read what there is of the cell's session, and score it where it has ended."""
+        try:
+            read = await read_result(self.store, cell.session)
+            if read is None:
+                return {}
+            result, found = read
+            found["status"] = status_of(result)
+            if result.outcome is not None and self.scores:
+                scored = await score(result, cell.varied, self.scores)
+                found |= {"scores": scored.scores, "error": scored.problem}
+            return found
+        except DuologueError as error:
+            # What is damaged is the cell's own: another session can be read.
+            return {"status": "failed", "error": str(error)}
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, DuologueError):
+        return str(error)
+    return excerpt(f"{type(error).__name__}: {error}")
