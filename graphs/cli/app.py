@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .batch.commands import app as batch
 from .exit_code import EXIT_CODES
 from .file.commands import check, graph, init
 from .options import (
@@ -180,6 +181,7 @@ app.command()(answer)
 app.command()(init)
 app.command()(check)
 app.command()(graph)
+app.add_typer(batch, name="batch")
 
 
 @app.command()

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from ..common.errors import (
     AnswerError,
+    BatchError,
     DuologueError,
     ModelError,
     SessionError,
@@ -21,6 +22,7 @@ _CODES: dict[type[DuologueError], ExitCode] = {
     SpecError: ExitCode.BAD_INPUT,
     AnswerError: ExitCode.BAD_INPUT,
     ModelError: ExitCode.MODEL,
+    BatchError: ExitCode.SESSION,
     SessionError: ExitCode.SESSION,
     StoreError: ExitCode.SESSION,
 }

@@ -12,6 +12,7 @@ class ExitCode(IntEnum):
     MODEL = 3, "a model can't be had or did not answer"
     SESSION = 4, "a session, or the place where sessions are kept, can't be used"
     WAITING = 5, "the session waits for a person's answer"
+    UNFINISHED = 6, "a batch has cells that failed, wait for a person, or were held back"
     INTERRUPTED = 130, "interrupted (Ctrl-C); the session can be resumed"
     CLOSED_PIPE = 141, "the reader of the output closed the pipe; the session can be resumed"
     TERMINATED = 143, "terminated (SIGTERM); the session can be resumed"

@@ -16,7 +16,7 @@ CALLS = 10
 """Of each conversation."""
 
 
-def _peak_kib() -> int:
+def peak_kib() -> int:
     """The most memory this process has had: `ru_maxrss` would begin with that of its parent."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
@@ -33,7 +33,7 @@ async def figures(count: int, store: Path, latency: float) -> dict[str, Any]:
     """
     conversation = talk(CALLS)
     await aconverse(conversation, session="first", store=store)  # what is loaded once
-    memory, wall, cpu = _peak_kib(), time.monotonic(), time.process_time()
+    memory, wall, cpu = peak_kib(), time.monotonic(), time.process_time()
     sessions = (aconverse(conversation, session=f"s{n}", store=store) for n in range(count))
     results = await asyncio.gather(*sessions)
     wall, cpu = time.monotonic() - wall, time.process_time() - cpu
@@ -43,7 +43,7 @@ async def figures(count: int, store: Path, latency: float) -> dict[str, Any]:
         "seconds": round(wall, 2),
         "of_latency": round(wall / (CALLS * latency), 2),
         "cpu_ms_per_call": round(cpu / count / CALLS * 1000, 2),
-        "kib_per_session": round((_peak_kib() - memory) / count),
+        "kib_per_session": round((peak_kib() - memory) / count),
     }
 
 

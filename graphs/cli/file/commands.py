@@ -23,8 +23,8 @@ def init(
         str | None,
         typer.Argument(
             metavar="[KIND]",
-            help="role_play, group_solve, blogger, coder, user_proxy, chat, or conversation, which "
-            "has every field. [default: role_play]",
+            help="role_play, group_solve, blogger, coder, user_proxy, chat; conversation, which "
+            "has every field; or batch, for `duologue batch run`. [default: role_play]",
         ),
     ] = None,
     file: Annotated[
@@ -52,7 +52,8 @@ def init(
     except OSError as error:
         raise SpecError(f"{file}: can't be written: {error.strerror or error}") from error
     plain(stdout(), str(file))
-    plain(stderr(), f"Edit it, and run it with: {FollowUp().command('run', str(file))}")
+    run = "batch run" if kind == "batch" else "run"
+    plain(stderr(), f"Edit it, and run it with: {FollowUp().command(run, str(file))}")
 
 
 def check(file: _File) -> None:

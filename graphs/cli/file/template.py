@@ -3,6 +3,7 @@
 What a field means is said where it is declared; here stands only which fields are shown.
 """
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ import tomli_w
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from ...batch.spec import Batch, Limits
 from ...common.errors import SpecError
 from ...common.field_docs import field_docs
 from ...common.validation import did_you_mean, listing
 from ...kinds.load import forms_by_kind
+from ...kinds.role_play import RolePlay
 from ...speakers.speaker import Speaker
 from ...spec.conversation import Conversation
 from ...spec.end_chat import EndChat
@@ -24,6 +27,8 @@ from ...spec.end_chat import EndChat
 _WIDTH = 96
 
 _CONVERSATION = "conversation"
+
+_BATCH = "batch"
 
 
 @dataclass(frozen=True)
@@ -152,20 +157,54 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
         _speaker({"name": "Seller", "task": "Take 3,500 at least."}),
         _END_CHAT,
     ),
+    _BATCH: (
+        _Part({}, {"trials": 3, "score": "complete"}),
+        _Part(
+            {"specify_task": False, "max_iterations": 1},
+            {"mode": "end_chat_after_first_completion", **_OFFERED},
+            '[conversation]\nkind = "role_play"',
+            RolePlay,
+        ),
+        _Part(
+            {
+                "task": ["Plan a kitchen garden", "Plan a street party"],
+                "user_role": ["Cook", "Teacher", "Nurse", "Shopkeeper"],
+                "assistant_role": ["Gardener", "Programmer", "Writer"],
+            },
+            {"max_iterations": [1, 5]},
+            "# What varies: lists of values, or .txt, .csv or .jsonl files with them.\n[vary]",
+            RolePlay,
+        ),
+        _Part(
+            {},
+            {
+                "max_cost": 1.5,
+                "max_seconds": 3600,
+                "rates": {"gpt-4.1": {"requests_per_minute": 500}},
+            },
+            "[limits]",
+            Limits,
+        ),
+    ),
 }
 
 
+_OTHERS: Final[Mapping[str, type[BaseModel]]] = {_CONVERSATION: Conversation, _BATCH: Batch}
+"""What is no kind of conversation."""
+
+
 def template(kind: str) -> str:
-    """Write a conversation of a kind to begin from; `conversation` is none of the kinds."""
+    """Write a conversation of a kind to begin from, one of none of the kinds, or a batch."""
     if kind not in _FILES:
         hint = did_you_mean(kind, [*_FILES]) or f"; there are {listing(_FILES)}"
         raise SpecError(f"there is no kind {kind!r}{hint}")
+    what = "batch" if kind == _BATCH else "conversation"
     lines = [
-        "# A conversation to begin from. Change what you like; to switch on what is off, take the",
+        f"# A {what} to begin from. Change what you like; to switch on what is off, take the",
         "# sign in front of its line away.",
     ]
-    model: type[BaseModel] = Conversation
-    if kind != _CONVERSATION:
+    model = _OTHERS.get(kind)
+    if model is None:
         model = forms_by_kind()[kind]
         lines += ["", f'kind = "{kind}"']
     told: set[tuple[type[BaseModel], str]] = set()
@@ -206,8 +245,13 @@ def _inline(value: object) -> str:
     """Write a value on one line."""
     match value:
         case Mapping():
-            return f"{{ {', '.join(f'{name} = {_inline(one)}' for name, one in value.items())} }}"
+            pairs = (f"{_key(name)} = {_inline(one)}" for name, one in value.items())
+            return f"{{ {', '.join(pairs)} }}"
         case list():
             return f"[{', '.join(map(_inline, value))}]"
         case _:
             return tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _inline(name)

@@ -26,7 +26,7 @@ class FollowUp:
         arguments: Sequence[str] = (),
     ) -> str:
         """Write the command that does something with a session."""
-        words = ["duologue", verb]
+        words = ["duologue", *verb.split()]
         if self.store is not None:
             words += ["--store", redacted(self.store)]
         if self.model is not None and verb in ("resume", "answer"):

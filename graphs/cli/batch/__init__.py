@@ -1,0 +1,1 @@
+"""The commands that run batches, and show how they stand."""

@@ -1,0 +1,125 @@
+"""The command that runs a batch: how it goes is shown, and a signal pauses it."""
+
+import asyncio
+import gc
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import typer
+
+from ...batch.driver import Driver
+from ...batch.run import begun
+from ...batch.status import BatchStatus, read_status
+from ...run.options import Options
+from ...store.batches import CellRow
+from ..exit_code import ExitCode
+from ..terminal.console import json_line, plain, stderr
+from .live import BatchView
+from .show import print_status
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_LOOK = 0.5
+"""Seconds between two looks at how it stands."""
+
+
+def run_here(
+    file: Path,
+    name: str | None,
+    store: str | None,
+    model: str | None,
+    *,
+    concurrency: int,
+    retry_failed: bool,
+    as_json: bool,
+) -> None:
+    """Run a batch in this process, as far as it goes."""
+
+    async def play() -> ExitCode:
+        options: Options = {"store": store, "model": model}
+        given = begun(
+            file, name=name, concurrency=concurrency, retry_failed=retry_failed, **options
+        )
+        async with given as driver:
+            return await _Run(driver, as_json).play()
+
+    # Half of the time of hundreds of sessions at once would go into looking for garbage.
+    gc.set_threshold(50_000, 20, 20)
+    code = asyncio.run(play())
+    if code is not ExitCode.DONE:
+        raise typer.Exit(code)
+
+
+@dataclass
+class _Run:
+    driver: Driver
+    as_json: bool
+    signals: list[int] = field(default_factory=list)
+    pausing: set[asyncio.Task[None]] = field(default_factory=set)
+    view: BatchView = field(default_factory=lambda: BatchView(stderr()))
+
+    async def play(self) -> ExitCode:
+        running = asyncio.create_task(self.driver.run())
+        self._listen(running)
+        if self.as_json:
+            self.driver.told = _print_row
+        try:
+            with self.view:
+                while not running.done():
+                    if not self.as_json:
+                        self.view.show(await self._status(), await self.driver.crew.pace())
+                    await asyncio.wait([running], timeout=_LOOK)
+            await running
+        except asyncio.CancelledError:
+            if not self.signals:
+                raise
+            plain(stderr(), "Broken off. The same command goes on with it.")
+            return ExitCode(128 + self.signals[0])
+        status = (await self._status()).model_copy(update={"is_running": False})
+        if self.as_json:
+            print_status(status, as_json=True)
+        else:
+            print_status(status, as_json=False)
+            self._say_what_is_next(status)
+        return self._code(status)
+
+    async def _status(self) -> BatchStatus:
+        return await read_status(self.driver.store, self.driver.row.batch)
+
+    def _code(self, status: BatchStatus) -> ExitCode:
+        if self.signals:
+            return ExitCode(128 + self.signals[0])
+        return ExitCode.DONE if status.finished == status.cells else ExitCode.UNFINISHED
+
+    def _say_what_is_next(self, status: BatchStatus) -> None:
+        if status.left:
+            plain(stderr(), "The same command goes on with what is left.")
+        if status.failed:
+            plain(stderr(), "With --retry-failed it runs the cells that have failed again.")
+
+    def _listen(self, running: "asyncio.Task[object]") -> None:
+        loop = asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            self.signals.append(number)
+            match len(self.signals):
+                case 1:
+                    self.view.say("Pausing, once the calls under way are answered …")
+                    task = loop.create_task(self.driver.crew.pause("It was interrupted."))
+                    self.pausing.add(task)
+                case 2:
+                    running.cancel()
+                case _:
+                    # What is answered is stored already: nothing is lost by not waiting.
+                    os._exit(128 + number)
+
+        for number in _SIGNALS:
+            with suppress(NotImplementedError):  # Windows
+                loop.add_signal_handler(number, stop, number)
+
+
+def _print_row(row: CellRow) -> None:
+    json_line(row.model_dump_json())
