@@ -1,0 +1,81 @@
+"""The geometry of the pictures on the page of a batch."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .contents import Histogram, Kind
+from .estimates import Estimate
+
+WIDTH = 600
+"""How wide a picture is."""
+
+HEIGHT = 90
+"""How tall a histogram is."""
+
+
+class Part(NamedTuple):
+    """A part of a bar."""
+
+    kind: Kind
+    """What it stands for."""
+    x: float
+    """Where it begins."""
+    width: float
+    """How wide it is."""
+
+
+def parts(kinds: Sequence[Kind]) -> list[Part]:
+    """Divide a bar of 100 among kinds, by their cells."""
+    all_, before, found = sum(one.cells for one in kinds), 0, []
+    for one in kinds:
+        found.append(Part(one, round(100 * before / all_, 2), round(100 * one.cells / all_, 2)))
+        before += one.cells
+    return found
+
+
+def bars(found: Histogram) -> str:
+    """Draw the bars of a histogram."""
+    most = max(found.bars)
+    room = min(WIDTH / len(found.bars), 40.0)
+    drawn = []
+    for place, many in enumerate(found.bars):
+        if many:
+            # The smallest can still be seen.
+            tall = max(1.0, (HEIGHT - 2) * many / most)
+            corner = f"M{place * room:.4g} {HEIGHT}"
+            drawn.append(f"{corner}v-{tall:.3g}h{room * 0.86:.3g}v{tall:.3g}z")
+    return "".join(drawn)
+
+
+def bars_width(found: Histogram) -> float:
+    """How wide those are together."""
+    return round(min(WIDTH / len(found.bars), 40.0) * len(found.bars), 1)
+
+
+class Curve(NamedTuple):
+    """pass^k as a picture, 300 wide and 130 tall."""
+
+    band: str
+    """The path around its intervals."""
+    line: str
+    """The path through its figures."""
+    dots: list[tuple[float, float]]
+    """Those."""
+
+
+def curve(passes: Sequence[Estimate]) -> Curve:
+    """Draw pass^1, pass^2, … from left to right, from 0 below to 1 above."""
+    step = 280 / max(1, len(passes) - 1)
+    at = [10 + step * place for place in range(len(passes))]
+
+    def y(share: float | None) -> float:
+        return round(120 - 110 * (share or 0.0), 1)
+
+    dots = [(round(x, 1), y(one.value)) for x, one in zip(at, passes, strict=True)]
+    upper = [(x, y(one.high)) for x, one in zip(at, passes, strict=True)]
+    lower = [(x, y(one.low)) for x, one in zip(at, passes, strict=True)]
+    return Curve(f"{_path([*upper, *reversed(lower)])}z", _path(dots), dots)
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.4g} {y:.4g}" for x, y in points)
