@@ -1,0 +1,86 @@
+"""A batch's page in a real browser: no text runs, and nothing runs over the edge."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from duologue.graphs.batch.report.gather import report_of
+from duologue.graphs.batch.report.render import render
+from duologue.graphs.batch.report.rows import Rows
+from duologue.graphs.store.batches import BatchRow, CellRow
+from pages import HOSTILE
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def page() -> str:
+    """A page that has hostile texts wherever text of others may stand."""
+    rows = Rows(1000)
+    many = 2 * len(HOSTILE)
+    for number in range(many):
+        text, has_failed = HOSTILE[number // 2], number % 5 == 0
+        rows.add(
+            CellRow(
+                batch="grid",
+                number=number + 1,
+                session=f"grid-{number}",
+                trial=number % 2 + 1,
+                varied={f"labels.{HOSTILE[0]}": text, "labels.long": "word" * (20 + number)},
+                status="failed" if has_failed else "finished",
+                reason=None if has_failed else text,
+                error=text,
+                messages=number,
+                cost=0.01 * number,
+                scores={} if has_failed else {HOSTILE[1]: float(number % 3 == 0), HOSTILE[2]: 0.3},
+                updated_at=NOW,
+            )
+        )
+    batch = BatchRow(
+        batch="grid",
+        title=HOSTILE[3],
+        spec="{}",
+        settings="{}",
+        cells=many,
+        stopped=HOSTILE[4],
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    written = {row.session for row in rows.first[::2]}
+    return render(report_of(batch, rows, is_running=True, folder=HOSTILE[0], written=written))
+
+
+def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
+    browser: "Browser", tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(), encoding="utf-8", errors="replace")
+    asked: list[str] = []
+    wrong: list[str] = []
+    for width in (320, 390, 1280):
+        context = browser.new_context(viewport={"width": width, "height": 700})
+        tab = context.new_page()
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("console", lambda message: wrong.append(message.text))
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.goto(path.as_uri())
+        tab.evaluate("scrollTo(0, 1e6)")
+        assert tab.evaluate("[window.ran, document.scripts.length]") == [None, 0]
+        foreign = "document.querySelectorAll('img, iframe, object, base, link').length"
+        assert tab.evaluate(foreign) == 0
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        # A screen reader finds what the pictures show, in words.
+        pictures = tab.get_by_role("img")
+        assert pictures.count() > 10
+        assert all(pictures.nth(at).get_attribute("aria-label") for at in range(10))
+        assert tab.get_by_role("heading", level=1).count() == 1
+        assert tab.get_by_role("region", name="Cells", exact=True).count() == 1
+        context.close()
+    assert {*asked} == {path.as_uri()}
+    assert wrong == []

@@ -1,0 +1,258 @@
+"""The report of a batch: figures that agree with its rows, and a page on which no text runs."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import DuologueError, Reason, SpecError, aconverse, converse
+from duologue.graphs.batch.report.contents import Report
+from duologue.graphs.batch.report.gather import report_of
+from duologue.graphs.batch.report.render import render
+from duologue.graphs.batch.report.report import areport_batch, report_batch
+from duologue.graphs.batch.report.rows import Rows
+from duologue.graphs.batch.report.tallies import Spread
+from duologue.graphs.batch.report.words import ENDED
+from duologue.graphs.store.address import open_store
+from duologue.graphs.store.batches import BatchRow, CellRow
+from duologue.nodes.testing import ScriptedChatModel
+from pages import ALLOWED, HOSTILE
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def batch(cells: int, **fields: Any) -> BatchRow:
+    told = {"title": "Sell a boat", "spec": "{}", "settings": "{}", "created_at": NOW}
+    return BatchRow.model_validate(
+        {"batch": "grid", "cells": cells, "updated_at": NOW} | told | fields
+    )
+
+
+def cell(number: int, **fields: Any) -> CellRow:
+    row = {"batch": "grid", "number": number, "session": f"grid-{number}", "updated_at": NOW}
+    return CellRow.model_validate(row | {"status": "finished", "reason": "completed"} | fields)
+
+
+def report(rows: Iterator[CellRow] | list[CellRow], cells: int = 0, **fields: Any) -> Report:
+    added = Rows(1000)
+    for row in rows:
+        added.add(row)
+    written = {row.session for row in added.first if row.number % 2}
+    return report_of(
+        batch(cells or added.all.cells, **fields),
+        added,
+        is_running=False,
+        folder="grid-sessions",
+        written=written,
+    )
+
+
+def grid() -> Iterator[CellRow]:
+    """Two prices and three towns, each with two trials; one of the cells has failed."""
+    number = 0
+    for price in (30, 40):
+        for town in ("Lyon", "Rome", "القاهرة"):
+            for trial in (1, 2):
+                number += 1
+                passed = price == 30 or trial == 1
+                yield cell(
+                    number,
+                    trial=trial,
+                    varied={"speakers.Ann.price": price, "labels.town": town},
+                    reason="completed" if passed else "max_iterations",
+                    messages=number,
+                    input_tokens=100,
+                    cost=0.5,
+                    calls=2,
+                    scores={"complete": float(passed), "words": 10.0 * number},
+                )
+    yield cell(
+        number + 1,
+        varied={"speakers.Ann.price": 50, "labels.town": "Rome"},
+        status="failed",
+        reason=None,
+        error=f"The session 'grid-{number + 1}' has no model.",
+    )
+
+
+def test_figures_agree_with_the_rows_and_stand_by_each_value_that_varies() -> None:
+    found = report(grid(), cells=20)
+    assert {one.name: one.cells for one in found.kinds} == {
+        "completed": 9,
+        "max_iterations": 3,
+        "failed": 1,
+        "not_begun": 7,
+    }
+    assert (found.trials, found.combinations, found.calls, found.tokens) == (2, 7, 24, 1200)
+    assert found.cost == 6
+    assert [one.text for one in found.failed] == ["The session '…' has no model."]
+    messages = found.histograms[0]
+    assert (messages.title, messages.mean, messages.median) == ("Messages", 6.5, 6)
+    assert sum(messages.bars) == 12
+
+    prices, towns = found.varied
+    assert [(one.label, one.cells, one.messages) for one in prices.values] == [
+        ("30", 6, 3.5),
+        ("40", 6, 9.5),
+        ("50", 1, None),
+    ]
+    assert [one.label for one in towns.values] == ["Lyon", "Rome", "القاهرة"]
+    shares = [one.scores[0] and one.scores[0].value for one in prices.values]
+    assert shares == [1, 0.5, None]
+    assert {one.name: one.cells for one in prices.values[1].kinds} == {
+        "completed": 3,
+        "max_iterations": 3,
+    }
+
+    complete, words = found.scores
+    assert [one.value for one in complete.passes] == [0.75, 0.5]
+    assert (words.is_share, words.passes, words.mean.value) == (False, (), 65)
+    assert found.score("words") is words
+    with pytest.raises(KeyError):
+        found.score("word")
+    assert "Score complete, pass^2" in str(found)
+
+
+def test_a_score_that_is_missing_is_counted_and_its_cell_stays_finished() -> None:
+    rows = [cell(1, scores={"own": 1.0}), cell(2, error="the score 'own' gave str"), cell(3)]
+    found = report(rows)
+    assert found.of("completed") == 3
+    (own,) = found.scores
+    assert (own.missing, own.mean.sessions) == (2, 1)
+    assert [(one.text, one.cells) for one in found.unscored] == [("the score 'own' gave str", 1)]
+    assert found.failed == ()
+
+
+def test_of_many_values_the_most_frequent_stand_alone_and_the_rest_together() -> None:
+    towns = [f"Town {number}" for number in range(700)] + ["Rome"] * 5
+    rows = [
+        cell(number, varied={"labels.town": town, "labels.one": 1}, scores={"own": 1.0})
+        for number, town in enumerate(["Rome", *towns], 1)
+    ]
+    # What has one value for all does not vary.
+    (found,) = report(rows).varied
+    assert [one.label for one in found.values][:2] == ["Rome", "Town 0"]
+    assert (len(found.values), found.values[0].cells) == (12, 6)
+    last = found.values[-1]
+    assert (last.label, last.cells, last.is_rest) == ("all others", len(rows) - 16, True)
+    assert sum(one.cells for one in found.values) == len(rows)
+    score = last.scores[0]
+    assert score is not None
+    assert score.sessions == last.cells
+
+
+def test_a_spread_keeps_its_figures_however_far_numbers_reach() -> None:
+    spread, numbers = Spread(), [3.0, 5.0, 5.0, 900.0, 40_000.0]
+    for number in numbers:
+        spread.add(number)
+    assert spread.mean == pytest.approx(sum(numbers) / 5)
+    assert (spread.least, spread.most, spread.below(1.0)) == (3, 40_000, 40_000)
+    first, width, bars = spread.bars(30)
+    assert sum(bars) == 5
+    assert len(bars) <= 31
+    assert first <= 3
+    assert first + width * len(bars) > 40_000
+
+
+def test_every_reason_has_words() -> None:
+    assert set(ENDED) == set(Reason)
+
+
+class Seen(HTMLParser):
+    """What a browser would find in a page; nothing in it may run or load."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ALLOWED - {"script"} | {"b", "time", "caption"}
+        self.tags.add(tag)
+        for name, value in attrs:
+            assert name not in ("src", "style")
+            assert not name.startswith("on")
+            if name == "href":
+                self.links.append(value or "")
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment hides {data!r}")
+
+
+def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
+    long = [f"{text} {text * 20}" for text in HOSTILE]
+    rows = [
+        cell(
+            number,
+            varied={f"labels.{HOSTILE[number % 3]}": long[number % len(long)], "task": HOSTILE[0]},
+            reason=None if number % 9 == 0 else "completed",
+            status="failed" if number % 9 == 0 else "finished",
+            error=f"{long[number % len(long)]} {number}" if number % 9 == 0 else None,
+            messages=number,
+            scores={HOSTILE[number % 5]: 1.0},
+        )
+        for number in range(1, 3000)
+    ]
+    found = report(rows, title=HOSTILE[3], stopped=HOSTILE[2])
+    page = render(found)
+    seen = Seen(page)
+    assert {"#cells", "grid-sessions/grid-1.html"} <= {*seen.links}
+    assert all(re.fullmatch(r"#cells|grid-sessions/grid-\d+\.html", link) for link in seen.links)
+    assert "script-src 'none'" in unescape(page)
+    assert f"{len(rows) - len(found.lines):,} more cells are left out." in page
+    assert 100 < len(found.lines) <= 1000
+    assert len(page.encode()) < 500_000
+
+
+async def test_the_page_links_to_the_transcripts_that_were_written(tmp_path: Path) -> None:
+    store = f"memory:{uuid4().hex}"
+    spec = {"task": "Sell.", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
+    ended = {"end_chat": {"max_iterations": 1}}
+    async with open_store(store) as opened:
+        await opened.batches.put(batch(5, stopped="max_cost: 1 is used up."))
+        for number in (1, 2, 3):
+            model = ScriptedChatModel(script=["Forty.", "Done."])
+            await aconverse(spec | ended, model=model, session=f"grid-{number}", store=store)
+            await opened.batches.put_cell(cell(number, messages=2))
+        failed = cell(4, status="failed", reason=None, error="It has no model.")
+        await opened.batches.put_cell(failed)
+        found = await areport_batch("grid", store=store, output=tmp_path / "r.html", transcripts=3)
+    # Of the cell that never began there is nothing to write, and two more are written.
+    written = sorted(path.name for path in (tmp_path / "r-sessions").iterdir())
+    assert written == ["grid-1.html", "grid-2.html"]
+    assert (found.pages, found.page) == (2, str(tmp_path / "r.html"))
+    page = (tmp_path / "r.html").read_text("utf-8")
+    links = {*Seen(page).links} - {"#cells"}
+    assert links == {f"r-sessions/{name}" for name in written}
+    assert "duologue show SESSION --html" in page
+    assert "Forty." in (tmp_path / "r-sessions" / "grid-1.html").read_text("utf-8")
+    assert "max_cost: 1 is used up." in str(found)
+
+
+def test_what_can_not_be_read_or_written_is_one_sentence(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 's.db'}"
+    spec = {"task": "Sell.", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
+    model = ScriptedChatModel(script=["Forty.", "Done."])
+    converse(spec | {"end_chat": {"max_iterations": 1}}, model=model, session="x", store=store)
+    with pytest.raises(DuologueError, match="There is no batch 'grid' in sqlite:"):
+        report_batch("grid", store=store)
+
+    async def begin() -> None:
+        async with open_store(store) as opened:
+            await opened.batches.put(batch(2))
+
+    asyncio.run(begin())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpecError, match="can't be written: "):
+        report_batch("grid", store=store, output=tmp_path / "file" / "r.html")
+    found = report_batch("grid", store=store, output=tmp_path / "r.html")
+    assert (found.cells, found.of("not_begun")) == (2, 2)
+    assert "No cell has begun." in (tmp_path / "r.html").read_text("utf-8")
