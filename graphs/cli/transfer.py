@@ -166,25 +166,87 @@ def copy(
 
 
 def export(
-    session: Session,
+    session: Annotated[
+        str | None, typer.Argument(metavar="SESSION", help="The session's id.")
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="BATCH", help="All sessions of this batch, into one file."),
+    ] = None,
     form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="markdown to read, html for a browser, one file that needs nothing else, or "
-            "jsonl, one JSON object a message, for programs.",
+            help="Of a session: markdown to read, html for a browser, one file that needs nothing "
+            "else, or jsonl, one JSON object a message, for programs. Of a batch: jsonl, one "
+            "object a session. Of both: openai or sharegpt, to train models, one object for each "
+            "speaker. [default: markdown; of a batch: jsonl]",
         ),
-    ] = "markdown",
-    speaker: SpeakerOption = None,
+    ] = None,
+    speaker: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SPEAKER",
+            help="What this speaker remembers or sees only. [default: the whole session; openai "
+            "and sharegpt: each speaker for whom a model speaks]",
+        ),
+    ] = None,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REASON", help="Of a batch: only what ended so; repeatable."),
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATUS",
+            help="Of a batch: only sessions that are finished, failed, paused, waiting or running, "
+            "or any. [default: finished]",
+        ),
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COMPARISON",
+            help="Of a batch: only sessions with such a score, as in 'won>=0.5'; repeatable.",
+        ),
+    ] = None,
+    trial: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Of a batch: only this trial of each combination."),
+    ] = None,
+    no_metadata: Annotated[
+        bool,
+        typer.Option(
+            "--no-metadata",
+            help="Of a batch, in openai or sharegpt: only what the format itself has, as OpenAI's "
+            "own service wants it.",
+        ),
+    ] = False,
     output: OutputOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Write a session as a page or as JSON Lines."""
+    """Write a session as a page or for programs, or a batch as a data set.
+
+    Beside the file of a batch stands its manifest: what is in it, its hash, what was left out.
+    """
+    chosen = _given({"reason": reason, "score": score, "trial": trial, "status": status})
+    chosen |= {"metadata": False} if no_metadata else {}
+    if batch is not None and session is None:
+        from .batch.export import export_to
+
+        export_to(batch, output, format=form or "jsonl", speaker=speaker, store=store, **chosen)
+        return
+    if batch is not None or session is None:
+        raise SpecError("give either SESSION or --batch BATCH")
+    if chosen:
+        option = "no-metadata" if no_metadata else next(iter(chosen))
+        raise SpecError(f"--{option} is for --batch: leave it out")
     from ..sessions.transfer import export_session
 
-    text = export_session(session, format=cast("ExportFormat", form), speaker=speaker, store=store)
-    _put(text, output)
+    one = cast("ExportFormat", form or "markdown")
+    _put(export_session(session, format=one, speaker=speaker, store=store), output)
 
 
 def show_page(session: str, speaker: str | None, store: str | None) -> None:

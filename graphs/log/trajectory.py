@@ -1,6 +1,6 @@
 """The log as a list of messages in OpenAI's form, as evaluators of agents take it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import (
@@ -12,7 +12,7 @@ from langchain_core.messages import (
 )
 
 from ..spec.conversation import Conversation
-from .messages import Source, line
+from .messages import Source, line, place_of
 from .names import provider_names
 from .viewpoint import calls_of, viewpoint
 
@@ -21,18 +21,41 @@ def trajectory(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None, speaker: str | None
 ) -> list[dict[str, Any]]:
     """Give what a speaker sees; without one, the task and all that was said, called and given."""
-    if speaker is not None:
-        found = viewpoint(conversation, log, speaker)
-    else:
-        names = provider_names(conversation.names)
-        found = [*([HumanMessage(task)] if task else []), *_from_outside(log, names)]
-    written: list[dict[str, Any]] = convert_to_openai_messages(found)
+    seen = None if speaker is None else viewpoint(conversation, log, speaker)
+    return _written(_from_outside(conversation, log, task) if seen is None else seen)
+
+
+def transcript(
+    conversation: Conversation, log: Sequence[BaseMessage], task: str | None
+) -> list[dict[str, Any]]:
+    """Give the same in nobody's view, with the place, the speaker and who else may hear it."""
+    found = [*_from_outside(conversation, log, task)]
+    said = {message.id: message for message in log}
+    return [
+        (_beside(said[message.id]) if message.id in said else {}) | one
+        for message, one in zip(found, _written(found), strict=True)
+    ]
+
+
+def _beside(message: BaseMessage) -> dict[str, Any]:
+    about = line(message)
+    heard = {} if about.audience is None else {"audience": [*about.audience]}
+    return {"id": place_of(message), "speaker": about.speaker, **heard}
+
+
+def _written(found: Iterable[BaseMessage]) -> list[dict[str, Any]]:
+    written: list[dict[str, Any]] = convert_to_openai_messages([*found])
     return written
 
 
-def _from_outside(log: Sequence[BaseMessage], names: dict[str, str]) -> Iterator[BaseMessage]:
+def _from_outside(
+    conversation: Conversation, log: Sequence[BaseMessage], task: str | None
+) -> Iterator[BaseMessage]:
     """What was said, with calls and their results; people are users, all others assistants."""
+    names = provider_names(conversation.names)
     called: set[str | None] = set()
+    if task:
+        yield HumanMessage(task)
     for message in log:
         about = line(message)
         if not about.kind.row.is_spoken:
@@ -41,10 +64,10 @@ def _from_outside(log: Sequence[BaseMessage], names: dict[str, str]) -> Iterator
         if isinstance(message, ToolMessage):
             # The result of a block of code has no call: the code stands in the text.
             if message.tool_call_id in called:
-                yield ToolMessage(message.text, tool_call_id=message.tool_call_id)
+                yield ToolMessage(message.text, tool_call_id=message.tool_call_id, id=message.id)
         elif about.source is Source.HUMAN:
-            yield HumanMessage(message.text, name=name)
+            yield HumanMessage(message.text, name=name, id=message.id)
         else:
             calls = calls_of(message) if isinstance(message, AIMessage) else []
             called.update(call["id"] for call in calls)
-            yield AIMessage(message.text, name=name, tool_calls=calls)
+            yield AIMessage(message.text, name=name, tool_calls=calls, id=message.id)

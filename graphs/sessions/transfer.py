@@ -17,13 +17,14 @@ from ..store.rows import check_session_id
 from .dumps.dump import MemoryDump, read_dump, written
 from .exports.page import read_page
 from .exports.text import as_json_lines, as_markdown
+from .exports.training import TRAINING, as_examples
 from .remembering import begin_anew, dumped, load_whole, replace_memory
 from .session import aget_session, check_speaker, made_up_id
 
 Dump = Mapping[str, Any] | str | Path
 """A dump, or the path of a ``.json`` file that holds one."""
 
-ExportFormat = Literal["markdown", "jsonl", "html"]
+ExportFormat = Literal["markdown", "jsonl", "html", "openai", "sharegpt"]
 """What a session can be exported as."""
 
 
@@ -203,8 +204,10 @@ async def aexport_session(
         session: The session's id.
         format: ``markdown`` for a page to read; ``jsonl`` for JSON Lines, one object a message;
             ``html`` for a page for a browser, one file that needs nothing else: the talk, each
-            speaker's view of it, why it ended and what it used.
-        speaker: Whose memory to write down. None: all that was said.
+            speaker's view of it, why it ended and what it used; ``openai`` or ``sharegpt`` for
+            examples to train models on, one object a speaker, as `export_batch` writes them.
+        speaker: Whose memory to write down, or whose example. None: all that was said, or an
+            example for each speaker for whom a model has spoken.
         store: Where sessions are kept. None: the setting, else the user's data folder.
 
     Returns:
@@ -225,6 +228,8 @@ async def aexport_session(
     result = await aget_session(session, store=store)
     if speaker is not None:
         check_speaker(session, result.conversation, speaker)
+    if format in TRAINING:
+        return as_examples(result, format, speaker)
     return forms[format](result, speaker)
 
 

@@ -1,0 +1,1 @@
+"""A batch written down: rows for tables, and data sets to train models on."""

@@ -1,0 +1,175 @@
+"""A session as examples to train models on: what a speaker saw, and what it said. Pure functions.
+
+An example is one speaker's view, in the two forms that trainers read: OpenAI's, and ShareGPT's as
+LLaMA-Factory and Axolotl take it. Both begin with what was heard and end with a line of the
+speaker's own.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    convert_to_openai_messages,
+)
+
+from ....nodes.prompts.speaking import BEGIN
+from ...common.sanitize import escaped
+from ...log.kinds import Kind
+from ...log.messages import About, Source, line
+from ...log.viewpoint import SILENCE
+from ...spec.judges import HAND_OFF
+from ..result import Result
+
+Line: TypeAlias = dict[str, Any]
+"""One line of a JSON Lines file, or one message in it."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """What one speaker saw and said."""
+
+    speaker: str
+    """Its name."""
+    messages: Sequence[Line]
+    """Messages in OpenAI's form, the system prompt first. A line of its own that is not to be
+    learned has the weight 0."""
+
+
+def examples(result: Result, speaker: str | None = None) -> list[Example]:
+    """Give the examples that a session holds.
+
+    Args:
+        result: The session.
+        speaker: Whose view it is. None: those of all speakers for whom a model has spoken.
+
+    Returns:
+        One example for each speaker who has said something that can be learned: what a model, an
+        agent or a person gave. Texts that are always the same, what code gave, examples in the
+        prompt and memories that were brought along are none.
+    """
+    lines = {message.id: line(message) for message in result.messages}
+    by_model = {
+        about.speaker
+        for message in result.messages
+        if isinstance(message, AIMessage)
+        and (about := line(message)).kind.row.is_spoken
+        and about.source is Source.MODEL
+    }
+    names = [name for name in result.conversation.names if name in by_model]
+    found = (_example(result, name, lines) for name in ([speaker] if speaker else names))
+    return [one for one in found if one is not None]
+
+
+def _example(result: Result, name: str, lines: Mapping[str | None, About]) -> Example | None:
+    view = [*result.viewpoint(name)]
+    # What is heard after a speaker's last line is answered by nothing.
+    while view and not isinstance(view[-1], AIMessage):
+        view.pop()
+    front = sum(isinstance(message, SystemMessage) for message in view[:1])
+    if view and isinstance(view[front], AIMessage):
+        # As its model was asked; trainers want that somebody else begins.
+        view.insert(front, HumanMessage(result.conversation.worded(BEGIN)))
+    learned = [_is_learned(message, lines) for message in view]
+    if not any(learned):
+        return None
+    written: list[Line] = convert_to_openai_messages(view)
+    for message, one, is_learned in zip(view, written, learned, strict=True):
+        if isinstance(message, AIMessage) and not is_learned:
+            one["weight"] = 0
+    return Example(name, written)
+
+
+def _is_learned(message: BaseMessage, lines: Mapping[str | None, About]) -> bool:
+    about = lines.get(message.id) if isinstance(message, AIMessage) else None
+    return about is not None and about.source in _LEARNED and about.kind is not Kind.REMEMBERED
+
+
+_LEARNED: Final = (Source.MODEL, Source.AGENT, Source.HUMAN)
+
+
+def _openai(example: Example) -> Line:
+    return {"messages": example.messages}
+
+
+def _sharegpt(example: Example) -> Line:
+    turns: list[dict[str, str]] = []
+    for role, text in _turns(example.messages):
+        before = turns[-1] if turns else {"from": "", "value": ""}
+        if (before["from"] in _HEARD) != (role in _HEARD) or before["from"] in ("", "system"):
+            turns.append({"from": role, "value": text})
+        elif "function_call" in (role, before["from"]):
+            # A call is JSON, beside which nothing can be said.
+            turns[-1] = {"from": role, "value": text} if role == "function_call" else before
+        else:
+            # What a tool gave stays that, whatever else was heard then.
+            from_ = before["from"] if role == "human" else role
+            turns[-1] = {"from": from_, "value": f"{before['value']}\n\n{text}"}
+    return {"conversations": turns}
+
+
+_HEARD: Final = ("human", "observation")
+
+
+def _turns(messages: Sequence[Line]) -> Iterator[tuple[str, str]]:
+    handed: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in handed:
+                yield "observation", message["content"]
+            continue
+        made = message.get("tool_calls", ())
+        handed |= {call["id"] for call in made if call["function"]["name"] == HAND_OFF}
+        # It has no place for text beside calls: who hands over is heard, who works is not.
+        calls = [call["function"] for call in made if call["id"] not in handed]
+        if calls:
+            told = [
+                {"name": call["name"], "arguments": json.loads(call["arguments"])} for call in calls
+            ]
+            yield (
+                "function_call",
+                json.dumps(told if told[1:] else told[0], ensure_ascii=False),
+            )
+        else:
+            yield _ROLES[message["role"]], message["content"] or SILENCE
+
+
+_ROLES: Final = {"system": "system", "user": "human", "assistant": "gpt"}
+
+TRAINING: Final[Mapping[str, Callable[[Example], Line]]] = {
+    "openai": _openai,
+    "sharegpt": _sharegpt,
+}
+"""The forms in which an example is written."""
+
+
+def models_of(result: Result) -> list[str]:
+    """Name the models that were called in a session that has ended."""
+    return [] if result.outcome is None else sorted(result.outcome.usage)
+
+
+def as_examples(result: Result, form: str, speaker: str | None = None) -> str:
+    """Write a session's examples as JSON Lines, one object for each."""
+    ended = result.outcome
+    told = {
+        "session": result.session,
+        "reason": None if ended is None else ended.reason.value,
+        "complete": None if ended is None else ended.complete,
+        "models": models_of(result),
+    }
+    return "".join(
+        json_line(TRAINING[form](one) | {"metadata": {**told, "speaker": one.speaker}})
+        for one in examples(result, speaker)
+    )
+
+
+def json_line(found: Line) -> str:
+    """Write an object as one line that no program splits."""
+    text = json.dumps(found, ensure_ascii=False)
+    # Half a character, which no encoding has, stands there as JSON's escape.
+    return escaped(text.encode(errors="backslashreplace").decode()) + "\n"
