@@ -45,9 +45,7 @@ def _read_bound(given: object) -> object:
         return given
     found = _BOUND.fullmatch(given)
     if found is None:
-        raise ValueError(
-            f"must be a name, a comparison and a number, as in won>=0.5, not {given!r}"
-        )
+        raise ValueError(f"must be a score and what it is, as in won>=0.5, not {given!r}")
     name, sign, value = found.groups()
     return {"name": name, "sign": sign, "value": value}
 

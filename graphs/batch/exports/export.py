@@ -131,7 +131,7 @@ async def aexport_batch(
     path = Path(output)
     async with (
         known_store(store) as opened,
-        _new_files(path, path.with_name(f"{path.name}.manifest.json")) as (data, beside),
+        _new_files(path, Path(f"{path}.manifest.json")) as (data, beside),
     ):
         await known_batch(opened, batch)
         async for text in work.lines(opened, batch):
@@ -261,7 +261,7 @@ class _Export:
             filters=self.chosen.model_dump(mode="json"),
             sessions=self.sessions,
             rows=self.rows,
-            left_out=dict(sorted(self.left_out.items())),
+            left_out=dict(self.left_out.most_common()),
             bytes=data.bytes,
             sha256=data.sha256,
             models=tuple(sorted(self.models)),

@@ -19,7 +19,7 @@ def export_to(batch: str, output: Path | None, **options: Any) -> None:
         stdout(), f"{output}: {_counted(told.rows, 'row')} of {_counted(told.sessions, 'session')}"
     )
     if told.left_out:
-        left = ", ".join(f"{count} ({why})" for why, count in told.left_out.items())
+        left = ", ".join(f"{why} {count:,}" for why, count in told.left_out.items())
         plain(stdout(), f"Left out: {left}")
 
 

@@ -1,0 +1,597 @@
+"""Batches as data sets, and as rows for tables."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AnyMessage
+from langchain_core.messages.tool import ToolCall
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    Speaker,
+    SpecError,
+    delete_session,
+    export_session,
+    load_conversation,
+)
+from duologue.graphs.batch.exports.export import aexport_batch, export_batch
+from duologue.graphs.batch.exports.rows import batch_rows, columns
+from duologue.graphs.common.background import run as wait_for
+from duologue.graphs.common.errors import BatchError
+from duologue.graphs.kinds.role_play import RolePlay
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import About, Source, result as answered, said
+from duologue.graphs.sessions.exports.training import TRAINING, examples
+from duologue.graphs.spec.fields import ConversationFields
+from duologue.graphs.store.address import open_store
+from duologue.graphs.store.batches import BatchRow, CellRow
+from duologue.nodes.testing import Line, Reply, ScriptedToolCall
+
+from ..cli_help import duologue, isolate
+from ..fork_help import run
+from ..fork_talks import TALKS
+from .trainers import openai_fault, sharegpt_fault
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+FAULTS = {"openai": openai_fault, "sharegpt": sharegpt_fault}
+
+
+def cell(number: int, result: Result | None = None, **fields: Any) -> CellRow:
+    """The row that a cell gets whose session has ended so."""
+    told: dict[str, Any] = {
+        "batch": "b",
+        "number": number,
+        "updated_at": NOW,
+        "session": f"s-{number}",
+    }
+    if result is not None and result.outcome is not None:
+        ended = result.outcome
+        told |= {
+            "status": "finished",
+            "reason": ended.reason,
+            "complete": ended.complete,
+            "rounds": ended.rounds,
+            "messages": ended.messages,
+            "calls": ended.total.calls,
+        }
+    return CellRow.model_validate(told | fields)
+
+
+def keep(store: str, *rows: CellRow) -> None:
+    """Put the rows of a batch into a store."""
+    fixed = {"title": "T", "spec": "{}", "settings": "{}", "cells": len(rows)}
+    batch = BatchRow.model_validate({"batch": "b", **fixed, "created_at": NOW, "updated_at": NOW})
+
+    async def put() -> None:
+        async with open_store(store) as opened:
+            await opened.batches.put(batch)
+            for row in rows:
+                await opened.batches.put_cell(row)
+
+    wait_for(put())
+
+
+PAIR: dict[str, Any] = {
+    "task": "Plan a garden.",
+    "speakers": [
+        {"name": "Head Cook", "tools": ["weather"]},
+        {"name": "Ben", "private_opening": {"lines": ["You hate beans."]}},
+    ],
+    "end_chat": {"max_iterations": 1},
+}
+SCRIPT: list[Line] = [
+    "",
+    Reply(
+        text="Let me see.",
+        reasoning="A thought.",
+        tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")],
+    ),
+    "Beans?",
+    "Peas.",
+]
+"""A rejected draft, a call of a tool with a thought, and what is said."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"memory:{tmp_path.name}"
+
+
+@pytest.fixture
+def one(store: str) -> Result:
+    """A batch of one session."""
+    conversation = Conversation.model_validate(PAIR)
+    result = run(conversation, SCRIPT, session="s-1", store=store)
+    varied = {"task": "Plan a garden.", "labels.level": "easy \ud83d\u2028"}
+    keep(store, cell(1, result, trial=2, varied=varied, scores={"won": 1}, cost=0.5, seconds=2))
+    return result
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_bytes().decode().split("\n")
+    assert lines.pop() == ""
+    return [json.loads(one) for one in lines]
+
+
+KNOWN = {
+    "batch": "b",
+    "number": 1,
+    "session": "s-1",
+    "trial": 2,
+    "task": "Plan a garden.",
+    "labels.level": "easy \ud83d\u2028",
+    "status": "finished",
+    "reason": "max_iterations",
+    "error": None,
+    "complete": None,
+    "rounds": 1,
+    "messages": 2,
+    "calls": 4,
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "cost": 0.5,
+    "seconds": 2.0,
+    "score.won": 1.0,
+}
+CALL = {
+    "type": "function",
+    "id": "a",
+    "function": {"name": "weather", "arguments": '{"day": "Monday"}'},
+}
+
+
+def test_rows_hold_what_is_known_of_each_cell(one: Result, store: str) -> None:
+    assert batch_rows("b", store=store) == [{**KNOWN, "updated_at": NOW}]
+    with pytest.raises(BatchError, match="There is no batch 'c' in memory:"):
+        batch_rows("c", store=store)
+
+
+def test_no_column_of_a_row_is_called_like_what_may_vary() -> None:
+    own = columns(cell(1)).keys()
+    for form in (ConversationFields, Speaker, RolePlay):
+        assert own.isdisjoint(form.model_fields), form
+
+
+def test_a_session_is_a_line_with_all_that_was_said(
+    one: Result, store: str, tmp_path: Path
+) -> None:
+    export_batch("b", tmp_path / "f.jsonl", store=store)
+    (found,) = rows_of(tmp_path / "f.jsonl")
+    said = [
+        {"role": "user", "content": "Plan a garden."},
+        {
+            "id": "m0003",
+            "speaker": "Head Cook",
+            "role": "assistant",
+            "name": "Head_Cook",
+            "content": "Let me see.",
+            "tool_calls": [CALL],
+        },
+        {
+            "id": "m0004",
+            "speaker": "Head Cook",
+            "audience": ["Head Cook"],
+            "role": "tool",
+            "tool_call_id": "a",
+            "content": "Monday: sun",
+        },
+        {
+            "id": "m0005",
+            "speaker": "Head Cook",
+            "role": "assistant",
+            "name": "Head_Cook",
+            "content": "Beans?",
+        },
+        {"id": "m0006", "speaker": "Ben", "role": "assistant", "name": "Ben", "content": "Peas."},
+    ]
+    assert found == {**KNOWN, "models": ["ScriptedChatModel"], "trajectory": said}
+    export_batch("b", tmp_path / "f.jsonl", speaker="Ben", store=store)
+    (found,) = rows_of(tmp_path / "f.jsonl")
+    assert (found["speaker"], found["trajectory"]) == ("Ben", one.trajectory("Ben"))
+
+
+def test_a_speakers_example_is_its_view_in_the_form_of_the_trainer(
+    one: Result, store: str, tmp_path: Path
+) -> None:
+    beside = {**KNOWN, "models": ["ScriptedChatModel"]}
+    export_batch("b", tmp_path / "o.jsonl", format="openai", store=store)
+    cook, ben = rows_of(tmp_path / "o.jsonl")
+    system = "You are {}, in a conversation with {}. Speak only for yourself.\n\nThe task: {}"
+    names = ("Head Cook", "Ben")
+    of_cook, of_ben = (system.format(*two, "Plan a garden.") for two in (names, names[::-1]))
+    assert cook == {
+        "messages": [
+            {"role": "system", "content": of_cook},
+            {"role": "user", "content": "Please begin."},
+            {
+                "role": "assistant",
+                "name": "Head_Cook",
+                "content": "Let me see.",
+                "tool_calls": [CALL],
+            },
+            {"role": "tool", "tool_call_id": "a", "content": "Monday: sun"},
+            {"role": "assistant", "name": "Head_Cook", "content": "Beans?"},
+        ],
+        "metadata": {**beside, "speaker": "Head Cook"},
+    }
+    assert ben == {
+        "messages": [
+            {"role": "system", "content": of_ben},
+            {"role": "user", "content": "You hate beans.\n\nLet me see.\n\nBeans?"},
+            {"role": "assistant", "name": "Ben", "content": "Peas."},
+        ],
+        "metadata": {**beside, "speaker": "Ben"},
+    }
+    export_batch("b", tmp_path / "s.jsonl", format="sharegpt", speaker="Head Cook", store=store)
+    (cook,) = rows_of(tmp_path / "s.jsonl")
+    assert cook == {
+        "conversations": [
+            {"from": "system", "value": of_cook},
+            {"from": "human", "value": "Please begin."},
+            {
+                "from": "function_call",
+                "value": '{"name": "weather", "arguments": {"day": "Monday"}}',
+            },
+            {"from": "observation", "value": "Monday: sun"},
+            {"from": "gpt", "value": "Beans?"},
+        ],
+        "metadata": {**beside, "speaker": "Head Cook"},
+    }
+    export_batch("b", tmp_path / "s.jsonl", format="sharegpt", metadata=False, store=store)
+    assert [row.keys() for row in rows_of(tmp_path / "s.jsonl")] == [{"conversations"}] * 2
+
+
+def test_one_session_is_exported_as_examples_too(one: Result, store: str, tmp_path: Path) -> None:
+    export_batch("b", tmp_path / "o.jsonl", format="openai", metadata=False, store=store)
+    text = export_session("s-1", format="openai", store=store)
+    found = [json.loads(one) for one in text.splitlines()]
+    assert [{"messages": one["messages"]} for one in found] == rows_of(tmp_path / "o.jsonl")
+    told = {"session": "s-1", "reason": "max_iterations", "complete": None}
+    assert [one["metadata"] for one in found] == [
+        {**told, "models": ["ScriptedChatModel"], "speaker": name} for name in ("Head Cook", "Ben")
+    ]
+    found = [json.loads(export_session("s-1", format="sharegpt", speaker="Ben", store=store))]
+    assert [one["metadata"]["speaker"] for one in found] == ["Ben"]
+
+
+# What trainers take
+
+
+def handed_over() -> tuple[Conversation, list[Line]]:
+    """Three who hand over by a call, beside which they speak."""
+    conversation = load_conversation(
+        {
+            "task": "Plan.",
+            "speakers": [{"name": "Ann", "tools": ["weather"]}, {"name": "Ben"}, {"name": "Cat"}],
+            "turn_order": "handoff",
+            "end_chat": {"max_iterations": 2},
+        }
+    )
+
+    def over(to: str, text: str, *more: ScriptedToolCall) -> Reply:
+        call = ScriptedToolCall(name="hand_off", args={"to": to, "message": text}, id=f"to-{to}")
+        return Reply(tool_calls=(call, *more))
+
+    look = ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")
+    lines: list[Line] = [
+        Reply(text="I look.", tool_calls=(look,)),
+        over("Cat", "Cat first."),
+        over("Ann", "Ann again."),
+        over("Cat", "Once more."),
+        over("Ben", "Ben, too."),
+        over("Ann", ""),
+        "Done.",
+    ]
+    return conversation, lines
+
+
+@pytest.mark.parametrize("form", TRAINING)
+@pytest.mark.parametrize("name", [*TALKS, "handed_over"])
+def test_trainers_take_every_example(name: str, form: str) -> None:
+    conversation, lines = TALKS.get(name) or handed_over()
+    result = run(conversation, lines, store="memory:")
+    found = examples(result)
+    assert [one.speaker for one in found] == [*conversation.names]
+    for one in found:
+        assert FAULTS[form](TRAINING[form](one)) is None
+        # What the trainers refuse, the checks refuse.
+        row = json.loads(json.dumps(TRAINING[form](one)))
+        for turns in row.values():
+            assert FAULTS[form]({**row, next(iter(row)): turns[:-1]}) is not None
+            assert FAULTS[form]({**row, next(iter(row)): [*turns, turns[-1]]}) is not None
+
+
+def spoken(number: int, text: str, name: str = "Ann", **line: Any) -> AnyMessage:
+    return said(number, text, About(kind=Kind.SPEECH, speaker=name, **line))
+
+
+def made(*log: AnyMessage, **speaker: Any) -> Result:
+    speakers = [{"name": "Ann", **speaker}, {"name": "Ben"}]
+    conversation = Conversation.model_validate({"task": "Plan", "speakers": speakers})
+    return Result("s", conversation, list(log), "Plan", None)
+
+
+def call(number: int, text: str = "") -> AnyMessage:
+    made: list[ToolCall] = [ToolCall(name="weather", args={}, id=f"c{number}", type="tool_call")]
+    return said(number, text, About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=made)
+
+
+def turns(result: Result, form: str = "sharegpt") -> list[tuple[str, str]]:
+    """What Ann's example holds, without its system prompt."""
+    (one,) = examples(result, "Ann")
+    row = TRAINING[form](one)
+    assert FAULTS[form](row) is None
+    return [
+        (turn.get("from") or turn["role"], turn.get("value") or turn["content"])
+        for turn in next(iter(row.values()))[1:]
+    ]
+
+
+def test_what_was_heard_between_a_result_and_the_next_line_stands_with_the_result() -> None:
+    """Two heard turns in a row would not alternate; what a call gave stays that."""
+    log = (
+        spoken(0, "Hello.", "Ben"),
+        call(1),
+        answered(2, "Sun.", speaker="Ann", call_id="c1"),
+        spoken(3, "Stop.", "Ben"),
+        spoken(4, "Well."),
+    )
+    assert turns(made(*log))[1:] == [
+        ("function_call", '{"name": "weather", "arguments": {}}'),
+        ("observation", "Sun.\n\nStop."),
+        ("gpt", "Well."),
+    ]
+    assert [role for role, _ in turns(made(*log), "openai")] == [
+        *("user", "assistant", "tool", "user", "assistant")
+    ]
+
+
+def test_an_example_ends_with_a_line_of_its_own() -> None:
+    log = (
+        spoken(0, "Hello.", "Ben"),
+        spoken(1, "Hi."),
+        spoken(2, "So?", "Ben"),
+        call(3, "Let me see."),
+        answered(4, "Sun.", speaker="Ann", call_id="c3"),
+        spoken(5, "Bye.", "Ben"),
+    )
+    assert turns(made(*log[:3])) == [("human", "Hello."), ("gpt", "Hi.")]
+    assert turns(made(*log))[-1][0] == "function_call"
+    assert turns(made(*log), "openai")[-1] == ("assistant", "Let me see.")
+
+
+def test_only_what_a_model_an_agent_or_a_person_gave_is_learned() -> None:
+    sources = {Source.MODEL: 1, Source.AGENT: 1, Source.HUMAN: 1, Source.TEXT: 0}
+    sources |= {Source.FUNCTION: 0, Source.CODE: 0, Source.HOOK: 0}
+    log: list[AnyMessage] = []
+    for source in sources:
+        log += [spoken(len(log), "And?", "Ben"), spoken(len(log) + 1, source, source=source)]
+    shown = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]
+    (one,) = examples(made(*log, examples=shown), "Ann")
+    own = [turn for turn in one.messages if turn["role"] == "assistant"]
+    weights = {turn["content"]: turn.get("weight", 1) for turn in own}
+    assert weights == {"A": 0, **{source.value: weight for source, weight in sources.items()}}
+    # Without a speaker's name only those are given for whom a model has spoken.
+    assert [one.speaker for one in examples(made(*log))] == ["Ann", "Ben"]
+    assert [one.speaker for one in examples(made(*log[4:]))] == ["Ben"]
+    person = made(spoken(0, "And?", "Ben"), spoken(1, "Yes.", source=Source.HUMAN))
+    assert [len(examples(person, name)) for name in ("Ann", "Ben")] == [1, 1]
+    text = made(spoken(0, "Hello.", source=Source.TEXT))
+    assert examples(text, "Ann") == []
+
+
+# Which sessions
+
+
+@pytest.fixture(scope="module")
+def many() -> str:
+    """Six cells in a store, in no order; one's session is deleted, one has failed."""
+    store = "memory:many-cells-to-export"
+    conversation = Conversation.model_validate(PAIR)
+    result = run(conversation, SCRIPT, session="s-1", store=store)
+    for number in (2, 3, 4, 5):
+        run(conversation, SCRIPT, session=f"s-{number}", store=store)
+    delete_session("s-5", store=store)
+    rows = [
+        cell(4, result, trial=2, scores={"won": 0.5, "fair play": 1}),
+        cell(7, status="failed", error="No key."),
+        cell(1, result, scores={"won": 1, "fair play": -0.25}),
+        cell(3, result, reason="done_token", scores={"won": 0}),
+        cell(5, result),
+        cell(2, result, trial=2),
+    ]
+    keep(store, *rows)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("asked", "numbers", "left_out"),
+    [
+        ({}, [1, 2, 3, 4], {"deleted": 1, "status": 1}),
+        ({"status": "failed"}, [], {"status": 5, "deleted": 1}),
+        ({"status": None}, [1, 2, 3, 4], {"deleted": 2}),
+        ({"reason": "done_token"}, [3], {"reason": 4, "status": 1}),
+        ({"reason": ["done_token", "max_iterations"]}, [1, 2, 3, 4], {"deleted": 1, "status": 1}),
+        ({"trial": 2}, [2, 4], {"trial": 3, "status": 1}),
+        ({"score": "won>=0.5"}, [1, 4], {"score": 3, "status": 1}),
+        ({"score": "won > 0.5"}, [1], {"score": 4, "status": 1}),
+        ({"score": ["won<=0.5", "won!=0"]}, [4], {"score": 4, "status": 1}),
+        ({"score": "won<.5"}, [3], {"score": 4, "status": 1}),
+        ({"score": " fair play = -25e-2"}, [1], {"score": 4, "status": 1}),
+        ({"score": "won==1", "trial": 1}, [1], {"trial": 2, "score": 2, "status": 1}),
+    ],
+)
+def test_sessions_are_chosen_and_the_others_counted(
+    many: str, tmp_path: Path, asked: dict[str, Any], numbers: list[int], left_out: dict[str, int]
+) -> None:
+    told = export_batch("b", tmp_path / "f", store=many, **asked)
+    assert [row["number"] for row in rows_of(tmp_path / "f")] == numbers
+    assert told.left_out == left_out
+    assert (told.sessions, told.rows) == (len(numbers), len(numbers))
+
+
+def test_a_manifest_says_what_is_in_the_file_and_the_same_batch_gives_the_same_bytes(
+    many: str, tmp_path: Path
+) -> None:
+    texts = []
+    for name in ("f", "g"):
+        told = export_batch("b", tmp_path / name, format="openai", score="won>=0.5", store=many)
+        texts.append((tmp_path / name).read_bytes())
+        written = json.loads((tmp_path / f"{name}.manifest.json").read_text())
+        assert written == told.model_dump(mode="json")
+        assert told.sha256 == sha256(texts[-1]).hexdigest()
+        assert told.bytes == len(texts[-1])
+    assert texts[0] == texts[1]
+    assert told.model_dump(
+        exclude={"sha256", "bytes", "written_at", "spec_version", "duologue"}
+    ) == {
+        "file": "g",
+        "format": "openai",
+        "version": 1,
+        "batch": "b",
+        "speaker": None,
+        "filters": {
+            "status": "finished",
+            "reason": [],
+            "score": [{"name": "won", "sign": ">=", "value": 0.5}],
+            "trial": None,
+        },
+        "sessions": 2,
+        "rows": 4,
+        "left_out": {"score": 3, "status": 1},
+        "models": ("ScriptedChatModel",),
+    }
+
+
+# Nothing half
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            {"format": "html"},
+            "format: of a batch there are 'jsonl', 'openai', 'sharegpt', not 'html'",
+        ),
+        ({"status": "done"}, "status: input should be 'running'"),
+        ({"reason": ["done_tokn"]}, "reason.0: 'done_tokn' is unknown; did you mean 'done_token'?"),
+        ({"score": "won"}, "score.0: must be a score and what it is, as in won>=0.5, not 'won'"),
+        ({"score": "won>=x"}, "score.0.value: input should be a valid number"),
+        ({"score": "won>=nan"}, "score.0.value: input should be a finite number"),
+        (
+            {"score": "one>1"},
+            "score: no session of batch 'b' has a score 'one'; there are 'fair play', 'won'",
+        ),
+        ({"trial": 0}, "trial: input should be greater than 0"),
+        (
+            {"speaker": "Bob"},
+            "nobody in batch 'b' is called 'Bob'; in a session of it there are 'Head Cook', 'Ben'",
+        ),
+        ({"batch": "c"}, "There is no batch 'c' in memory:"),
+        ({"output": "."}, ".: is no file that can be written over"),
+        ({"output": "/dev/null"}, "/dev/null: is no file that can be written over"),
+        ({"output": "none/f"}, "none/f: can't be written: No such file or directory"),
+        ({"output": "x" * 300}, "can't be written: File name too long"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_is_wrong_is_one_sentence_and_the_old_file_stays(
+    many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    export_batch("b", "f", store=many, score="won=1")
+    before = files_in(tmp_path)
+    with pytest.raises((SpecError, BatchError)) as caught:
+        export_batch(**{"batch": "b", "output": "f", "store": many, **asked})
+    assert words in str(caught.value)
+    assert files_in(tmp_path) == before
+
+
+async def test_an_export_that_is_broken_off_leaves_the_old_file(
+    many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await aexport_batch("b", tmp_path / "f", store=many, trial=2)
+    before = files_in(tmp_path)
+    from duologue.graphs.batch.exports import export
+
+    begun = asyncio.Event()
+
+    async def never(*_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def damaged(*_: object) -> None:
+        raise OSError("No space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "read_session", never)
+        task = asyncio.create_task(aexport_batch("b", tmp_path / "f", store=many))
+        await begun.wait()
+        assert len(files_in(tmp_path)) == 4
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert files_in(tmp_path) == before
+        patch.setattr(export, "read_session", damaged)
+        with pytest.raises(OSError, match="No space left"):
+            await aexport_batch("b", tmp_path / "f", store=many)
+    assert files_in(tmp_path) == before
+
+
+def test_a_link_stays_a_link_and_a_file_has_the_usual_rights(many: str, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "f")
+    export_batch("b", tmp_path / "link", store=many)
+    assert (tmp_path / "link").is_symlink()
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert (tmp_path / "real" / "f").stat().st_mode == plain.stat().st_mode
+    assert len(rows_of(tmp_path / "link")) == 4
+
+
+def test_the_command_writes_a_batch(
+    many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path, DUOLOGUE_STORE=many)
+    asked = ("export", "--batch", "b", "--output")
+    ran = duologue(*asked, "f.jsonl", "--reason", "max_iterations", "--score", "won>=0.5")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert ran.stdout == "f.jsonl: 2 rows of 2 sessions\nLeft out: score 2, reason 1, status 1\n"
+    assert [row["number"] for row in rows_of(tmp_path / "f.jsonl")] == [1, 4]
+    more = ("--format", "openai", "--as", "Ben", "--status", "any", "--trial", "1")
+    assert duologue(*asked, "g", *more, "--no-metadata").exit_code == 0
+    assert [row.keys() for row in rows_of(tmp_path / "g")] == [{"messages"}] * 2
+    ran = duologue("export", "s-1", "--format", "openai", "--as", "Ben")
+    assert json.loads(ran.stdout)["metadata"]["speaker"] == "Ben"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give either SESSION or --batch BATCH"),
+        (("s-1", "--batch", "b"), "give either SESSION or --batch BATCH"),
+        (("--batch", "b"), "--output is missing: a batch is written to a file"),
+        (("s-1", "--reason", "completed"), "--reason is for --batch: leave it out"),
+        (("s-1", "--no-metadata"), "--no-metadata is for --batch: leave it out"),
+        (("--batch", "b", "--output", "f", "--format", "html"), "of a batch there are 'jsonl',"),
+    ],
+)
+def test_what_the_command_refuses_is_one_sentence(
+    many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str], words: str
+) -> None:
+    isolate(monkeypatch, tmp_path, DUOLOGUE_STORE=many)
+    ran = duologue("export", *arguments)
+    assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert words in ran.stderr
+    assert files_in(tmp_path) == {}

@@ -1,0 +1,92 @@
+"""What trainers refuse in a row, as their own documentation and readers say. No tests here.
+
+Each function gives what is wrong with a row, or None.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+_ROLES = ("system", "user", "assistant", "tool")
+_KEYS = {
+    "system": {"role", "content", "name"},
+    "user": {"role", "content", "name"},
+    "assistant": {"role", "content", "name", "tool_calls", "weight"},
+    "tool": {"role", "content", "tool_call_id"},
+}
+
+
+def openai_fault(row: Mapping[str, Any]) -> str | None:
+    """OpenAI's fine-tuning of chat models, and Together's and Azure's readers of the same form."""
+    messages: Sequence[Mapping[str, Any]] = row["messages"]
+    roles = [message["role"] for message in messages]
+    if not set(roles) <= {*_ROLES}:
+        return "role"
+    if "system" in roles[1:]:
+        return "system message inside"
+    if not roles or roles[-1] != "assistant":
+        return "last message"
+    if all(one.get("weight") == 0 for one in messages if one["role"] == "assistant"):
+        return "nothing to learn"
+    if next(role for role in roles if role != "system") != "user":
+        return "first message"
+    if any(before == after != "tool" for before, after in pairwise(roles)):
+        return "two in a row"
+    return _calls_fault(messages) or next(filter(None, map(_message_fault, messages)), None)
+
+
+def _calls_fault(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    open_calls: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in open_calls:
+                return "result without a call"
+            open_calls.remove(message["tool_call_id"])
+        elif open_calls:
+            return "call without a result"
+        open_calls |= {call["id"] for call in message.get("tool_calls", ())}
+    return None
+
+
+def _message_fault(message: Mapping[str, Any]) -> str | None:
+    if not message.keys() <= _KEYS[message["role"]]:
+        return "extra key"
+    if not isinstance(message["content"], str):
+        return "content"
+    if not message["content"].strip() and not message.get("tool_calls"):
+        return "blank"
+    if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", message.get("name", "any")):
+        return "name"
+    if message.get("weight", 1) not in (0, 1):
+        return "weight"
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        if call["type"] != "function" or not isinstance(json.loads(function["arguments"]), dict):
+            return "call"
+    return None
+
+
+def sharegpt_fault(row: Mapping[str, Any]) -> str | None:
+    """LLaMA-Factory's reader of ShareGPT's form; Axolotl's asks for less."""
+    turns = list(row["conversations"])
+    if turns and turns[0]["from"] == "system":
+        turns.pop(0)
+    for place, turn in enumerate(turns):
+        if turn.keys() != {"from", "value"} or not isinstance(turn["value"], str):
+            return "keys"
+        odd = ("human", "observation")
+        even = ("gpt", "function_call")
+        if turn["from"] not in (even if place % 2 else odd):
+            return "turn"
+        if not turn["value"].strip():
+            return "blank"
+        if turn["from"] == "function_call":
+            found = json.loads(turn["value"])
+            for call in found if isinstance(found, list) else [found]:
+                if call.keys() != {"name", "arguments"} or not isinstance(call["arguments"], dict):
+                    return "call"
+        if turn["from"] == "observation" and turns[place - 1]["from"] != "function_call":
+            return "result without a call"
+    return "count" if not turns or len(turns) % 2 else None
