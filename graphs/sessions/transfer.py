@@ -8,8 +8,9 @@ a dump looks like is in `graphs.sessions.dumps.dump`, what is exported in `graph
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
+from ...tools.registry.registry import Registered, Registry, check_options
 from ..common.background import in_background
 from ..common.errors import SpecError
 from ..common.validation import listing
@@ -197,6 +198,7 @@ async def aexport_session(
     format: ExportFormat,  # noqa: A002  # what it is called everywhere
     speaker: str | None = None,
     store: str | Path | None = None,
+    **registered: Unpack[Registered],
 ) -> str:
     """Write a session as a page for readers, or as JSON Lines for programs.
 
@@ -209,6 +211,8 @@ async def aexport_session(
         speaker: Whose memory to write down, or whose example. None: all that was said, or an
             example for each speaker for whom a model has spoken.
         store: Where sessions are kept. None: the setting, else the user's data folder.
+        **registered: What was registered for the run, as for `converse`: examples tell of tools
+            and schemas that are given here, or installed.
 
     Returns:
         The text, which ends in a newline where there is any.
@@ -218,6 +222,7 @@ async def aexport_session(
         SessionError: There is no such session.
         StoreError: The store can't be opened or read.
     """
+    check_options(registered, Registered)
     forms = {"markdown": as_markdown, "jsonl": as_json_lines}
     if format not in get_args(ExportFormat):
         raise SpecError(
@@ -229,7 +234,7 @@ async def aexport_session(
     if speaker is not None:
         check_speaker(session, result.conversation, speaker)
     if format in TRAINING:
-        return as_examples(result, format, speaker)
+        return as_examples(result, format, speaker, Registry(registered))
     return forms[format](result, speaker)
 
 

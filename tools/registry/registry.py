@@ -131,6 +131,13 @@ class Registry:
         found: BaseTool | None = self._found["tools"].get(name)
         return found
 
+    def at_hand(self, kind: str, name: str) -> Any | None:  # noqa: ANN401  # each kind has its own
+        """Give what is registered or installed by this name, or None. May import packages."""
+        entries = self._installed[kind].get(name)
+        if name not in self._found[kind] and entries:
+            self._found[kind][name] = loaded(kind, entries, name)
+        return self._found[kind].get(name)
+
     def tools_of(self, speaker: Speaker) -> list[BaseTool]:
         """Give the tools that a speaker may call, in the spec's order."""
         return [self._found["tools"][name] for name in speaker.tools]

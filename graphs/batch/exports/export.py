@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Unpack, get_args
 
-from pydantic import AwareDatetime, JsonValue, NonNegativeInt
-
+from ....tools.registry.registry import Registered, Registry, check_options
 from ...build import Graph, build_graph
 from ...common.background import in_background
-from ...common.data import Data
 from ...common.errors import SpecError
 from ...common.validation import listing, validated
 from ...log.trajectory import transcript
@@ -28,52 +26,10 @@ from ...store.address import Store
 from ...store.batches import CellRow, CellStatus, CellsWanted
 from .chosen import Chosen
 from .file import NewFile
+from .manifest import BatchFormat, Manifest
 from .rows import columns, known_batch
 
-BatchFormat = Literal["jsonl", "openai", "sharegpt"]
-"""What a batch can be exported as."""
-
-EXPORT_VERSION: Final = 1
-"""The version of the shape of the files."""
-
 _AT_ONCE: Final = 32  # sessions that are read at the same time
-
-
-class Manifest(Data):
-    """What is in an exported file, and of what it was made. It stands beside the file."""
-
-    file: str
-    """The file's name."""
-    format: BatchFormat
-    """Its format."""
-    version: int = EXPORT_VERSION
-    """The version of that format."""
-    batch: str
-    """The batch's name."""
-    speaker: str | None
-    """Whose view it holds. None: nobody's, or that of each speaker."""
-    filters: dict[str, JsonValue]
-    """Which sessions were asked for."""
-    sessions: NonNegativeInt
-    """How many sessions are in it."""
-    rows: NonNegativeInt
-    """How many lines it has."""
-    left_out: dict[str, NonNegativeInt]
-    """How many sessions that have begun are not in it, by the filter that they did not pass;
-    ``deleted``: the session is not there any more; ``speaker``: it has no speaker of that name;
-    ``nothing_said``: nobody has said anything in it that a model could learn."""
-    bytes: NonNegativeInt
-    """How long the file is."""
-    sha256: str
-    """Its hash."""
-    models: tuple[str, ...]
-    """The models that were called in its sessions."""
-    duologue: str
-    """The version of duologue that wrote it."""
-    spec_version: int
-    """The version of the specs of its sessions."""
-    written_at: AwareDatetime
-    """When it was written, UTC."""
 
 
 async def aexport_batch(
@@ -88,6 +44,7 @@ async def aexport_batch(
     trial: int | None = None,
     metadata: bool = True,
     store: str | Path | None = None,
+    **registered: Unpack[Registered],
 ) -> Manifest:
     """Write the sessions of a batch to a file of JSON Lines, in the order of its cells.
 
@@ -111,6 +68,8 @@ async def aexport_batch(
         metadata: Whether examples have ``metadata``. OpenAI's own service refuses keys that it
             does not know.
         store: Where sessions are kept. None: the setting, else the user's data folder.
+        **registered: What was registered for the run, as for `converse`: examples tell of tools
+            and schemas that are given here, or installed.
 
     Returns:
         What was written.
@@ -121,13 +80,14 @@ async def aexport_batch(
         BatchError: There is no such batch.
         StoreError: The store can't be opened or read.
     """
+    check_options(registered, Registered)
     if format not in get_args(BatchFormat):
         raise SpecError(
             f"format: of a batch there are {listing(get_args(BatchFormat))}, not {format!r}"
         )
     wanted = {"status": status, "reason": _several(reason), "score": _several(score)}
     chosen = validated(Chosen, {**wanted, "trial": trial})
-    work = _Export(chosen, format, speaker, metadata)
+    work = _Export(chosen, format, speaker, metadata, Registry(registered))
     path = Path(output)
     async with (
         known_store(store) as opened,
@@ -172,6 +132,7 @@ class _Export:
     form: BatchFormat
     speaker: str | None
     has_metadata: bool
+    registry: Registry
     rows: int = 0
     sessions: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
@@ -235,7 +196,7 @@ class _Export:
         if self.form == "jsonl":
             yield told | _said(result, self.speaker)
             return
-        for one in examples(result, self.speaker):
+        for one in examples(result, self.speaker, self.registry):
             beside = {"metadata": {**told, "speaker": one.speaker}} if self.has_metadata else {}
             yield TRAINING[self.form](one) | beside
 

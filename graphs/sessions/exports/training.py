@@ -18,11 +18,14 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
+from ....nodes.models.tool_calling.offered import defined
 from ....nodes.prompts.speaking import BEGIN
+from ....tools.registry.registry import Registry
 from ...common.sanitize import escaped
 from ...log.kinds import Kind
 from ...log.messages import About, Source, line
-from ...log.viewpoint import SILENCE
+from ...log.viewpoint import SILENCE, viewpoint
+from ...speakers.formats import Schema
 from ...spec.judges import HAND_OFF
 from ..result import Result
 
@@ -39,14 +42,19 @@ class Example:
     messages: Sequence[Line]
     """Messages in OpenAI's form, the system prompt first. A line of its own that is not to be
     learned has the weight 0."""
+    tools: Sequence[Line] = ()
+    """What its model was told of the tools that it may call, in OpenAI's form."""
 
 
-def examples(result: Result, speaker: str | None = None) -> list[Example]:
+def examples(
+    result: Result, speaker: str | None = None, registry: Registry | None = None
+) -> list[Example]:
     """Give the examples that a session holds.
 
     Args:
         result: The session.
         speaker: Whose view it is. None: those of all speakers for whom a model has spoken.
+        registry: What was registered for the run. Of tools that are not in it nothing is told.
 
     Returns:
         One example for each speaker who has said something that can be learned: what a model, an
@@ -61,20 +69,28 @@ def examples(result: Result, speaker: str | None = None) -> list[Example]:
         and (about := line(message)).kind.row.is_spoken
         and about.source is Source.MODEL
     }
+    known = registry or Registry()
     names = [name for name in result.conversation.names if name in by_model]
-    found = (_example(result, name, lines) for name in ([speaker] if speaker else names))
+    found = (_example(result, name, lines, known) for name in ([speaker] if speaker else names))
     return [one for one in found if one is not None]
 
 
-def _example(result: Result, name: str, lines: Mapping[str | None, About]) -> Example | None:
-    view = [*result.viewpoint(name)]
+def _example(
+    result: Result, name: str, lines: Mapping[str | None, About], known: Registry
+) -> Example | None:
+    conversation = result.conversation
+    who = conversation.speaker(name)
+    named = who.format.name if isinstance(who.format, Schema) else None
+    schema = None if named is None else known.at_hand("schemas", named)
+    system = conversation.system_prompt(who, result.specified_task, schema)
+    view = [*viewpoint(conversation, result.messages, name, system=system)]
     # What is heard after a speaker's last line is answered by nothing.
     while view and not isinstance(view[-1], AIMessage):
         view.pop()
     front = sum(isinstance(message, SystemMessage) for message in view[:1])
     if view and isinstance(view[front], AIMessage):
         # As its model was asked; trainers want that somebody else begins.
-        view.insert(front, HumanMessage(result.conversation.worded(BEGIN)))
+        view.insert(front, HumanMessage(conversation.worded(BEGIN)))
     learned = [_is_learned(message, lines) for message in view]
     if not any(learned):
         return None
@@ -82,7 +98,8 @@ def _example(result: Result, name: str, lines: Mapping[str | None, About]) -> Ex
     for message, one, is_learned in zip(view, written, learned, strict=True):
         if isinstance(message, AIMessage) and not is_learned:
             one["weight"] = 0
-    return Example(name, written)
+    has_all = all(known.at_hand("tools", tool) for tool in who.tools)
+    return Example(name, written, defined(conversation, known, who) if has_all else ())
 
 
 def _is_learned(message: BaseMessage, lines: Mapping[str | None, About]) -> bool:
@@ -94,7 +111,7 @@ _LEARNED: Final = (Source.MODEL, Source.AGENT, Source.HUMAN)
 
 
 def _openai(example: Example) -> Line:
-    return {"messages": example.messages}
+    return {"messages": example.messages, **({"tools": example.tools} if example.tools else {})}
 
 
 def _sharegpt(example: Example) -> Line:
@@ -110,7 +127,11 @@ def _sharegpt(example: Example) -> Line:
             # What a tool gave stays that, whatever else was heard then.
             from_ = before["from"] if role == "human" else role
             turns[-1] = {"from": from_, "value": f"{before['value']}\n\n{text}"}
-    return {"conversations": turns}
+    functions = [one["function"] for one in example.tools]
+    # As text, since the arguments of each tool have another shape.
+    tools = [one for one in functions if one["name"] != HAND_OFF]
+    told = {"tools": json.dumps(tools, ensure_ascii=False)} if tools else {}
+    return {"conversations": turns, **told}
 
 
 _HEARD: Final = ("human", "observation")
@@ -153,7 +174,7 @@ def models_of(result: Result) -> list[str]:
     return [] if result.outcome is None else sorted(result.outcome.usage)
 
 
-def as_examples(result: Result, form: str, speaker: str | None = None) -> str:
+def as_examples(result: Result, form: str, speaker: str | None, registry: Registry) -> str:
     """Write a session's examples as JSON Lines, one object for each."""
     ended = result.outcome
     told = {
@@ -164,7 +185,7 @@ def as_examples(result: Result, form: str, speaker: str | None = None) -> str:
     }
     return "".join(
         json_line(TRAINING[form](one) | {"metadata": {**told, "speaker": one.speaker}})
-        for one in examples(result, speaker)
+        for one in examples(result, speaker, registry)
     )
 
 

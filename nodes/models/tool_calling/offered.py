@@ -1,6 +1,7 @@
 """What a speaker's model is offered to call, and whether that leaves room for what is said."""
 
 import json
+from typing import Any
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -21,12 +22,20 @@ def offered(registry: Registry, speaker: Speaker) -> list[BaseTool]:
     return [with_to_user(tool) for tool in tools] if speaker.to_user else tools
 
 
-def tokens_of_tools(conversation: Conversation, registry: Registry, speaker: Speaker) -> int:
-    """Estimate the tokens of what a speaker's model is told of all tools."""
+def defined(
+    conversation: Conversation, registry: Registry, speaker: Speaker
+) -> list[dict[str, Any]]:
+    """Give what a speaker's model is told of all tools, in OpenAI's form."""
     tools = offered(registry, speaker)
     if has_tool(conversation, speaker):
         tools = [*tools, hand_off_tool(conversation, speaker)]
-    return sum(tokens_of(json.dumps(convert_to_openai_tool(tool))) for tool in tools)
+    return [*map(convert_to_openai_tool, tools)]
+
+
+def tokens_of_tools(conversation: Conversation, registry: Registry, speaker: Speaker) -> int:
+    """Estimate the tokens of what a speaker's model is told of all tools."""
+    tools = defined(conversation, registry, speaker)
+    return sum(tokens_of(json.dumps(tool)) for tool in tools)
 
 
 def check_room(conversation: Conversation, registry: Registry) -> None:

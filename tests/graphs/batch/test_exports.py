@@ -33,9 +33,10 @@ from duologue.graphs.spec.fields import ConversationFields
 from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
+from duologue.tools.registry.registry import Registry
 
 from ..cli_help import duologue, isolate
-from ..fork_help import run
+from ..fork_help import run, weather
 from ..fork_talks import TALKS
 from .trainers import openai_fault, sharegpt_fault
 
@@ -297,15 +298,34 @@ def handed_over() -> tuple[Conversation, list[Line]]:
 def test_trainers_take_every_example(name: str, form: str) -> None:
     conversation, lines = TALKS.get(name) or handed_over()
     result = run(conversation, lines, store="memory:")
-    found = examples(result)
+    found = examples(result, registry=Registry({"tools": [weather]}))
     assert [one.speaker for one in found] == [*conversation.names]
     for one in found:
-        assert FAULTS[form](TRAINING[form](one)) is None
+        row = TRAINING[form](one)
+        assert FAULTS[form](row) is None
         # What the trainers refuse, the checks refuse.
-        row = json.loads(json.dumps(TRAINING[form](one)))
-        for turns in row.values():
-            assert FAULTS[form]({**row, next(iter(row)): turns[:-1]}) is not None
-            assert FAULTS[form]({**row, next(iter(row)): [*turns, turns[-1]]}) is not None
+        key = "messages" if form == "openai" else "conversations"
+        assert FAULTS[form]({**row, key: row[key][:-1]}) is not None
+        assert FAULTS[form]({**row, key: [*row[key], row[key][-1]]}) is not None
+
+
+def test_an_example_tells_of_the_tools_where_all_are_known(one: Result, store: str) -> None:
+    def told(form: Any, **registered: Any) -> list[Any]:  # noqa: ANN401
+        text = export_session("s-1", format=form, store=store, **registered)
+        return [json.loads(line).get("tools") for line in text.splitlines()]
+
+    assert told("openai") == [None, None]
+    about_day = {"properties": {"day": {"type": "string"}}, "required": ["day"], "type": "object"}
+    known = {"name": "weather", "description": "Tell the weather.", "parameters": about_day}
+    assert told("openai", tools=[weather]) == [[{"type": "function", "function": known}], None]
+    of_cook, of_ben = told("sharegpt", tools=[weather])
+    assert (json.loads(of_cook), of_ben) == ([known], None)
+    (first, *_) = examples(
+        run(*handed_over(), store="memory:"), registry=Registry({"tools": [weather]})
+    )
+    names = [one["function"]["name"] for one in first.tools]
+    assert names == ["weather", "hand_off"]
+    assert [one["name"] for one in json.loads(TRAINING["sharegpt"](first)["tools"])] == ["weather"]
 
 
 def spoken(number: int, text: str, name: str = "Ann", **line: Any) -> AnyMessage:

@@ -20,6 +20,10 @@ _KEYS = {
 
 def openai_fault(row: Mapping[str, Any]) -> str | None:
     """OpenAI's fine-tuning of chat models, and Together's and Azure's readers of the same form."""
+    if not row.keys() <= {"messages", "tools"}:
+        return "extra key"
+    if any(_definition_fault(one.get("function", {})) for one in row.get("tools", ())):
+        return "tools"
     messages: Sequence[Mapping[str, Any]] = row["messages"]
     roles = [message["role"] for message in messages]
     if not set(roles) <= {*_ROLES}:
@@ -70,6 +74,8 @@ def _message_fault(message: Mapping[str, Any]) -> str | None:
 
 def sharegpt_fault(row: Mapping[str, Any]) -> str | None:
     """LLaMA-Factory's reader of ShareGPT's form; Axolotl's asks for less."""
+    if any(map(_definition_fault, json.loads(row.get("tools", "[]")))):
+        return "tools"
     turns = list(row["conversations"])
     if turns and turns[0]["from"] == "system":
         turns.pop(0)
@@ -82,11 +88,20 @@ def sharegpt_fault(row: Mapping[str, Any]) -> str | None:
             return "turn"
         if not turn["value"].strip():
             return "blank"
-        if turn["from"] == "function_call":
-            found = json.loads(turn["value"])
-            for call in found if isinstance(found, list) else [found]:
-                if call.keys() != {"name", "arguments"} or not isinstance(call["arguments"], dict):
-                    return "call"
+        if turn["from"] == "function_call" and _call_fault(turn["value"]):
+            return "call"
         if turn["from"] == "observation" and turns[place - 1]["from"] != "function_call":
             return "result without a call"
     return "count" if not turns or len(turns) % 2 else None
+
+
+def _call_fault(text: str) -> bool:
+    found = json.loads(text)
+    return any(
+        call.keys() != {"name", "arguments"} or not isinstance(call["arguments"], dict)
+        for call in (found if isinstance(found, list) else [found])
+    )
+
+
+def _definition_fault(told: Mapping[str, Any]) -> bool:
+    return not told.keys() >= {"name", "description", "parameters"}
