@@ -1,5 +1,6 @@
 """The rows of a batch as plain dicts, for tables."""
 
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ async def abatch_rows(batch: str, *, store: str | Path | None = None) -> list[di
     async with known_store(store) as opened:
         await known_batch(opened, batch)
         rows = opened.batches.each(CellsWanted(batch=batch))
-        return [columns(row) | {"updated_at": row.updated_at} async for row in rows]
+        return [columns(row) | {"updated_at": row.updated_at.astimezone(UTC)} async for row in rows]
 
 
 batch_rows = in_background(abatch_rows)
