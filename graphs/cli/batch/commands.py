@@ -91,6 +91,31 @@ def status(
     show_status(name, store, watch=watch, as_json=as_json)
 
 
+@app.command()
+def report(
+    name: _Name,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="The page's file. [default: NAME.html]"),
+    ] = None,
+    transcripts: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Of how many cells transcripts are written beside it, at most. [default: 1000]",
+            show_default=False,
+        ),
+    ] = 1000,
+    store: StoreOption = None,
+) -> None:
+    """Write what a batch has come to as one HTML page, with transcripts beside it."""
+    from ...batch.report.report import report_batch
+    from ..terminal.console import stdout
+
+    stdout().print(report_batch(name, store=store, output=output, transcripts=transcripts))
+
+
 @app.command("list")
 def list_(store: StoreOption = None, as_json: Json = False) -> None:
     """List the batches, the newest first."""
