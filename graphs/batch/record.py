@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 
-from ..common.errors import BatchError
+from ..common.errors import BatchError, SpecError
 from ..sessions.session import title_of
 from ..spec.usage import Usage
 from ..store.address import Store
@@ -37,7 +37,7 @@ async def begun_row(
     now = datetime.now(UTC)
     row = BatchRow(
         batch=name,
-        title=title_of(cells.cell(1).conversation()),
+        title=_title(cells),
         spec=cells.spec,
         settings=_settings(batch),
         cells=len(cells),
@@ -58,6 +58,16 @@ async def used_before(store: Store, name: str) -> Usage:
         output_tokens=sum(one.output_tokens for one in counts),
         cost=sum(one.cost for one in counts),
     )
+
+
+def _title(cells: Cells) -> str:
+    """Give what all cells are about; nothing where that varies."""
+    try:
+        titles = {title_of(cells.cell(number).conversation()) for number in (1, len(cells))}
+    except SpecError:
+        # The last values may not fit together.
+        return ""
+    return titles.pop() if len(titles) == 1 else ""
 
 
 def _settings(batch: Batch) -> str:

@@ -124,8 +124,9 @@ async def arun_batch(
     Example:
         >>> from duologue.graphs import run_batch
         >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> garden = {"kind": "role_play", "task": "Plan a garden", "assistant_role": "Gardener"}
-        >>> batch = {"conversation": garden, "vary": {"user_role": ["Cook", "Teacher"]}}
+        >>> garden = {"kind": "role_play", "task": "Plan a garden", "specify_task": False}
+        >>> roles = {"user_role": ["Cook", "Teacher"], "assistant_role": ["Gardener"]}
+        >>> batch = {"conversation": garden, "vary": roles}
         >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"] * 2)
         >>> run_batch(batch, name="b", model=model, store="memory:batch-docs").reasons
         {'done_token': 2}

@@ -1,0 +1,329 @@
+"""Batches as a user runs them from Python: cells, going on, failures, scores, limits, people."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs import (
+    Batch,
+    BatchError,
+    Limits,
+    ModelUnavailableError,
+    Price,
+    Result,
+    SpecError,
+    aanswer_session,
+    adelete_batch,
+    aget_batch,
+    aget_session,
+    alist_batches,
+    alist_sessions,
+    arun_batch,
+)
+from duologue.graphs.store.address import open_store
+from duologue.graphs.store.batches import CellRow, CellsWanted
+from duologue.nodes.testing import Call, Prompt, ScriptedChatModel
+
+ROLES = ["Cook", "Teacher", "Nurse", "Owner"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "s.db")
+
+
+def batch(**fields: Any) -> Batch:
+    given: dict[str, Any] = {
+        "conversation": {
+            "kind": "role_play",
+            "task": "Plan a garden",
+            "assistant_role": "Gardener",
+            "specify_task": False,
+            "max_iterations": 2,
+        },
+        "vary": {"user_role": ROLES},
+    }
+    return Batch(**(given | fields))
+
+
+class Player:
+    """Plays all sessions: each user gives one instruction, then it is done."""
+
+    def __init__(self, broken: Callable[[str], Exception | None] = lambda who: None) -> None:
+        self.calls = list[str]()
+        self.model = ScriptedChatModel(self._says)
+        self._broken = broken
+
+    def _says(self, prompt: Prompt, call: Call) -> str:
+        who = call.speaker or ""
+        system = prompt[0]["content"]
+        user = next(role for role in ROLES if role in system)
+        error = self._broken(user)
+        if error is not None:
+            raise error
+        self.calls.append(user)
+        if who == "Gardener":
+            return "Solution: Dug.\nNext request."
+        said = sum(one["role"] == "assistant" for one in prompt)
+        return "<CAMEL_TASK_DONE>" if said else "Instruction: Dig.\nInput: None"
+
+
+async def rows_of(store: str, name: str = "b") -> dict[str, CellRow]:
+    """The rows, by the role that varies."""
+    async with open_store(store) as opened:
+        found = [row async for row in opened.batches.each(CellsWanted(batch=name))]
+    return {str(row.varied["user_role"]): row for row in found}
+
+
+async def test_each_cell_is_a_session_of_its_own_with_its_values_filled_in(store: str) -> None:
+    player = Player()
+    status = await arun_batch(batch(), name="b", store=store, model=player.model)
+    assert (status.cells, status.finished, status.left) == (4, 4, 0)
+    assert status.reasons == {"done_token": 4}
+    assert (status.calls, status.stopped) == (12, None)
+    for role, row in (await rows_of(store)).items():
+        result = await aget_session(row.session, store=store)
+        assert result.conversation.names == (role, "Gardener")
+        assert (row.calls, row.messages, row.rounds, row.reason) == (3, 3, 1, "done_token")
+        assert row.session.startswith("b-")
+    assert await aget_batch("b", store=store) == status
+    assert [one.batch for one in await alist_batches(store=store)] == ["b"]
+
+
+async def test_a_batch_that_is_run_again_makes_no_call_and_one_that_grew_only_new_ones(
+    store: str,
+) -> None:
+    await arun_batch(batch(), name="b", store=store, model=Player().model)
+    again = Player()
+    await arun_batch(batch(), name="b", store=store, model=again.model)
+    assert again.calls == []
+    grown = batch(trials=2, vary={"user_role": ROLES[1:]})
+    status = await arun_batch(grown, name="b", store=store, model=again.model)
+    assert sorted(set(again.calls)) == sorted(ROLES[1:])
+    assert (status.cells, len(again.calls)) == (6, 9)
+
+
+async def test_another_conversation_under_the_same_name_is_refused_and_nothing_is_lost(
+    store: str,
+) -> None:
+    before = await arun_batch(batch(), name="b", store=store, model=Player().model)
+    other = batch(conversation=batch().conversation | {"task": "Plan a house"})  # type: ignore[operator]
+    with pytest.raises(BatchError, match=r"'b' .* has another conversation"):
+        await arun_batch(other, name="b", store=store, model=Player().model)
+    assert await aget_batch("b", store=store) == before
+
+
+async def test_a_cell_that_fails_is_a_row_with_its_error_and_is_tried_again_when_asked(
+    store: str,
+) -> None:
+    player = Player(lambda who: ValueError("no nurses") if who == "Nurse" else None)
+    status = await arun_batch(batch(), name="b", store=store, model=player.model)
+    assert (status.finished, status.failed) == (3, 1)
+    row = (await rows_of(store))["Nurse"]
+    assert (row.status, row.error) == ("failed", "ValueError: no nurses")
+    again = Player()
+    await arun_batch(batch(), name="b", store=store, model=again.model)
+    assert again.calls == []
+    status = await arun_batch(batch(), name="b", store=store, model=again.model, retry_failed=True)
+    assert (status.finished, set(again.calls)) == (4, {"Nurse"})
+    row = (await rows_of(store))["Nurse"]
+    assert (row.status, row.error) == ("finished", None)
+
+
+async def test_a_session_that_failed_goes_on_where_it_was(store: str) -> None:
+    left = {"Nurse": 2}
+
+    def broken(who: str) -> Exception | None:
+        if who not in left:
+            return None
+        left[who] -= 1
+        return ValueError("gone") if left[who] < 0 else None
+
+    player = Player(broken)
+    status = await arun_batch(batch(), name="b", store=store, model=player.model)
+    row = (await rows_of(store))["Nurse"]
+    # What it has used is known of a cell that has failed, too.
+    assert (row.status, row.calls, row.messages, status.calls) == ("failed", 2, 2, 11)
+    again = Player()
+    await arun_batch(batch(), name="b", store=store, model=again.model, retry_failed=True)
+    assert again.calls == ["Nurse"]
+
+
+async def test_a_model_that_cannot_be_had_stops_the_batch_with_one_sentence(store: str) -> None:
+    error = ModelUnavailableError("the model x rejected the key")
+    player = Player(lambda who: error if who == "Teacher" else None)
+    with pytest.raises(ModelUnavailableError, match="rejected the key"):
+        await arun_batch(batch(), name="b", store=store, model=player.model, concurrency=1)
+    status = await aget_batch("b", store=store)
+    assert (status.stopped, status.failed, status.left) == ("the model x rejected the key", 0, 3)
+    status = await arun_batch(batch(), name="b", store=store, model=Player().model)
+    assert (status.finished, status.stopped) == (4, None)
+
+
+async def test_a_budget_pauses_what_runs_and_a_larger_one_goes_on(store: str) -> None:
+    async def run(most: float) -> tuple[Player, Any]:
+        player = Player()
+        fields = {
+            "conversation": batch().conversation | {"prices": {"m": Price(input=0, output=1e6)}},  # type: ignore[operator]
+            "limits": Limits(max_cost=most),
+        }
+        models = {"m": player.model}
+        found = await arun_batch(
+            batch(**fields | {"vary": {"user_role": ROLES, "model": ["m"]}}),
+            name="b",
+            store=store,
+            models=models,
+            concurrency=2,
+        )
+        return player, found
+
+    first, status = await run(30)
+    assert status.stopped is not None
+    assert "max_cost" in status.stopped
+    assert status.cost >= 30
+    assert status.left > 0
+    assert (len(first.calls), status.calls) == (status.calls, len(first.calls))
+    again, status = await run(30)
+    assert (again.calls, status.stopped is None) == ([], False)
+    last, status = await run(10_000)
+    assert (status.finished, len(first.calls) + len(last.calls)) == (4, 12)
+
+
+async def test_scores_are_kept_and_one_that_is_added_later_costs_no_call(store: str) -> None:
+    def long(result: Result) -> bool:
+        return len(result.speeches) > 2
+
+    def of_role(result: Result, values: Any) -> int:  # noqa: ANN401
+        return len(values["user_role"])
+
+    await arun_batch(batch(score=long), name="b", store=store, model=Player().model)
+    assert {row.scores["long"] for row in (await rows_of(store)).values()} == {1.0}
+    again = Player()
+    await arun_batch(
+        batch(score=["long", "of_role"]),
+        name="b",
+        store=store,
+        model=again.model,
+        scores={"long": long, "of_role": of_role},
+    )
+    rows = await rows_of(store)
+    assert again.calls == []
+    assert {role: row.scores["of_role"] for role, row in rows.items()} == {
+        role: len(role) for role in ROLES
+    }
+
+
+async def test_a_cell_that_waits_for_a_person_goes_on_once_it_is_answered(store: str) -> None:
+    people = batch(conversation=batch().conversation | {"people": ["Gardener"]})  # type: ignore[operator]
+    player = Player()
+    status = await arun_batch(people, name="b", store=store, model=player.model)
+    assert (status.of("waiting"), status.left, len(player.calls)) == (4, 4, 4)
+    row = (await rows_of(store))["Cook"]
+    await aanswer_session(row.session, "Dug.", store=store, model=player.model)
+    status = await arun_batch(people, name="b", store=store, model=player.model)
+    assert (status.finished, status.of("waiting"), len(player.calls)) == (1, 3, 5)
+
+
+async def test_trials_have_seeds_of_their_own(store: str) -> None:
+    player = Player()
+    found = batch(vary={"user_role": ["Cook"]}, trials=3, seed=40)
+    await arun_batch(found, name="b", store=store, model=player.model)
+    async with open_store(store) as opened:
+        rows = await opened.batches.find(CellsWanted(batch="b"))
+    results = [await aget_session(row.session, store=store) for row in rows]
+    assert [(row.trial, one.conversation.seed) for row, one in zip(rows, results, strict=True)] == [
+        (1, 40),
+        (2, 41),
+        (3, 42),
+    ]
+
+
+async def test_no_more_sessions_than_asked_for_run_at_once(store: str) -> None:
+    at_once = most = 0
+
+    async def slow(turn: object) -> str:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        return "Hello."
+
+    speakers = [{"name": name, "replies": [{"kind": "function", "name": "slow"}]} for name in "AB"]
+    greetings = Batch(
+        conversation={"task": "Greet.", "speakers": speakers, "end_chat": {"max_iterations": 1}},
+        trials=9,
+    )
+    status = await arun_batch(
+        greetings, name="b", store=store, functions={"slow": slow}, concurrency=3
+    )
+    assert (status.finished, most) == (9, 3)
+
+
+async def test_deleting_a_batch_deletes_its_sessions_and_no_others(store: str) -> None:
+    await arun_batch(batch(), name="b", store=store, model=Player().model)
+    await arun_batch(batch(), name="b2", store=store, model=Player().model)
+    await adelete_batch("b", store=store)
+    assert len(await alist_sessions(store=store)) == 4
+    assert [one.batch for one in await alist_batches(store=store)] == ["b2"]
+    with pytest.raises(BatchError, match="no batch 'b'"):
+        await aget_batch("b", store=store)
+    with pytest.raises(BatchError, match="no batch 'b'"):
+        await adelete_batch("b", store=store)
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "error", "says"),
+    [
+        ({"conversation": {"kind": "role_play"}}, {}, SpecError, "task: is missing"),
+        ({"score": "nothing"}, {}, SpecError, "no score 'nothing'"),
+        ({"vary": {"user_roles": ["Cook"]}}, {}, SpecError, "user_roles"),
+        ({}, {"name": "a/b"}, SpecError, "can't be a batch's name"),
+        ({}, {"concurrency": 0}, SpecError, "concurrency"),
+        ({}, {"message": "Hi"}, TypeError, "message"),
+        ({}, {"tool": []}, TypeError, "no option 'tool'"),
+        ({"conversation": {"kind": "chat", "tools": ["nope"]}, "vary": {}}, {}, SpecError, "nope"),
+        ({"limits": {"max_cost": 1}}, {}, SpecError, "prices"),
+    ],
+)
+async def test_what_is_wrong_is_said_before_any_call_and_nothing_is_stored(
+    store: str, fields: dict[str, Any], options: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    player = Player()
+    given: dict[str, Any] = {"name": "b", "model": player.model, "store": store} | options
+    with pytest.raises(error, match=says):
+        await arun_batch(batch(**fields), **given)
+    assert player.calls == []
+    # Most is said before there is a file.
+    there = store if await asyncio.to_thread(Path(store).exists) else "memory:none"
+    assert await alist_batches(store=there) == []
+    assert await alist_sessions(store=there) == []
+
+
+async def test_two_drivers_of_one_batch_are_refused(store: str) -> None:
+    running, free = asyncio.Event(), asyncio.Event()
+
+    async def slow(turn: object) -> str:
+        running.set()
+        await free.wait()
+        return "Hello."
+
+    one = Batch(
+        conversation={
+            "task": "Greet.",
+            "speakers": [
+                {"name": name, "replies": [{"kind": "function", "name": "slow"}]} for name in "AB"
+            ],
+            "end_chat": {"max_iterations": 1},
+        }
+    )
+    first = asyncio.create_task(arun_batch(one, name="b", store=store, functions={"slow": slow}))
+    await running.wait()
+    assert (await aget_batch("b", store=store)).is_running
+    with pytest.raises(BatchError, match="running already"):
+        await arun_batch(one, name="b", store=store, functions={"slow": slow})
+    free.set()
+    assert (await first).finished == 1
