@@ -13,7 +13,7 @@ from ..spec.conversation import Conversation
 from .filling import Base
 from .paths import LABELS, Path, check_apart, paths_in
 from .spec import Batch
-from .values import Axis, axis_of
+from .values import LEFT, Axis, Row, axis_of, canonical
 
 T = TypeVar("T")
 
@@ -99,10 +99,13 @@ class Grid:
         except SpecError as error:
             raise self._blamed(error) from error
         for place, axis in enumerate(self.axes):
-            # Labels are not part of it.
-            if not any(path in self.places for path in axis.paths):
-                continue
-            for row in range(1, len(axis.rows)):
+            columns = [column for column, path in enumerate(axis.paths) if path in self.places]
+            seen = {_fields(axis.rows[0], columns)}
+            for row, values in enumerate(axis.rows):
+                # What differs in labels alone is the same conversation.
+                if (fields := _fields(values, columns)) in seen:
+                    continue
+                seen.add(fields)
                 try:
                     self.conversation([*first[:place], row, *first[place + 1 :]])
                 except SpecError as error:
@@ -163,6 +166,11 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
         raise SpecError(str(error)) from error
     # Another prompt drops what was said beside it in short, unless that varies, too.
     return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "role_prompt"))
+
+
+def _fields(row: Row, columns: Sequence[int]) -> str:
+    """What of a row stands in the conversation."""
+    return canonical([[column, row[column]] for column in columns if row[column] is not LEFT])
 
 
 def _at(axis: Axis, find: Callable[[Path], T], path: Path) -> T:

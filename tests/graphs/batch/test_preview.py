@@ -1,0 +1,166 @@
+"""What a dry run of a batch tells: its sessions, the calls that they may make, and two cells."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from duologue.graphs import SpecError, converse
+from duologue.graphs.batch.cells import Cells
+from duologue.graphs.batch.load import load_batch
+from duologue.graphs.batch.preview import Preview, preview
+from duologue.graphs.kinds.load import load_conversation
+from duologue.graphs.spec.limits import most_calls, plain_calls
+from duologue.nodes.testing import ScriptedChatModel
+
+PLAY: dict[str, Any] = {
+    "kind": "role_play",
+    "task": "Plan a garden",
+    "user_role": "Buyer",
+    "assistant_role": "Seller",
+}
+TALK: dict[str, Any] = {
+    "task": "Agree",
+    "speakers": [{"name": "Ann"}, {"name": "Bob"}, {"name": "Cid", "stops_chat": True}],
+}
+ALL = {"mode": "all_task_must_complete", "max_iterations": 2}
+
+
+def seen(conversation: object = PLAY, **fields: Any) -> Preview:
+    batch = load_batch({"conversation": conversation, **fields})
+    return preview(Cells.of(batch, "grid"), batch.limits)
+
+
+def test_a_dry_run_tells_sessions_calls_limits_and_two_filled_cells() -> None:
+    found = seen(
+        vary={"user_role": ["Ann", "Bob"], "task, labels.set": [["Sow", 1], ["Reap\nit all", 2]]},
+        trials=3,
+        limits={"max_cost": 2.5, "rates": {"*": {"requests_per_minute": 1500}}},
+    )
+    first, *_, last = found.text().partition("Cell 12")
+    most = 12 * most_calls(load_conversation(PLAY))
+    assert first.startswith(
+        f"12 sessions, at most {most:,} model calls in all; 132 where none ends before its cap, "
+        "no tool is called, and nothing is asked for again.\n"
+        "Limits: max_cost 2.5; * 1,500 requests_per_minute.\n"
+    )
+    assert "Cell 1, session grid-" in first
+    for line in ("  user_role = Ann\n", "  task = Sow\n", "  labels.set = 1\n"):
+        assert line in first
+    for line in ("  user_role = Bob\n", "  task = Reap it all\n", "  seed = 2\n"):
+        assert line in last
+    assert "  Bob is told: You are Bob. You lead Seller" in last
+    assert Preview.model_validate_json(found.model_dump_json()) == found
+    assert seen().text().startswith("1 session, ")
+    assert [cell.number for cell in seen().cells] == [1]
+    assert "Limits: none." in seen().text()
+
+
+VARY: dict[str, Any] = {
+    "task": ["a", "b", "c"],
+    "max_iterations": [1, 3, 1000],
+    "mode": ["max_iterations_only", "all_task_must_complete"],
+    "specify_task, labels.set": [[True, 1], [False, 2], [True, 3]],
+    "judge.form": ["structured", "two_questions"],
+    "end_chat.when": [{"kind": "max_calls", "limit": 10}, "stop_requested"],
+    "word_limit, user_prompt": [[3, "Ask."], [4, "Ask!"]],
+}
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sets(st.sampled_from([*VARY]), max_size=4), st.integers(1, 2))
+def test_the_calls_are_those_of_all_cells_together(keys: set[str], trials: int) -> None:
+    cells = Cells.of(
+        load_batch(
+            {"conversation": PLAY, "vary": {key: VARY[key] for key in keys}, "trials": trials}
+        ),
+        "grid",
+    )
+    most = plain = 0
+    for cell in cells:
+        conversation = cell.conversation()
+        capped = cell.varied.get("end_chat.when") == VARY["end_chat.when"][0]
+        cap = 10 if capped else most_calls(conversation)
+        most += min(most_calls(conversation), cap)
+        plain += min(plain_calls(conversation), cap)
+    found = preview(cells, load_batch({"conversation": PLAY}).limits)
+    assert (found.most_calls, found.plain_calls) == (most, plain)
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        PLAY,
+        {**PLAY, "specify_task": False, "max_iterations": 2},
+        {"kind": "blogger", "task": "Write"},
+        TALK,
+        {**TALK, "end_chat": ALL},
+        {**TALK, "end_chat": ALL, "judge": {"form": "two_questions"}},
+        {**TALK, "end_chat": ALL, "judge": {"criteria": ["Done."], "form": "lines"}},
+        {**TALK, "judge": {"criteria": ["Done."], "form": "lines"}},
+        {**TALK, "end_chat": {"when": {"kind": "max_messages", "limit": 7}}},
+        {**TALK, "turn_order": {"kind": "moderator", "form": "word"}},
+        {
+            "speakers": [{"name": name, "task": f"Be {name}"} for name in ("Ann", "Bob")],
+            "opening": {"answers": True},
+        },
+        {"task": "Go", "speakers": [{"name": "A", "replies": [{"kind": "text", "text": "Yes"}]},
+                                    {"name": "B", "private_opening": {"prompt": "Think."}}]},
+    ],
+)  # fmt: skip
+def test_plain_calls_are_what_a_conversation_takes_to_its_cap(conversation: dict[str, Any]) -> None:
+    spec = load_conversation(conversation)
+
+    asked = 0
+
+    def script(prompt: list[dict[str, Any]]) -> str | dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        told, text = str(prompt), f"Word{asked} is not the same as line{asked * 7}."
+        if "and is the task complete?" in str(prompt[-1]):
+            return {"complete": False, "objectives_left": ["All."]}
+        if "yes or no" in str(prompt[-1]):
+            return "No"
+        if "Done." in told:
+            return "1. not met"
+        if 'begins with "Solution:"' in told:
+            return f"Solution: {text}\nNext request."
+        return f"Instruction: {text}\nInput: None" if "one instruction for" in told else text
+
+    model = ScriptedChatModel(script=script)
+    converse(spec, model=model, store="memory:plain", reset=True, session="plain")
+    assert asked == plain_calls(spec)
+    assert plain_calls(spec) <= most_calls(spec)
+
+
+@pytest.mark.parametrize(
+    ("conversation", "told"),
+    [
+        ({"kind": "chat"}, "there is no cap on the rounds."),
+        (
+            {"task": "x", "speakers": [{"name": "A"},
+             {"name": "B", "replies": [{"kind": "agent", "name": "mine"}]}]},
+            "agents of your own may make as many as they like.",
+        ),
+    ],
+)  # fmt: skip
+def test_where_there_is_no_bound_it_says_why(conversation: dict[str, Any], told: str) -> None:
+    found = seen(conversation)
+    assert (found.most_calls, found.plain_calls) == (None, None)
+    assert f"1 session. There is no bound on the model calls: {told}" in found.text()
+
+
+def test_many_kinds_of_conversations_are_not_counted_one_by_one() -> None:
+    many = {"max_iterations": [*range(1, 102)], "end_chat.guards.echo": [*range(101)]}
+    assert "more than 2,000 kinds of conversations" in seen(vary=many).text()
+    texts = {"task": [f"Task {number}" for number in range(1_000)], "word_limit": [*range(1, 999)]}
+    assert seen(vary=texts).most_calls == 998_000 * most_calls(load_conversation(PLAY))
+
+
+def test_a_cell_whose_values_do_not_fit_is_shown_with_why() -> None:
+    vary = {"user_role": ["Ann", "Bob"], "assistant_role": ["Cid", "Bob"]}
+    found = seen(vary=vary)
+    assert "It will fail: speakers: two speakers are called 'Bob'" in found.text()
+    assert found.most_calls is not None
+    with pytest.raises(SpecError):
+        load_conversation(PLAY | {"user_role": "Seller"})
