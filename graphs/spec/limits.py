@@ -3,6 +3,8 @@
 Pure functions of a spec. How many steps of the graph that makes is in `graphs.rules.moves`.
 """
 
+from collections import Counter
+
 from ..common.data import MOST
 from .end_chat import EndChatMode
 from .ends import MaxMessages, lone
@@ -46,26 +48,30 @@ def most_calls(conversation: ConversationFields) -> int:
 def plain_calls(conversation: ConversationFields) -> int:
     """Give the model calls of a conversation that goes on up to its cap without anything special.
 
-    No tool is called, nothing is summed up, and nothing is asked for again.
+    No tool is called, nothing is summed up, and nothing is asked for again. Where speakers are
+    chosen, each is taken to be chosen in its turn.
     """
     order, judge, end_chat = conversation.order, conversation.judge, conversation.end_chat
-    speakers = [conversation.speaker(name) for name in order]
-    before = len(conversation.secretive)
-    if conversation.opening.answers:
-        before += sum(speaker.has_model for speaker in speakers)
     caps = [one.limit for one in lone(end_chat.when) if isinstance(one, MaxMessages)]
-    messages = min([len(order) * (end_chat.max_iterations or MOST), *caps])
-    rounds, more = divmod(messages, len(order))
+    answering = conversation.names if conversation.opening.answers else ()
+    before = (*conversation.secretive, *answering)[: min(caps, default=MOST)]
+    in_rounds = [
+        len(order) * (end_chat.max_iterations or MOST),
+        *(cap - len(before) for cap in caps),
+    ]
+    rounds, more = divmod(min(in_rounds), len(order))
     turns = {name: rounds + (place < more) for place, name in enumerate(order)}
-    calls = sum(turns[speaker.name] for speaker in speakers if speaker.has_model)
-    if end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY:
+    spoken = Counter(before) + Counter(turns)
+    calls = sum(spoken[one.name] for one in conversation.speakers if one.has_model)
+    judged = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+    if judged:
         questions = 2 if isinstance(judge, Judge) and judge.form == "two_questions" else 1
         calls += questions * sum(turns[name] for name in conversation.stoppers)
-    elif isinstance(judge, SeparateJudge):
-        calls += judge.final_verdict
+    if isinstance(judge, SeparateJudge) and judge.final_verdict:
+        calls += not (judged and order[more - 1] in conversation.stoppers)
     if isinstance(conversation.turn_order, Moderator):
-        calls += messages - 1
-    return bool(conversation.task_specification) + before + calls
+        calls += max(0, min(in_rounds) - 1)
+    return calls + (conversation.task_specification is not None)
 
 
 def most_tool_rounds(conversation: ConversationFields) -> int:
