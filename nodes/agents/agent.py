@@ -31,7 +31,7 @@ from ...tools.registry.agents import Agent, takes_state
 from ...tools.registry.functions import is_cancelled
 from ...tools.registry.hooks import Turn
 from ..models.answers import THOUGHT, as_answer
-from ..models.gate import Gate
+from ..models.gate import Gate, Unbroken
 from ..models.model import NO_STREAM
 from ..step.asking import unstorable
 from ..step.in_threads import runs_in_threads
@@ -52,12 +52,12 @@ async def ask_agent(
     gate: Gate | None,
 ) -> tuple[AIMessage, JsonValue, dict[str, Usage]]:
     """Ask for a reply; give it, what it says as plain values, and the usage after it."""
-    keeps_steps = isinstance(agent, PregelProtocol)
-    calls = (
-        ModelCalls(name, conversation)
-        if gate is None
-        else HeldCalls(name, conversation, gate, keeps_steps=keeps_steps)
-    )
+    if gate is None:
+        calls = ModelCalls(name, conversation)
+    else:
+        # A graph keeps its own steps; any other runs again as a whole.
+        is_graph = isinstance(agent, PregelProtocol)
+        calls = HeldCalls(name, conversation, gate if is_graph else Unbroken(gate))
     await calls.begin()
     try:
         found = await _run(agent, name, turn, calls)

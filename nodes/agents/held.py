@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import LLMResult
 
 from ...graphs.common.errors import PausedError
 from ...graphs.spec.conversation import Conversation
@@ -25,21 +24,15 @@ class HeldCalls(ModelCalls):
         agent: The agent's name.
         conversation: The spec, with what models charge.
         gate: The gate.
-        keeps_steps: Whether the agent goes on where it was. One that begins anew is not paused once
-            it has been answered: those calls would be made again.
     """
 
     # Where an inline one raises, LangChain never awaits those behind it.
     run_inline = False
 
-    def __init__(
-        self, agent: str, conversation: Conversation, gate: Gate, *, keeps_steps: bool
-    ) -> None:
+    def __init__(self, agent: str, conversation: Conversation, gate: Gate) -> None:
         super().__init__(agent, conversation)
         self._counts_money = self._counts_money or gate.needs_prices
         self._gate = gate
-        self._keeps_steps = keeps_steps
-        self._is_answered = False
         self._paused: PausedError | None = None
 
     async def recorded(self) -> None:
@@ -65,20 +58,14 @@ class HeldCalls(ModelCalls):
         try:
             await self._gate.enter(model, sum(map(tokens_of_message, prompt)))
         except PausedError as error:
-            if self._keeps_steps or not self._is_answered:
-                self._paused = error
-                raise
+            self._paused = error
+            raise
 
     async def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
     ) -> None:
         """Wait before a model that completes text, too."""
         await super().on_llm_start(serialized, prompts, run_id=run_id, **kwargs)
-
-    async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Count an answered call."""
-        self._is_answered = True
-        await super().on_llm_end(response, run_id=run_id, **kwargs)
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hold back all calls where a server refuses this one for now."""

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from ...graphs.common.errors import PausedError
 from ...graphs.spec.usage import Usage
 
 
@@ -32,3 +33,29 @@ class Gate(Protocol):
             model: The model's label.
             seconds: For how long the server asks. None: it does not say.
         """
+
+
+class Unbroken:
+    """A gate for what is recorded as one: once a call of it was answered, it is not paused.
+
+    Else that call would be made again.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self.needs_prices = gate.needs_prices
+        self.refused = gate.refused
+        self._gate = gate
+        self._is_answered = False
+
+    async def enter(self, model: str, tokens: int) -> None:
+        """Wait until a model may be called."""
+        try:
+            await self._gate.enter(model, tokens)
+        except PausedError:
+            if not self._is_answered:
+                raise
+
+    def count(self, model: str, used: Usage) -> None:
+        """Count what one answered call has used."""
+        self._is_answered = True
+        self._gate.count(model, used)

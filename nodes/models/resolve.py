@@ -89,13 +89,14 @@ class Models:
             if is_chat(given) and "tools" in bound_options(given):
                 raise TypeError("a model must have no tools of its own: give them to the speakers")
 
-    async def get(self, name: str | None, notify: Notify) -> Model:
+    async def get(self, name: str | None, notify: Notify, gate: Gate | None = None) -> Model:
         """Give the model of this name, started if need be.
 
         Args:
             name: A registered name, a model's name, ``embedded``, the path of a ``.gguf`` file,
                 a provider's name and a model's, or None for the default.
             notify: Is told when something takes a moment.
+            gate: What its calls pass. None: what all do.
 
         Returns:
             The model.
@@ -110,8 +111,8 @@ class Models:
         if found.label not in self._listed:
             # It is read from a file.
             self._listed[found.label] = await asyncio.to_thread(list_price, found.chat)
-        listed = self._listed[found.label]
-        return replace(found, notify=notify, name=called, listed=listed, gate=self.gate)
+        listed, gate = self._listed[found.label], gate or self.gate
+        return replace(found, notify=notify, name=called, listed=listed, gate=gate)
 
     def is_place(self, name: str) -> bool:
         """Whether a name that nobody registered says where a model is: a file or an address."""

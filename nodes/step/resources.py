@@ -30,6 +30,7 @@ from ...graphs.spec.usage import Usage, dumped, used_so_far
 from ...tools.registry.functions import call
 from ...tools.registry.registry import Registry
 from ...tools.sandbox import sandbox
+from ..models.gate import Gate, Unbroken
 from ..models.model import Model
 from ..models.resolve import Models
 from ..models.tool_calling.offered import check_room
@@ -148,6 +149,12 @@ class Moment:
         """The spec."""
         return self.session.conversation
 
+    @cached_property
+    def gate(self) -> Gate | None:
+        """What the calls of this step pass."""
+        gate = self.resources.models.gate
+        return None if gate is None else Unbroken(gate)
+
     @property
     def reader(self) -> Reader:
         """What is read of the log."""
@@ -166,7 +173,7 @@ class Moment:
         """Give the model of this name, or the conversation's; ready, and with a price."""
         name = name or self.conversation.model
         self.resources.check_model(name)
-        model = await self.resources.models.get(name, notify)
+        model = await self.resources.models.get(name, notify, self.gate)
         model.check_price(self.conversation)
         return model
 

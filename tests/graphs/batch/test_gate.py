@@ -109,6 +109,23 @@ async def test_paused_before_each_call_it_goes_on_and_repeats_none(
     assert used == total(found.outcome.usage.values()) == total(used for _, used in free.counted)
 
 
+async def test_what_is_recorded_as_one_is_paused_before_its_first_call_alone(
+    tmp_path: Path,
+) -> None:
+    """An answer that was cut off for lack of room, and the next one, are one step."""
+    cut_off = Reply(text="Yes, and", finish_reason="length")
+    script: list[str | Reply] = ["One.", "Two.", cut_off, "Yes.", "No."]
+    model, gate = ScriptedChatModel(script), Turnstile(3)
+    options: dict[str, Any] = {"store": tmp_path / "s.db", "model": model}
+    with pytest.raises(PausedError):
+        await run(talk(None, None, rounds=2), gate, **options)
+    assert len(model.calls) == len(gate.counted) == 4
+    gate.left = None
+    found = await run(None, gate, **options)
+    assert found.outcome is not None
+    assert len(model.calls) == len(script) == total(found.outcome.usage.values()).calls
+
+
 def talk(*replies: Any, rounds: int = 1) -> dict[str, Any]:
     return {
         "task": "Plan a garden.",
