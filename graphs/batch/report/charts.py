@@ -52,6 +52,13 @@ def bars_width(found: Histogram) -> float:
     return round(min(WIDTH / len(found.bars), 40.0) * len(found.bars), 1)
 
 
+def interval(found: Estimate) -> str:
+    """Draw the interval of a share on a line of 100."""
+    low, high = 100 * (found.low or 0.0), 100 * (found.high or 0.0)
+    wide = max(1.0, high - low)
+    return f"M{min(low, 99.0):.4g} 1h{wide:.3g}v4h-{wide:.3g}z"
+
+
 class Curve(NamedTuple):
     """pass^k as a picture, 300 wide and 130 tall."""
 

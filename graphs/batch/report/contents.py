@@ -160,6 +160,8 @@ class Report(Shown, Data):
     """How long its sessions are, and what they have used."""
     scores: tuple[Score, ...]
     """Its scores."""
+    more_scores: bool
+    """Whether there are more, which were not added up."""
     varied: tuple[Varied, ...]
     """What varies, with what the cells of each value have come to."""
     failed: tuple[Sentence, ...]
@@ -170,8 +172,8 @@ class Report(Shown, Data):
     """The fields that vary, as each cell lists them."""
     lines: tuple[Line, ...]
     """The first cells."""
-    left_out: NonNegativeInt
-    """How many cells that have begun are not among them."""
+    begun: NonNegativeInt
+    """How many cells have begun."""
     pages: NonNegativeInt
     """How many transcripts were written."""
     page: str | None = None

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from html import escape
 from typing import Final
 from urllib.parse import quote
 
@@ -17,13 +16,10 @@ from .words import said_of
 MOST_LINES: Final = 1000
 """How many cells are listed, the first."""
 
-_MOST_TEXT: Final = 330_000
-"""How long those lines may be together, in characters."""
-
 _MOST_VALUES: Final = 12
 """How many values of a field are told apart, the most frequent."""
 
-_MOST_SENTENCES: Final = 25
+_MOST_SENTENCES: Final = 20
 
 _MOST_BARS: Final = 30
 
@@ -58,7 +54,7 @@ def report_of(
     colours = _colours(rows.all.kinds)
     counts = Counter(rows.all.kinds)
     counts["not_begun"] = max(0, batch.cells - rows.all.cells)
-    lines = _lines(rows, colours, linked)
+    lines = tuple(_line(rows, row, colours, linked) for row in rows.first[:MOST_LINES])
     return Report(
         batch=batch.batch,
         title=batch.title,
@@ -83,7 +79,8 @@ def report_of(
         unscored=_sentences(rows.unscored, linked),
         paths=tuple(rows.fields),
         lines=lines,
-        left_out=rows.all.cells - len(lines),
+        begun=rows.all.cells,
+        more_scores=rows.more_scores,
         pages=len(written),
     )
 
@@ -207,7 +204,7 @@ def _sentences(faults: Mapping[str, Fault], links: _Links) -> tuple[Sentence, ..
     ranked = sorted(faults.items(), key=lambda one: -one[1].cells)
     return tuple(
         Sentence(
-            text=_cut(text, 500),
+            text=_cut(text, 300),
             cells=fault.cells,
             first=tuple(
                 Link(number=row.number, session=row.session, page=links.to(row))
@@ -216,27 +213,6 @@ def _sentences(faults: Mapping[str, Fault], links: _Links) -> tuple[Sentence, ..
         )
         for text, fault in ranked[:_MOST_SENTENCES]
     )
-
-
-def _lines(rows: Rows, colours: Mapping[str, str], links: _Links) -> tuple[Line, ...]:
-    lines: list[Line] = []
-    room = _MOST_TEXT
-    for row in rows.first:
-        one = _line(rows, row, colours, links)
-        room -= _length(one)
-        if room < 0:
-            break
-        lines.append(one)
-    return tuple(lines)
-
-
-_LINE: Final = 130
-"""How many characters a line takes besides what it says."""
-
-
-def _length(line: Line) -> int:
-    said = (*line.values, line.session, line.page or "", line.kind.words)
-    return _LINE + sum(len(escape(text)) for text in said) + 12 * len(line.scores)
 
 
 def _line(rows: Rows, row: CellRow, colours: Mapping[str, str], links: _Links) -> Line:

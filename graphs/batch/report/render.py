@@ -10,12 +10,36 @@ from .contents import Report, brief, in_words, percent
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
+_MOST: Final = 490_000
+"""How large a page may be, in bytes."""
+
+_MOST_WITHOUT_CELLS: Final = 300_000
+
+_SCORES: Final = 8
+"""How many scores stand beside values and cells, the first."""
+
+
 def render(report: Report) -> str:
-    """Draw the page of a batch."""
+    """Draw the page of a batch, with as many fields and cells as leave it small."""
+    fields, cells = len(report.varied), len(report.lines)
+    while len(bare := _drawn(report, fields, 0)) > _MOST_WITHOUT_CELLS and fields:
+        fields -= 1
+    page = _drawn(report, fields, cells)
+    while len(page) > _MOST and cells:
+        share = max(0, _MOST - len(bare)) / (len(page) - len(bare))
+        cells = int(cells * share * 0.98)
+        page = _drawn(report, fields, cells)
+    return page.decode()
+
+
+def _drawn(report: Report, fields: int, cells: int) -> bytes:
     known = templates(_TEMPLATES)
     style = style_of(known, 0, "report.css")
-    return known.get_template("report.html").render(
+    drawn = known.get_template("report.html").render(
         report=report,
+        fields=fields,
+        cells=cells,
+        beside=_SCORES,
         style=style,
         script="",
         policy=policy_of(style, "", form_action="'none'"),
@@ -25,6 +49,8 @@ def render(report: Report) -> str:
         in_words=in_words,
         lasted=lasted,
     )
+    # Without halves of signs, which a model may have written.
+    return drawn.encode("utf-8", errors="replace")
 
 
 def lasted(seconds: float) -> str:

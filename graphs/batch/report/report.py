@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -61,7 +62,8 @@ async def areport_batch(
         written = {
             row.session for row in wanted if await _write_session(row.session, folder, store)
         }
-    report = report_of(batch, rows, is_running=is_running, folder=folder.name, written=written)
+    put = partial(report_of, is_running=is_running, folder=folder.name, written=written)
+    report = await asyncio.to_thread(put, batch, rows)
     await asyncio.to_thread(_write_page, page, report)
     return report.model_copy(update={"page": str(page)})
 
@@ -107,7 +109,7 @@ def _write(path: Path, text: str) -> None:
     part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # With surrogates, which a model may have written as halves of a sign.
+        # Without halves of signs, which a model may have written.
         part.write_text(text, encoding="utf-8", errors="replace")
         part.replace(path)
     except OSError as error:

@@ -18,7 +18,7 @@ _MOST_VALUES: Final = 500
 _MOST_FAULTS: Final = 500
 """How many sentences are told apart."""
 
-_MOST_SCORES: Final = 30
+_MOST_SCORES: Final = 60
 """How many scores are added up, the first."""
 
 _EXAMPLES: Final = 8
@@ -112,6 +112,8 @@ class Rows:
     """What varies, by path."""
     columns: dict[str, Column] = field(default_factory=dict)
     """The scores, by name."""
+    more_scores: bool = False
+    """Whether there are more, which are not added up."""
     failed: dict[str, Fault] = field(default_factory=dict)
     """Why cells have failed."""
     unscored: dict[str, Fault] = field(default_factory=dict)
@@ -128,6 +130,8 @@ class Rows:
         for name, value in row.scores.items():
             if name in self.columns or len(self.columns) < _MOST_SCORES:
                 self.columns.setdefault(name, Column()).add(combination, value)
+            else:
+                self.more_scores = True
         if row.error is not None:
             faults = self.failed if row.status == "failed" else self.unscored
             _add_fault(faults, row, row.error)
