@@ -26,7 +26,7 @@ from ...store.address import Store
 from ...store.batches import CellRow, CellStatus, CellsWanted
 from .chosen import Chosen
 from .file import NewFile
-from .manifest import BatchFormat, Manifest
+from .manifest import BatchFormat, ExportManifest
 from .rows import columns, known_batch
 
 _AT_ONCE: Final = 32  # sessions that are read at the same time
@@ -45,11 +45,11 @@ async def aexport_batch(
     metadata: bool = True,
     store: str | Path | None = None,
     **registered: Unpack[Registered],
-) -> Manifest:
+) -> ExportManifest:
     """Write the sessions of a batch to a file of JSON Lines, in the order of its cells.
 
     The file takes its place when it is whole; until then an older one stays. The same batch gives
-    the same bytes. Beside it stands its `Manifest`, as ``FILE.manifest.json``.
+    the same bytes. Beside it stands its `ExportManifest`, as ``FILE.manifest.json``.
 
     Args:
         batch: The batch's name.
@@ -212,9 +212,9 @@ class _Export:
                 f"are {listing(self.names)}"
             )
 
-    def manifest(self, batch: str, data: NewFile) -> Manifest:
+    def manifest(self, batch: str, data: NewFile) -> ExportManifest:
         """Say what was written."""
-        return Manifest(
+        return ExportManifest(
             file=data.path.name,
             format=self.form,
             batch=batch,

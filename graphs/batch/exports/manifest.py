@@ -13,7 +13,7 @@ EXPORT_VERSION: Final = 1
 """The version of the shape of the files."""
 
 
-class Manifest(Data):
+class ExportManifest(Data):
     """What is in an exported file, and of what it was made. It stands beside the file."""
 
     file: str
