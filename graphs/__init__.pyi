@@ -1,7 +1,7 @@
 """The public names, and where each is."""
 
 from .batch.exports.export import aexport_batch as aexport_batch, export_batch as export_batch
-from .batch.exports.manifest import Manifest as Manifest
+from .batch.exports.manifest import ExportManifest as ExportManifest
 from .batch.exports.rows import abatch_rows as abatch_rows, batch_rows as batch_rows
 from .batch.load import load_batch as load_batch
 from .batch.report.contents import Report as Report
