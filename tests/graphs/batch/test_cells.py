@@ -15,7 +15,6 @@ from duologue.graphs.batch.load import load_batch
 from duologue.graphs.batch.spec import Batch
 from duologue.graphs.batch.values import canonical
 from duologue.graphs.common.data import Bringing
-from duologue.graphs.common.errors import BatchError
 from duologue.graphs.kinds.load import load_conversation
 from duologue.graphs.store.rows import check_session_id
 from duologue.nodes.testing import ScriptedChatModel
@@ -261,7 +260,7 @@ def test_what_makes_a_batch_leaves_its_values_out() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 101, "a\n"])
 def test_a_batch_must_have_a_name_that_ids_can_begin_with(name: str) -> None:
-    with pytest.raises(BatchError, match=r"can't be a batch's name: use 1 to 100 of"):
+    with pytest.raises(SpecError, match=r"can't be a batch's name: use 1 to 100 of"):
         Cells.of(Batch(conversation=PLAY), name)
     Cells.of(Batch(conversation=PLAY), "Trials_1.2-b" + "x" * 88)
 
