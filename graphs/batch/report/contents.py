@@ -31,12 +31,12 @@ class Histogram(Data):
     """About what half of them do not exceed."""
     ninety: NonNegativeFloat
     """About what nine of ten do not exceed."""
-    first: NonNegativeFloat
-    """Where the bars begin."""
-    width: NonNegativeFloat
-    """How wide each is."""
+    least: NonNegativeFloat
+    """The smallest, in the first bar."""
+    most: NonNegativeFloat
+    """The largest, in the last."""
     bars: tuple[NonNegativeInt, ...]
-    """How many cells fall into each."""
+    """How many cells fall into each of equally wide bars."""
 
 
 class Score(Data):
@@ -202,15 +202,24 @@ class Report(Shown, Data):
     def __str__(self) -> str:
         return self._panel().text()
 
+    def __repr__(self) -> str:
+        return f"Report(batch={self.batch!r}, cells={self.cells}, page={self.page!r})"
+
+    # IPython would take `__repr__`, since it stands in this class.
+    _repr_pretty_ = Shown._repr_pretty_
+
     def _panel(self) -> Panel:
         page = (f"The page is {self.page}.",) if self.page else ()
         rows = [(one.words, f"{one.cells:,}") for one in self.kinds]
         for one in self.scores:
             rows.append((f"Score {one.name}", in_words(one.mean, is_share=one.is_share)))
+            # pass^1 is the mean.
             rows += [
                 (f"Score {one.name}, pass^{k}", in_words(found, is_share=True))
-                for k, found in enumerate(one.passes, 1)
+                for k, found in enumerate(one.passes[1:], 2)
             ]
+            if one.missing:
+                rows.append((f"Score {one.name}, missing", f"{one.missing:,}"))
         return Panel(
             title=f"Batch {self.batch}: {self.title}",
             notes=tuple(filter(None, (self.stopped, *page))),

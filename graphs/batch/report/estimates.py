@@ -75,19 +75,26 @@ def pass_hat(combinations: Iterable[Trials], most: int = MOST_K) -> list[Estimat
     C(c, k) / C(n, k), averaged over the combinations that have k trials.
     """
     all_ = [(one.scored, round(one.sum)) for one in combinations if one.scored]
-    estimates = []
+    found: list[Estimate] = []
     for k in range(1, min(most, max((n for n, _ in all_), default=0)) + 1):
-        enough = [(n, c) for n, c in all_ if n >= k]
-        units = [_all_pass(n, c, k) for n, c in enough]
-        sessions = sum(n for n, _ in enough)
-        if len(units) > 1:
-            estimates.append(_share(units, sessions))
-            continue
-        # Of one combination the trials are all there is: k of them pass as one does, k times.
-        ((n, c),) = enough
-        low, high = _wilson(c / n, n, _NORMAL)
-        estimates.append(_estimate(units, sessions, low**k, high**k))
-    return estimates
+        one = _pass([(n, c) for n, c in all_ if n >= k], k)
+        if found and found[-1].high is not None and one.high is not None:
+            # More trials never all pass more often than fewer.
+            high = max(one.value, min(one.high, found[-1].high))
+            one = one.model_copy(update={"high": high})
+        found.append(one)
+    return found
+
+
+def _pass(counts: Sequence[tuple[int, int]], k: int) -> Estimate:
+    units = [_all_pass(n, c, k) for n, c in counts]
+    sessions = sum(n for n, _ in counts)
+    if len(units) > 1:
+        return _share(units, sessions)
+    # Of one combination the trials are all there is: k of them pass as one does, k times.
+    ((n, c),) = counts
+    low, high = _wilson(c / n, n, _NORMAL)
+    return _estimate(units, sessions, low**k, high**k)
 
 
 def _all_pass(n: int, c: int, k: int) -> float:

@@ -125,15 +125,14 @@ def _histograms(rows: Rows) -> list[Histogram]:
 
 
 def _histogram(title: str, spread: Spread) -> Histogram:
-    first, width, bars = spread.bars(_MOST_BARS)
     return Histogram(
         title=title,
         mean=spread.mean,
         median=spread.below(0.5),
         ninety=spread.below(0.9),
-        first=first,
-        width=width,
-        bars=tuple(bars),
+        least=spread.least,
+        most=spread.most,
+        bars=tuple(spread.bars(_MOST_BARS)),
     )
 
 

@@ -65,13 +65,11 @@ class Spread(Moments):
                 return min(self.most, max(self.least, self.width * place))
         return self.most
 
-    def bars(self, most: int) -> tuple[float, float, list[int]]:
-        """Give where the bars of a histogram begin, how wide each is, and how many fall into it."""
+    def bars(self, most: int) -> list[int]:
+        """Give how many fall into each bar, of at most so many, from the least to the most."""
         first, last = int(self.least / self.width), int(self.most / self.width)
         each = -(-(last - first + 1) // most)
-        first -= first % each
-        heights = [sum(self.bins[at : at + each]) for at in range(first, last + 1, each)]
-        return self.width * first, self.width * each, heights
+        return [sum(self.bins[at : at + each]) for at in range(first, last + 1, each)]
 
 
 @dataclass

@@ -38,6 +38,8 @@ def test_pass_k_is_the_share_of_draws_of_k_that_all_pass(
         assert 0 <= one.low <= one.value <= one.high <= 1
         # Where all pass, or none does, others still might do otherwise.
         assert one.high > one.low
+        if k > 1 and one.combinations == found[0].combinations:
+            assert one.high <= (found[k - 2].high or 0)
     assert mean_of([Trials(n, c) for n, c in counts], is_share=True) == found[0]
 
 
