@@ -68,9 +68,9 @@ class Cells:
         """Read the values of a batch.
 
         A ``.txt`` or ``.csv`` file knows nothing but text. The texts of a column are read as JSON,
-        where they are such, if the conversation takes the first of them that changes by this only
-        so, or in the same meaning both ways. A label stays text. An empty cell of a ``.csv`` file
-        leaves the field as the conversation has it.
+        where they are such, if the conversation takes them only so, or in the same meaning both
+        ways; the first of them that is JSON decides for all. A label stays text. An empty cell of
+        a ``.csv`` file leaves the field as the conversation has it.
 
         Args:
             batch: The batch.

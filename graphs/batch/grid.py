@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, islice
 from math import prod
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
@@ -13,9 +14,12 @@ from ..spec.conversation import Conversation
 from .filling import Base
 from .paths import LABELS, Path, check_apart, paths_in
 from .spec import Batch
-from .values import LEFT, Axis, Row, axis_of, canonical
+from .values import LEFT, Axis, Row, axis_of, canonical, json_of
 
 T = TypeVar("T")
+
+_MOST_TRIES = 4096
+"""In how many ways columns of texts are read, to find one that the conversation takes."""
 
 
 @dataclass(frozen=True)
@@ -122,33 +126,56 @@ class Grid:
 
     def _as_taken(self) -> "Grid":
         """Read the texts of files as the conversation takes them: as they are, or as JSON."""
-        grid = self
-        for place, axis in enumerate(self.axes):
-            for column, path in enumerate(axis.paths):
-                if axis.is_text and path in self.places:
-                    as_json = grid._with(place, grid.axes[place].as_json(column))
-                    grid = as_json if grid._takes(as_json, place, column) else grid
-        return grid
+        changing = [
+            found
+            for place, axis in enumerate(self.axes)
+            for column, path in enumerate(axis.paths)
+            if axis.is_text and path in self.places
+            if (found := _first_changing(axis, place, column)) is not None
+        ]
+        axes = [*self.axes]
+        for one in self._meant_as_json(changing):
+            axes[one.place] = axes[one.place].as_json(one.column)
+        return replace(self, axes=tuple(axes))
 
-    def _with(self, place: int, axis: Axis) -> "Grid":
-        return replace(self, axes=(*self.axes[:place], axis, *self.axes[place + 1 :]))
+    def _meant_as_json(self, texts: Sequence["_Text"]) -> list["_Text"]:
+        """Choose the texts that are taken as JSON alone, and those that mean the same both ways."""
+        tries = (chosen for most in range(len(texts) + 1) for chosen in combinations(texts, most))
+        for needed in islice(tries, _MOST_TRIES):
+            found = self._with_json(texts, needed)
+            if found is not None:
+                others = (one for one in texts if one not in needed)
+                same = [one for one in others if self._with_json(texts, (*needed, one)) == found]
+                return [*needed, *same]
+        # Something else is wrong, of which `check` tells.
+        return []
 
-    def _takes(self, as_json: "Grid", place: int, column: int) -> bool:
-        """Whether the texts of a column are meant as JSON, by the first that changes by it."""
-        pairs = zip(self.axes[place].rows, as_json.axes[place].rows, strict=True)
-        changed = (row for row, (one, other) in enumerate(pairs) if one[column] != other[column])
-        rows = [0] * len(self.axes)
-        rows[place] = next(changed, -1)
-        if rows[place] < 0:
-            return False
+    def _with_json(
+        self, texts: Sequence["_Text"], chosen: Sequence["_Text"]
+    ) -> Conversation | None:
+        varied = self.varied([0] * len(self.axes))
+        varied |= {one.path: json_of(one.text) if one in chosen else one.text for one in texts}
         try:
-            found = as_json.conversation(rows)
+            return self.base.conversation(self.filled(varied))
         except SpecError:
-            return False
-        try:
-            return self.conversation(rows) == found
-        except SpecError:
-            return True
+            return None
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The first text of a column that changes when it is read as JSON."""
+
+    place: int
+    column: int
+    path: str
+    text: str
+
+
+def _first_changing(axis: Axis, place: int, column: int) -> _Text | None:
+    texts = (row[column] for row in axis.rows)
+    changing = (text for text in texts if isinstance(text, str) and json_of(text) != text)
+    text = next(changing, None)
+    return None if text is None else _Text(place, column, axis.paths[column], text)
 
 
 def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:

@@ -79,7 +79,9 @@ class Axis:
 
     def as_json(self, column: int) -> "Axis":
         """Read the texts of a column as JSON, where they are such."""
-        rows = [(*row[:column], json_of(row[column]), *row[column + 1 :]) for row in self.rows]
+        rows = [
+            (*row[:column], _json_or_left(row[column]), *row[column + 1 :]) for row in self.rows
+        ]
         return replace(self, rows=rows)
 
     def check_distinct(self) -> None:
@@ -99,7 +101,7 @@ class Axis:
                 raise self.error(f"has the same values as {self.place(first)}", number)
 
 
-def json_of(value: Value) -> Value:
+def json_of(value: JsonValue) -> JsonValue:
     """Read a text as JSON, where it is such."""
     if not isinstance(value, str):
         return value
@@ -108,6 +110,10 @@ def json_of(value: Value) -> Value:
     except (ValueError, RecursionError):
         return value
     return read
+
+
+def _json_or_left(value: Value) -> Value:
+    return value if value is LEFT else json_of(value)
 
 
 def axis_of(key: str, values: Values, folder: Path) -> Axis:

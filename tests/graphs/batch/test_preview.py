@@ -23,7 +23,7 @@ TALK: dict[str, Any] = {
     "task": "Agree",
     "speakers": [{"name": "Ann"}, {"name": "Bob"}, {"name": "Cid", "stops_chat": True}],
 }
-ALL = {"mode": "all_task_must_complete", "max_iterations": 2}
+ALL: dict[str, Any] = {"mode": "all_task_must_complete", "max_iterations": 2}
 
 
 def seen(conversation: object = PLAY, **fields: Any) -> Preview:
@@ -103,6 +103,15 @@ def test_the_calls_are_those_of_all_cells_together(keys: set[str], trials: int) 
         {
             "speakers": [{"name": name, "task": f"Be {name}"} for name in ("Ann", "Bob")],
             "opening": {"answers": True},
+        },
+        {
+            "speakers": [
+                {"name": "Ann", "task": "Be Ann", "stops_chat": True},
+                {"name": "Bob", "task": "Be Bob"},
+            ],
+            "opening": {"answers": True, "reconcile": True},
+            "end_chat": {**ALL, "when": {"kind": "max_messages", "limit": 5}},
+            "judge": {"criteria": ["Done."], "form": "lines"},
         },
         {"task": "Go", "speakers": [{"name": "A", "replies": [{"kind": "text", "text": "Yes"}]},
                                     {"name": "B", "private_opening": {"prompt": "Think."}}]},
