@@ -24,6 +24,7 @@ TALK: dict[str, Any] = {
     "speakers": [{"name": "Ann"}, {"name": "Bob"}, {"name": "Cid", "stops_chat": True}],
 }
 ALL: dict[str, Any] = {"mode": "all_task_must_complete", "max_iterations": 2}
+CAPPED: dict[str, Any] = {**ALL, "when": {"kind": "max_messages", "limit": 5}}
 
 
 def seen(conversation: object = PLAY, **fields: Any) -> Preview:
@@ -110,7 +111,7 @@ def test_the_calls_are_those_of_all_cells_together(keys: set[str], trials: int) 
                 {"name": "Bob", "task": "Be Bob"},
             ],
             "opening": {"answers": True, "reconcile": True},
-            "end_chat": {**ALL, "when": {"kind": "max_messages", "limit": 5}},
+            "end_chat": CAPPED,
             "judge": {"criteria": ["Done."], "form": "lines"},
         },
         {"task": "Go", "speakers": [{"name": "A", "replies": [{"kind": "text", "text": "Yes"}]},
