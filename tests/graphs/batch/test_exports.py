@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import ToolCall
 
+from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs import (
     Conversation,
     Result,
@@ -41,6 +44,7 @@ from ..fork_talks import TALKS
 from .trainers import openai_fault, sharegpt_fault
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+KNOWN_TOOLS = Registry({"tools": [weather]})
 FAULTS = {"openai": openai_fault, "sharegpt": sharegpt_fault}
 
 
@@ -298,7 +302,7 @@ def handed_over() -> tuple[Conversation, list[Line]]:
 def test_trainers_take_every_example(name: str, form: str) -> None:
     conversation, lines = TALKS.get(name) or handed_over()
     result = run(conversation, lines, store="memory:")
-    found = examples(result, registry=Registry({"tools": [weather]}))
+    found = examples(result, registry=KNOWN_TOOLS)
     assert [one.speaker for one in found] == [*conversation.names]
     for one in found:
         row = TRAINING[form](one)
@@ -320,12 +324,24 @@ def test_an_example_tells_of_the_tools_where_all_are_known(one: Result, store: s
     assert told("openai", tools=[weather]) == [[{"type": "function", "function": known}], None]
     of_cook, of_ben = told("sharegpt", tools=[weather])
     assert (json.loads(of_cook), of_ben) == ([known], None)
-    (first, *_) = examples(
-        run(*handed_over(), store="memory:"), registry=Registry({"tools": [weather]})
-    )
+    (first, *_) = examples(run(*handed_over(), store="memory:"), registry=KNOWN_TOOLS)
     names = [one["function"]["name"] for one in first.tools]
     assert names == ["weather", "hand_off"]
     assert [one["name"] for one in json.loads(TRAINING["sharegpt"](first)["tools"])] == ["weather"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_trainers_take_every_example_of_any_log(seed: int) -> None:
+    random = Random(seed)  # noqa: S311  # a drawn seed, nothing secret
+    conversation = odd_conversation(random)
+    log: list[AnyMessage] = []
+    for _ in range(random.randint(1, 25)):
+        log.append(odd_line(random, conversation.names, log))
+    result = Result("s", conversation, log, "Talk.", None)
+    for one in (one for name in conversation.names for one in examples(result, name, KNOWN_TOOLS)):
+        for form, fault in FAULTS.items():
+            assert fault(TRAINING[form](one)) is None
 
 
 def spoken(number: int, text: str, name: str = "Ann", **line: Any) -> AnyMessage:
