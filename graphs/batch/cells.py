@@ -12,10 +12,10 @@ from ..common.errors import SpecError
 from ..spec.changes.own import Own
 from ..spec.conversation import Conversation
 from ..store.batches import check_batch_name
-from .filling import conversation_of
-from .grid import Grid
+from .grid.filling import conversation_of
+from .grid.grid import Grid
+from .grid.values import canonical
 from .spec import Batch
-from .values import canonical
 
 MOST_CELLS: Final = 1_000_000_000
 """The most cells: more would be a mistake, and a number that not all stores can keep."""

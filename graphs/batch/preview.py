@@ -18,10 +18,10 @@ from ..spec.conversation import Conversation
 from ..spec.ends import MaxCalls, lone
 from ..spec.limits import most_calls, plain_calls
 from .cells import Cell, Cells
-from .grid import Grid
+from .grid.grid import Grid
+from .grid.values import LEFT, Axis, Value, canonical
 from .paths import paths_in
 from .spec import Limits
-from .values import LEFT, Axis, Value, canonical
 
 MOST_KINDS: Final = 2_000
 """Of how many different conversations the calls are counted."""

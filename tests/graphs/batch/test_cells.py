@@ -11,9 +11,9 @@ from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, SpecError, converse, role_play
 from duologue.graphs.batch.cells import Cells
+from duologue.graphs.batch.grid.values import canonical
 from duologue.graphs.batch.load import load_batch
 from duologue.graphs.batch.spec import Batch
-from duologue.graphs.batch.values import canonical
 from duologue.graphs.common.data import Bringing
 from duologue.graphs.kinds.load import load_conversation
 from duologue.graphs.store.rows import check_session_id

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from ..common.errors import SpecError
-from ..common.files import read_file
-from ..common.validation import did_you_mean, kind_of, listing, near_or_all
-from .paths import paths_in, written
-from .spec import Values
+from ...common.errors import SpecError
+from ...common.files import read_file
+from ...common.validation import did_you_mean, kind_of, listing, near_or_all
+from ..paths import paths_in, written
+from ..spec import Values
 
 
 class _Left(Enum):

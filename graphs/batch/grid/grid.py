@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from ..common.errors import SpecError
-from ..spec.conversation import Conversation
+from ...common.errors import SpecError
+from ...spec.conversation import Conversation
+from ..paths import LABELS, Path, check_apart, paths_in
+from ..spec import Batch
 from .filling import Base
-from .paths import LABELS, Path, check_apart, paths_in
-from .spec import Batch
 from .values import LEFT, Axis, Row, axis_of, canonical, json_of
 
 T = TypeVar("T")

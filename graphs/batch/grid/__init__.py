@@ -1,0 +1,1 @@
+"""The combinations of a batch: the rows of its values, filled into its conversation."""
