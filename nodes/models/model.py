@@ -288,10 +288,13 @@ class Model:
         private: bool = False,
     ) -> T:
         """Ask and read the answer, with retries; every failure becomes one error."""
-        # What a model of the user's own raises is the user's to read.
-        reading = failures(self.label, self.address) if is_ours(self.chat) else refusals(self.label)
-        if self.is_of_provider:
+        if is_ours(self.chat):
+            reading = failures(self.label, self.address)
+        elif self.is_of_provider:
             reading = provider_failures(self.label)
+        else:
+            # What a model of the user's own raises is the user's to read, unless many runs meet it.
+            reading = refusals(self.label, of_many=self.gate is not None)
         retries = (self.chat.max_retries or 0) if is_ours(self.chat) else 0
 
         async def once() -> T:

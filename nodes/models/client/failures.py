@@ -54,13 +54,20 @@ def failures(label: str, address: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def refusals(label: str) -> Iterator[None]:
-    """Recognise inside the block that a model of the user's own refused a prompt as too long."""
+def refusals(label: str, *, of_many: bool = False) -> Iterator[None]:
+    """Recognise inside the block that a model of the user's own refused a prompt as too long.
+
+    Where it is asked by many runs, also that it can't be had at all.
+    """
     try:
         yield
+    except DuologueError:
+        raise
     except Exception as error:
         if (too_long := as_too_long(error, label)) is not None:
             raise too_long from error
+        if of_many and is_unavailable(error):
+            raise ModelUnavailableError(f"the model {label} failed: {_excerpt(error)}") from error
         raise
 
 

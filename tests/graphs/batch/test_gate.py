@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from faults.broken_talks import CALLS, SCRIPTS, SPECS, World, told
 from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
-from duologue.graphs import Result, SpecError
+from duologue.graphs import ModelUnavailableError, Result, SpecError
 from duologue.graphs.batch.limiter import Limiter
 from duologue.graphs.batch.spec import Limits
 from duologue.graphs.common.errors import PausedError
@@ -293,11 +294,23 @@ async def test_a_pause_between_the_tries_of_a_call_comes_out_as_it_is(
 async def test_a_model_of_the_users_own_is_held_back_and_asked_again(tmp_path: Path) -> None:
     busy = Reply(error=429, retry_after=7)
     model, gate = ScriptedChatModel([busy, busy, "Yes.", Reply(error=500)]), Turnstile()
-    with pytest.raises(Exception, match="500"):
+    with pytest.raises(openai.InternalServerError, match="500"):
         await run(talk(None, None), gate, tmp_path / "s.db", model=model)
     assert gate.refusals == [("ScriptedChatModel", 7)] * 2
     assert len(gate.entered) == 4
     assert len(gate.counted) == 1
+
+
+async def test_of_a_model_of_the_users_own_it_is_known_too_whether_it_can_be_had(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedChatModel([Reply(error=401)])
+    with pytest.raises(ModelUnavailableError, match="401"):
+        await run(talk(None, None), Turnstile(), tmp_path / "s.db", model=model)
+    # Where only one session runs it is the user's to read.
+    model = ScriptedChatModel([Reply(error=401)])
+    with pytest.raises(openai.AuthenticationError):
+        await run(talk(None, None), None, tmp_path / "t.db", model=model)
 
 
 async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
