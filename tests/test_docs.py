@@ -39,8 +39,10 @@ from duologue.graphs import (
     build_graph,
     converse,
     draw,
+    load_batch,
     load_conversation,
 )
+from duologue.graphs.batch.cells import Cells
 from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.kinds.load import forms_by_kind
@@ -81,6 +83,9 @@ def blocks(language: str) -> list[Fenced]:
     return [block for block in FENCED if block.language == language]
 
 
+CONVERSATIONS = [block for block in blocks("toml") if block.page != "docs/batches.md"]
+
+
 def _page(block: Fenced) -> str:
     return block.page
 
@@ -97,13 +102,27 @@ def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
 def test_the_pictures_are_the_compiled_graph_and_what_a_file_can_do() -> None:
     drawn = {block.page: block.text for block in blocks("mermaid")}
     assert drawn["docs/studio.md"] == build_graph().get_graph().draw_mermaid()
-    garden = next(block for block in blocks("toml") if 'kind = "role_play"' in block.text)
+    garden = next(block for block in CONVERSATIONS if 'kind = "role_play"' in block.text)
     assert drawn["docs/conversations.md"] == draw(tomllib.loads(garden.text))
 
 
-@pytest.mark.parametrize("block", blocks("toml"), ids=_page)
+@pytest.mark.parametrize("block", CONVERSATIONS, ids=_page)
 def test_the_files_load(block: Fenced) -> None:
     assert load_conversation(tomllib.loads(block.text)).speakers
+
+
+def test_batches_in_files_are_those_that_the_pages_show(tmp_path: Path) -> None:
+    (tmp_path / "tasks.csv").write_text("task,labels.answer\nAdd 1 and 2.,3\n")
+    whole, *parts = [block.text for block in blocks("toml") if block not in CONVERSATIONS]
+    fields = {"task": "Plan a garden", "user_role": "Cook", "assistant_role": "Gardener"}
+    for text in (whole, *parts):
+        # A part is shown without the conversation that it varies.
+        given = [f'{name} = "{value}"' for name, value in fields.items() if name not in text]
+        conversation = "\n".join(["", "[conversation]", 'kind = "role_play"', *given])
+        (tmp_path / "batch.toml").write_text(text if text is whole else text + conversation)
+        cells = Cells.of(load_batch(tmp_path / "batch.toml"), "docs")
+        cells.check()
+        assert len(cells) == (24 if text is whole else 2 if "vary" in text else 1)
 
 
 def _reply(messages: list[dict[str, str]]) -> str:
@@ -169,7 +188,11 @@ COMMANDS = [
 )
 def test_the_commands_take_the_arguments_that_they_are_given(words: list[str]) -> None:
     name, *arguments = words
-    assert _group().commands[name].make_context(name, arguments).args == []
+    command = _group().commands[name]
+    if isinstance(command, typer.core.TyperGroup):
+        name, *arguments = arguments
+        command = command.commands[name]
+    assert command.make_context(name, arguments).args == []
 
 
 def test_the_two_commands_are_what_ci_runs() -> None:

@@ -129,7 +129,7 @@ class Cells:
         if seed is not None:
             data = {**data, "seed": seed}
         digest = sha256(canonical({"varied": varied, "trial": trial}).encode()).hexdigest()
-        session = f"{self.name}-{digest[:12]}"
+        session = f"{self.name}-{digest[:16]}"
         return Cell(number, session, trial, varied, data, self.grid.base.is_made)
 
     def check(self) -> None:

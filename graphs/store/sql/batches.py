@@ -19,7 +19,7 @@ from ..reading import reading_store
 from ..rows import moment
 
 if TYPE_CHECKING:
-    from .tables import SqlStore
+    from .leases import LeasedStore
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -73,8 +73,9 @@ _IN_JSON: Final = ("varied", "scores")
 class SqlBatches(Batches):
     """The batches of a store in SQL."""
 
-    def __init__(self, store: "SqlStore") -> None:
+    def __init__(self, store: "LeasedStore", each_of: LiteralString) -> None:
         self._store = store
+        self._each_of = each_of
 
     async def get(self, batch: str) -> BatchRow | None:
         """See `Batches.get`."""
@@ -101,7 +102,7 @@ class SqlBatches(Batches):
     async def known(self, batch: str, sessions: Sequence[str]) -> dict[str, CellRow]:
         """See `Batches.known`."""
         # Both databases read one JSON text faster than hundreds of values.
-        one_of: LiteralString = f" WHERE batch = ? AND session IN ({self._store.each_of})"
+        one_of: LiteralString = f" WHERE batch = ? AND session IN ({self._each_of})"
         rows = await self._read(CellRow, _CELL + one_of, batch, json.dumps(list(sessions)))
         return {row.session: row for row in rows}
 

@@ -70,7 +70,7 @@ class SqlStore(LeasedStore):
     @cached_property
     def batches(self) -> SqlBatches:
         """See `Store.batches`."""
-        return SqlBatches(self)
+        return SqlBatches(self, self.each_of)
 
     def held(self, lease: Lease) -> "SqlHeld":
         """See `LeasedStore.held`."""
