@@ -1,10 +1,13 @@
 """How the site is made of the README and these pages; CONTRIBUTING.md says by which command.
 
 Pages are read where they are, so that links are the same here and in the repository. What only the
-site has is added to a page as it is read: the menu, pictures, and what docstrings say.
+site has is added to a page as it is read: the menu, pictures, what docstrings say, and pages of the
+gallery's conversations, which are played when the site is built.
 """
 
+import logging
 import re
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +36,10 @@ html_theme = "furo"
 html_title = f"duologue {version}"
 
 _ROOT: Final = Path(__file__).parent.parent
+_GALLERY: Final = "docs/gallery"
+sys.path.insert(0, str(_ROOT / _GALLERY))
+from play import name_of, write_pages  # noqa: E402
+
 _aside: dict[str, list[str]] = {}
 
 
@@ -45,6 +52,8 @@ def _read(app: Sphinx, page: str, source: list[str]) -> None:
         text += _menu()
     if page == "docs/reference":
         text = re.sub(r"^(`\w+`(, )?)+$", _documented, text, flags=re.M)
+    if page == _GALLERY:
+        text = re.sub(r"^## (.*?)\n.*?(?=^## |\Z)", _played, text, flags=re.M | re.S)
     source[0] = text
 
 
@@ -55,6 +64,15 @@ def _picture(mermaid: re.Match[str]) -> str:
 def _linked(link: re.Match[str], page: str) -> str:
     is_folder = (_ROOT / page).parent.joinpath(link[2]).is_dir()
     return link[1] if is_folder else link[0]
+
+
+def _played(section: re.Match[str]) -> str:
+    """Add the page of a conversation to what stands under its heading."""
+    page = f"gallery/{name_of(section[1])}.html"
+    look = "width: 100%; height: 32rem; border: 1px solid #8886; border-radius: 0.5rem"
+    shown = f'<iframe src="{page}" title="{section[1]}" loading="lazy" style="{look}"></iframe>'
+    link = f'<p><a href="{page}">The page of this conversation</a></p>'
+    return f"{section[0]}\n```{{raw}} html\n{shown}{link}\n```\n\n"
 
 
 def _menu() -> str:
@@ -109,9 +127,12 @@ def _plain_types(app: Sphinx, domain: str, kind: str, content: Element) -> None:
             type_.parent.remove(type_)
 
 
-def _with_index(app: Sphinx, failure: Exception | None) -> None:
-    """Let the site begin at its address, too."""
+def _finish(app: Sphinx, failure: Exception | None) -> None:
+    """Write the gallery's pages, and let the site begin at its address, too."""
     if failure is None:
+        # What draws the pictures lets every library log.
+        logging.getLogger("duologue").setLevel(logging.WARNING)
+        write_pages(app.outdir / _GALLERY)
         (app.outdir / "index.html").write_bytes((app.outdir / "README.html").read_bytes())
 
 
@@ -121,4 +142,4 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _set_aside, priority=400)
     app.connect("autodoc-process-docstring", _put_back, priority=600)
     app.connect("object-description-transform", _plain_types)
-    app.connect("build-finished", _with_index)
+    app.connect("build-finished", _finish)
