@@ -130,7 +130,7 @@ def _plain_types(app: Sphinx, domain: str, kind: str, content: Element) -> None:
 def _finish(app: Sphinx, failure: Exception | None) -> None:
     """Write the gallery's pages, and let the site begin at its address, too."""
     if failure is None:
-        # What draws the pictures lets every library log.
+        # A library of the theme has everything logged.
         logging.getLogger("duologue").setLevel(logging.WARNING)
         write_pages(app.outdir / _GALLERY)
         (app.outdir / "index.html").write_bytes((app.outdir / "README.html").read_bytes())

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -17,7 +18,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
@@ -42,6 +43,9 @@ _PURPOSES: Final[Mapping[str, Purpose]] = {
     Kind.SUMMARY: "summary",
     Kind.SPECIFIED_TASK: "task",
 }
+
+_asked: ContextVar[Mapping[str, Any] | None] = ContextVar("_asked", default=None)
+"""The metadata of the call that is being made."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,14 @@ class ScriptedChatModel(BaseChatModel):
 
         return bound | RunnableLambda[AIMessage, Any](read)
 
+    async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
+        """Answer; where LangChain streams meanwhile, it tells `_astream` nothing of the call."""
+        before = _asked.set(kwargs.get("metadata"))
+        try:
+            return await super().agenerate(*args, **kwargs)
+        finally:
+            _asked.reset(before)
+
     def _generate(
         self,
         messages: list[BaseMessage],
@@ -228,7 +240,7 @@ class ScriptedChatModel(BaseChatModel):
         rest = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         tools = tuple(rest.pop("tools", None) or ())
         response_format = rest.pop("response_format", None)
-        beside = {} if run_manager is None else run_manager.metadata
+        beside = (run_manager.metadata if run_manager else _asked.get()) or {}
         purpose, speaker = _PURPOSES.get(str(beside.get("purpose"))), beside.get("speaker")
         call = Call(tuple(messages), rest, tools, response_format, purpose, speaker)
         prompt = as_prompt(messages)

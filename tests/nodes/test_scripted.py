@@ -12,7 +12,7 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessageChunk, HumanMessage
 from pydantic import BaseModel, ValidationError
 
-from duologue.graphs import Conversation, converse
+from duologue.graphs import Conversation, converse, stream
 from duologue.nodes import scripted, testing
 from duologue.nodes.testing import (
     Line,
@@ -182,7 +182,8 @@ def test_the_earlier_name_gives_the_same() -> None:
         assert getattr(scripted, name) is getattr(testing, name)
 
 
-def test_a_script_sees_what_each_call_is_for() -> None:
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_script_sees_what_each_call_is_for(*, streamed: bool) -> None:
     said: dict[str | None, Line] = {
         "task": "Plant beans.",
         "speech": "Beans! " * 60,
@@ -207,7 +208,10 @@ def test_a_script_sees_what_each_call_is_for() -> None:
             "guards": {"same_replies": 0, "standstill": 0, "echo": 0},
         },
     }
-    converse(Conversation.model_validate(spec), model=model, store="memory:")
+    if streamed:
+        assert [*stream(Conversation.model_validate(spec), model=model, store="memory:")]
+    else:
+        converse(Conversation.model_validate(spec), model=model, store="memory:")
     assert {call.purpose for call in model.calls} == {*get_args(Purpose)}
     for call in model.calls:
         is_of_a_speaker = call.purpose in ("speech", "summary")
