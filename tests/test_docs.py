@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_args
 
 import pytest
 import typer
+from openinference.instrumentation.langchain import LangChainInstrumentor
 from typer.testing import CliRunner
 
 from duologue import graphs, tools
@@ -143,7 +144,11 @@ def test_the_code_runs_and_prints_what_stands_below_it(
     with ScriptedServer(_reply) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("DUOLOGUE_STORE", str(tmp_path / "sessions.db"))
+        # Nobody is there to take spans.
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
         exec(compile(block.text, block.page, "exec"), {})  # noqa: S102  # our own pages
+    if (tracing := LangChainInstrumentor()).is_instrumented_by_opentelemetry:
+        tracing.uninstrument()
     shown = block.following if "print(" in block.text else None
     assert capsys.readouterr().out == (shown.text if shown else "")
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
+from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
@@ -129,7 +130,9 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
         if isinstance(tool.args_schema, dict):
             check_arguments(tool.args_schema, call["args"])
         async with asyncio.timeout(seconds) as limit:
-            found = await node.ainvoke({**state, "messages": [*state["messages"], asks]})
+            # For callbacks and traces.
+            config = merge_configs(ensure_config(), {"metadata": {"speaker": state["speaker"]}})
+            found = await node.ainvoke({**state, "messages": [*state["messages"], asks]}, config)
     except GraphInterrupt as error:
         problem = unstorable(error)
         if problem is None:
