@@ -89,7 +89,7 @@ class _View:
         wanted = _wanted(request)
         rows = await self.store.find(wanted)
         found = [(row, await status_of(self.store, row)) for row in rows]
-        return _page(listing(found, wanted, request.query_params.get("show", "")))
+        return _page(listing(found, wanted, request.query_params.get("show", ""), self.store.url))
 
     async def session(self, request: Request) -> Response:
         """Show a session."""
@@ -120,7 +120,8 @@ class _View:
             self._runs.problems[row.session] = str(error)
         else:
             await self._runs.answer(row.session, value, question.id)
-        return _back(row)
+        # There the answer was given, and there it goes on.
+        return _back(row, "#questions")
 
     async def stop(self, request: Request) -> Response:
         """Stop a session."""
@@ -177,8 +178,8 @@ def _page(drawn: Drawn, status: int = 200) -> Response:
     return HTMLResponse(body, status, {"Content-Security-Policy": drawn.policy})
 
 
-def _back(row: SessionRow) -> Response:
-    return RedirectResponse(f"/sessions/{row.session}", 303)
+def _back(row: SessionRow, place: str = "") -> Response:
+    return RedirectResponse(f"/sessions/{row.session}{place}", 303)
 
 
 def _failed(request: Request, error: Exception) -> Response:

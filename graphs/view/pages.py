@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment
 from markupsafe import Markup
 
-from ..page.contents import Line
+from ..page.contents import Ending, Line, Page
 from ..page.gather import Session, page_of
 from ..page.render import policy_of, script_of, style_of, templates
 from ..spec.ends import Reason
@@ -31,13 +31,16 @@ class Drawn(NamedTuple):
     """What a browser may run and load for it."""
 
 
-def listing(rows: Sequence[tuple[SessionRow, Status]], wanted: Wanted, shown: str) -> Drawn:
+def listing(
+    rows: Sequence[tuple[SessionRow, Status]], wanted: Wanted, shown: str, where: str
+) -> Drawn:
     """Draw the list of sessions.
 
     Args:
         rows: The sessions, one more than stand on a page where there are older ones.
         wanted: Which were looked for.
         shown: What was chosen to be shown: a status, a reason, or nothing.
+        where: The address of their store.
     """
     known = _templates()
     on_page = rows[: wanted.limit - 1]
@@ -48,7 +51,9 @@ def listing(rows: Sequence[tuple[SessionRow, Status]], wanted: Wanted, shown: st
     return _drawn(
         known,
         "sessions.html",
+        "sessions.js",
         rows=on_page,
+        where=where,
         wanted=wanted,
         show=shown,
         reasons=[reason.value for reason in Reason],
@@ -107,17 +112,25 @@ def _drawn(known: Environment, name: str, *scripts: str, many: int = 0, **given:
     return Drawn(html, policy_of(style, script, **_ALLOWED))
 
 
-def _parts(known: Environment, page: Any, standing: Standing, *, spending: bool) -> dict[str, Any]:  # noqa: ANN401
+def _parts(known: Environment, page: Page, standing: Standing, *, spending: bool) -> dict[str, Any]:
     """Give the parts of a page that change while a session runs, each with what tells it apart."""
     drawn = {
         "standing": _macro(known, "standing.html", "standing", standing),
-        "ending": _macro(known, "ending.html", "ending", page.ending),
+        "ending": _macro(known, "ending.html", "ending", _ending(page, standing)),
         "questions": _macro(known, "questions.html", "questions", standing),
     }
     if spending:
         found = page.spending
         drawn["spending"] = _macro(known, "spending.html", "spending", found) if found else Markup()
     return {name: {"html": html, "is": _digest(html)} for name, html in drawn.items()}
+
+
+def _ending(page: Page, standing: Standing) -> Ending:
+    """Give how it ended, and where it has not, whether it runs: a record does not tell that."""
+    told = {"running": "It runs.", "unfinished": "It was broken off."}.get(standing.status)
+    if told is None or page.ending.questions:
+        return page.ending
+    return page.ending.model_copy(update={"sentence": told})
 
 
 def _macro(known: Environment, template: str, name: str, given: object) -> Markup:

@@ -1,6 +1,7 @@
 """The page served on this machine, until Ctrl-C."""
 
 import asyncio
+import os
 import socket
 import webbrowser
 from collections.abc import Callable
@@ -40,11 +41,7 @@ def serve(
         SpecError: The port can't be had.
         StoreError: The store can't be opened.
     """
-    with socket.socket(proto=socket.IPPROTO_TCP) as listening, TemporaryDirectory() as private:
-        try:
-            listening.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise SpecError(f"--port: {port} can't be had: {error.strerror or error}") from error
+    with bound(port) as listening, TemporaryDirectory() as private:
         port = listening.getsockname()[1]
         app = view_app(store, model, lambda: server.should_exit)
         guard = Guard(app, port)
@@ -77,6 +74,20 @@ def serve(
         # By then all that ran here has been broken off.
         with suppress(KeyboardInterrupt):
             asyncio.run(run())
+
+
+def bound(port: int) -> socket.socket:
+    """Give a socket with a port of 127.0.0.1; 0 is a free one."""
+    listening = socket.socket(proto=socket.IPPROTO_TCP)
+    if os.name == "posix":
+        # A port that was just left is free again at once. Windows would share one that is in use.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(("127.0.0.1", port))
+    except OSError as error:
+        listening.close()
+        raise SpecError(f"--port: {port} can't be had: {error.strerror or error}") from error
+    return listening
 
 
 class _Server(uvicorn.Server):

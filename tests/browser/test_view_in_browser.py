@@ -74,13 +74,13 @@ def test_a_session_is_followed_while_it_runs_and_stopped(
     model = ScriptedChatModel(script=say)
     options = {"session": "live", "store": store, "model": model}
     run = threading.Thread(target=converse, args=(talk,), kwargs=options)
-    run.start()
     tab.goto(address)
     tab.wait_for_url("**/")
     assert "token" not in tab.url
-    while not tab.locator(".status.running").count():
-        tab.wait_for_timeout(100)
-        tab.reload()
+    assert tab.locator(".sessions li").count() == 1
+    run.start()
+    # The list shows it by itself.
+    tab.locator(".status.running").wait_for()
     tab.get_by_role("link", name="Plan").click()
     tab.get_by_text("<b>Bean</b> 0.").wait_for()
     tab.get_by_text("side by side").click()
@@ -108,7 +108,10 @@ def test_a_question_is_answered_and_the_answer_comes_by_itself(
     tab.wait_for_url("**/sessions/shade")
     tab.get_by_label("What User says").fill("What grows in shade?")
     tab.get_by_role("button", name="Send").click()
+    # Where the answer was given the page goes on.
+    tab.wait_for_url("**/sessions/shade#questions")
     tab.locator(".standing .running").wait_for()
+    tab.get_by_text("It runs.").wait_for()
     assert tab.locator(".question").count() == 0
     tab.locator(".m").get_by_text("What grows in shade?").wait_for()
     server.release()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -10,9 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from duologue.graphs import Conversation, chat, converse, get_session
+from duologue.graphs.common.errors import SpecError
 from duologue.graphs.store.address import open_store
 from duologue.graphs.view.app import view_app
 from duologue.graphs.view.security import HEADERS, Guard
+from duologue.graphs.view.serve import bound
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
 
@@ -239,7 +242,9 @@ def test_an_answer_is_given_and_the_session_goes_on(user: TestClient, store: str
     shade(store)
     assert 'name="text"' in user.get("/sessions/shade").text
     form = {"question": question(store, "shade"), "text": "What grows\r\nin shade?"}
-    assert user.post("/sessions/shade/answer", data=form).headers["location"] == "/sessions/shade"
+    assert user.post("/sessions/shade/answer", data=form).headers["location"] == (
+        "/sessions/shade#questions"
+    )
     result = get_session("shade", store=store)
     said = [("User", "What grows\nin shade?"), ("Assistant", "Mint grows in shade.")]
     assert result.speeches == said
@@ -346,3 +351,16 @@ def test_what_is_new_is_told_from_where_the_page_stands(user: TestClient, store:
     assert told(**{"Last-Event-ID": mark})[1]["lines"] == ""
     # What the page shows is not what the session holds.
     assert told(**{"Last-Event-ID": "1-0123456789abcdef"})[1] == {"reload": True}
+
+
+def test_a_port_is_free_again_at_once_and_not_shared() -> None:
+    with bound(0) as first:
+        first.listen()
+        port = first.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            answering, _ = first.accept()
+            # Whoever closes first keeps the port busy for a while.
+            answering.close()
+            with pytest.raises(SpecError, match=f"--port: {port} can't be had"):
+                bound(port)
+    bound(port).close()
