@@ -19,15 +19,15 @@ from .file.commands import check, graph, init
 from .options import (
     BEGIN,
     HELP,
-    CapOption,
     Commands,
     Json,
-    Mode,
     ModelOption,
     Reset,
     Seed,
     Session,
     StoreOption,
+    cap_option,
+    mode_option,
 )
 from .people import answer, chat, say
 from .transfer import copy, dump, export, fork, load, reset
@@ -93,8 +93,8 @@ def run(
     ] = None,
     store: StoreOption = None,
     model: ModelOption = None,
-    max_iterations: CapOption = None,
-    mode: Mode = None,
+    max_iterations: Annotated[int | None, cap_option("5")] = None,
+    mode: Annotated[str | None, mode_option("max_iterations_only")] = None,
     word_limit: Annotated[
         int | None,
         typer.Option(metavar="N", help="The longest rewritten task, in words. [default: 50]"),
@@ -270,7 +270,7 @@ for command in (view, say, fork, dump, load, reset, copy, export):
 
 @app.command()
 def stop(session: Session, store: StoreOption = None) -> None:
-    """Ask a running session to stop after its turn, or end one that waits."""
+    """Stop a session that runs, after its turn, or one that waits."""
     from ..sessions.stop import stop_session
 
     if stop_session(session, store=store):

@@ -3,7 +3,6 @@
 import os
 import sys
 
-from rich.console import Console
 from rich.text import Text
 
 from ..common.errors import (
@@ -16,6 +15,7 @@ from ..common.errors import (
     StoreError,
 )
 from .exit_code import ExitCode
+from .terminal.console import on_screen, stderr
 from .terminal.text import one_line
 
 _CODES: dict[type[DuologueError], ExitCode] = {
@@ -37,6 +37,7 @@ def explain(error: Exception) -> ExitCode:
         os.close(nowhere)
         return ExitCode.CLOSED_PIPE
     text = Text.assemble(("Error:", "bold red"), " ", one_line(str(error)))
-    Console(stderr=True).print(text, soft_wrap=True)
+    console = stderr()
+    console.print(text, soft_wrap=not on_screen(console))
     codes = (code for kind, code in _CODES.items() if isinstance(error, kind))
     return next(codes, ExitCode.FAILED)

@@ -76,25 +76,6 @@ ModelOption = Annotated[
         "of a .gguf file. [default: DUOLOGUE_MODEL]",
     ),
 ]
-CapOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-iterations",
-        metavar="N",
-        help="The cap, in rounds. [default: 5; of a fork: as it was]",
-    ),
-]
-Mode = Annotated[
-    str | None,
-    typer.Option(
-        "--mode",
-        metavar="MODE",
-        help="How completed tasks end it: max_iterations_only, "
-        "end_chat_after_first_completion, one_last_chat_after_first_completion, "
-        "one_last_group_chat_after_first_completion or all_task_must_complete. "
-        "[default: max_iterations_only; of a fork: as it was]",
-    ),
-]
 Seed = Annotated[
     int | None,
     typer.Option("--seed", metavar="N", help="Ask models that can for the same output again."),
@@ -114,3 +95,22 @@ OutputOption = Annotated[
     typer.Option("--output", metavar="FILE", help="The file to write. [default: stdout]"),
 ]
 Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+
+
+def cap_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
+    """Declare the option for the cap."""
+    return typer.Option(
+        "--max-iterations", metavar="N", help=f"The cap, in rounds. [default: {default}]"
+    )
+
+
+def mode_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
+    """Declare the option for how completed tasks end a conversation."""
+    return typer.Option(
+        "--mode",
+        metavar="MODE",
+        help="How completed tasks end it: max_iterations_only, "
+        "end_chat_after_first_completion, one_last_chat_after_first_completion, "
+        "one_last_group_chat_after_first_completion or all_task_must_complete. "
+        f"[default: {default}]",
+    )

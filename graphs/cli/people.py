@@ -13,7 +13,7 @@ from .options import Json, ModelOption, Reset, Seed, Session, StoreOption
 def chat(
     message: Annotated[
         str | None,
-        typer.Argument(metavar="[MESSAGE]", help="What you say first. [default: you are asked]"),
+        typer.Argument(metavar="MESSAGE", help="What you say first. [default: you are asked]"),
     ] = None,
     tool: Annotated[
         list[str] | None,

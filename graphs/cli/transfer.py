@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..common.errors import SpecError
-from .options import CapOption, Mode, OutputOption, Session, SpeakerOption, StoreOption
+from .options import OutputOption, Session, SpeakerOption, StoreOption, cap_option, mode_option
 
 if TYPE_CHECKING:
     from ..sessions.transfer import ExportFormat
@@ -29,8 +29,8 @@ def fork(
         str | None,
         typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
     ] = None,
-    mode: Mode = None,
-    max_iterations: CapOption = None,
+    mode: Annotated[str | None, mode_option("as it was")] = None,
+    max_iterations: Annotated[int | None, cap_option("as it was")] = None,
     task: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The task from there on, as it is given.")
     ] = None,
@@ -131,7 +131,7 @@ def load(
 
 
 def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
-    """Set a session back to its beginning, or make one speaker forget what was said.
+    """Set a session, or one speaker's memory, back to the beginning.
 
     A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
     """
@@ -158,7 +158,10 @@ def copy(
     ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Copy a session, or one speaker's memory, within a store or into another one."""
+    """Copy a session, or one speaker's memory.
+
+    The copy goes into the same store, or into another one.
+    """
     from ..sessions.transfer import copy_session
 
     new = copy_session(session, into=into, speaker=speaker, store=store, to=to)

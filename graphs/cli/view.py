@@ -10,7 +10,7 @@ from .options import ModelOption, StoreOption
 def view(
     session: Annotated[
         str | None,
-        typer.Argument(metavar="[SESSION]", help="The session to show. [default: all, in a list]"),
+        typer.Argument(metavar="SESSION", help="The session to show. [default: all, in a list]"),
     ] = None,
     port: Annotated[
         int,
@@ -28,9 +28,10 @@ def view(
     store: StoreOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Show sessions in the browser, live: read, search, answer, approve and stop them.
+    """Show sessions in the browser, and answer or stop them there.
 
-    The page is served on this machine alone, to whoever has the address, until Ctrl-C.
+    They are shown live and can be searched, and calls of tools approved. The page is served on
+    this machine alone, to whoever has the address, until Ctrl-C.
     """
     from ..common.errors import SpecError
     from ..store.rows import check_session_id

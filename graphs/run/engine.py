@@ -90,7 +90,8 @@ async def run_session(
             person = _person(conversation, message)
             result = await _stored(store, row, conversation, reply)
             if result is not None and (not says_more(message) or reply is not None):
-                for event in (started, *_told_again(result, reply)):
+                ended = started.model_copy(update={"ended": True})
+                for event in (ended, *_told_again(result, reply)):
                     yield event
                 return
             # What has begun goes on, however little room it has.

@@ -27,6 +27,8 @@ class SessionStarted(Data):
     """What it is about."""
     resumed: bool
     """Whether it goes on from an earlier run."""
+    ended: bool = False
+    """Whether it has ended already: what was said is told again."""
     people: tuple[str, ...] = ()
     """The speakers that people speak for."""
 

@@ -32,7 +32,7 @@ def remark(
             arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
             return f"{event.speaker} calls {event.name}({arguments})"
         case ToolAnswered(decision="reject"):
-            return f"A person refused the call: {event.text}"
+            return event.text
         case ToolAnswered(decision="respond"):
             return f"A person answers in its place: {event.text}"
         case ToolAnswered():

@@ -125,7 +125,7 @@ def test_a_finished_session_is_shown_again_without_a_call(serve: Serve) -> None:
     first = duologue(*SHORT).stdout
     again = duologue("resume", "g").stdout
     assert len(server.calls) == 3
-    assert again == first.replace("begins", "goes on")
+    assert again == first.replace("begins.", "has ended already. This is what was said.")
 
 
 def test_a_conversation_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
@@ -513,6 +513,16 @@ def test_help_documents_the_exit_codes() -> None:
     ran = duologue("--help")
     for code in (0, 2, 3, 4, 130, 143):
         assert f"\n    {code} " in ran.stdout
+
+
+def test_help_tells_what_each_command_does_in_whole_words_at_80_columns() -> None:
+    listed = duologue("--help").stdout.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert len(listed.splitlines()) > 15
+    assert all(line.endswith(".") and "..." not in line for line in listed.splitlines())
+    assert "[OPTIONS] [SESSION]\n" in duologue("view", "--help").stdout
+    for command, default in (("run", "5"), ("fork", "as it was")):
+        told = " ".join(duologue(command, "--help").stdout.split())
+        assert f"The cap, in rounds. [default: {default}]" in told
 
 
 @pytest.mark.parametrize(

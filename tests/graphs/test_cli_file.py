@@ -36,7 +36,7 @@ def test_what_init_writes_passes_the_check_and_runs(kind: str) -> None:
     assert result.outcome is not None
     # Whoever begins has its fields in front of it, each with what it means.
     text = Path(f"{kind}.toml").read_text(encoding="utf-8")
-    assert all(len(line) <= 100 for line in text.splitlines())
+    assert all(len(line) < (100 if " = " in line else 80) for line in text.splitlines())
     assert "None: " not in text.replace("None: no cap", "")
 
 

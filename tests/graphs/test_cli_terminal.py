@@ -45,6 +45,14 @@ def answers(*lines: str) -> Callable[[Terminal], None]:
     return person
 
 
+def test_an_error_is_wrapped_between_words_at_a_terminal() -> None:
+    code, text = at_terminal("init", "nonsense", person=lambda terminal: None)
+    assert code == 2
+    assert len(text.splitlines()) == 2
+    assert "'blogger'" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
 def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedServer) -> None:
     """Rows G5 and G6."""
     person = answers("\r", "What is it?\r", "Thx\x7fanks.\r", " Exit\r")

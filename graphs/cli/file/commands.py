@@ -22,14 +22,14 @@ def init(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="[KIND]",
+            metavar="KIND",
             help="role_play, group_solve, blogger, coder, user_proxy, chat; conversation, which "
             "has every field; or batch, for `duologue batch run`. [default: role_play]",
         ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="The file to write. [default: KIND.toml]"),
+        typer.Argument(metavar="FILE", help="The file to write. [default: KIND.toml]"),
     ] = None,
 ) -> None:
     """Write a conversation to begin from, as TOML with comments. Nothing is overwritten."""
@@ -65,7 +65,7 @@ def check(file: _File) -> None:
 
 
 def graph(file: _File, output: OutputOption = None) -> None:
-    """Draw what may follow what in a conversation: who speaks, who judges, what ends it.
+    """Draw who may speak after whom, and what ends it.
 
     Mermaid is written to stdout. The name of the --output file says what it is: .svg, .png or .mmd.
     """

@@ -24,7 +24,7 @@ from ...speakers.speaker import Speaker
 from ...spec.conversation import Conversation
 from ...spec.end_chat import EndChat
 
-_WIDTH = 96
+_WIDTH = 77
 
 _CONVERSATION = "conversation"
 
@@ -91,7 +91,7 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
         _speaker(
             {
                 "name": "Ann",
-                "task": "Answer each guess with higher, lower or right, until the number is found.",
+                "task": "Answer guesses by higher, lower or right until the number is found.",
                 "stops_chat": True,
                 "private_opening": {"prompt": "Choose a secret number from 1 to 100."},
             },
@@ -200,8 +200,8 @@ def template(kind: str) -> str:
         raise SpecError(f"there is no kind {kind!r}{hint}")
     what = "batch" if kind == _BATCH else "conversation"
     lines = [
-        f"# A {what} to begin from. Change what you like; to switch on what is off, take the",
-        "# sign in front of its line away.",
+        f"# A {what} to begin from. Change what you like. Fields after # are off:",
+        "# take the # away to set one.",
     ]
     model = _OTHERS.get(kind)
     if model is None:

@@ -176,6 +176,8 @@ class Transcript:
         self._people = event.people
         kind = "goes on" if event.resumed else "begins"
         hint = " Ctrl-C stops it for later." if self._live else ""
+        if event.ended:
+            kind, hint = "has ended already", " This is what was said."
         plain(self._out, f"Session {event.session} {kind}.{hint}", "dim")
 
     def _stream(self, event: Token) -> None:
