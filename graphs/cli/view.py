@@ -42,7 +42,8 @@ def view(
     try:
         from ..view.serve import serve
     except ImportError as error:
-        raise SpecError(f"view: needs more packages: install duologue[view] ({error})") from error
+        needed = "uv run --extra view, or pip install 'duologue[view]'"
+        raise SpecError(f"view needs the extra view: {needed} ({error})") from error
 
     def tell(address: str) -> None:
         plain(stdout(), address)

@@ -53,8 +53,13 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
     field = ".".join(path)
     match first["type"]:
         case "extra_forbidden":
-            known = [found.model_fields for found in near_models]
-            return no_such_field(field, str(first["loc"][-1]), known)
+            unknown = str(first["loc"][-1])
+            if len(path) > 1 and unknown in _given_names(model.model_fields):
+                # In TOML all that follows a table's head belongs to that table.
+                return (
+                    f"{field}: there is no such field; did you mean {unknown!r} above {path[0]!r}?"
+                )
+            return no_such_field(field, unknown, [found.model_fields for found in near_models])
         case "union_tag_invalid":
             context = first.get("ctx") or {}
             kinds, tag = str(context["expected_tags"]), str(context["tag"])
@@ -71,6 +76,10 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
         case "too_short":
             needed = (first.get("ctx") or {}).get("min_length")
             return f"{field}: needs at least {needed}"
+        case "model_type" | "model_attributes_type":
+            owner = (first.get("ctx") or {}).get("class_name")
+            text = f"must be a table or a dict with fields of {owner}, not {_short(first['input'])}"
+            return f"{field}: {text}" if field else text
         case _:
             message = first["msg"].removeprefix("Value error, ")
             given = first["input"]
@@ -78,7 +87,7 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
             told = isinstance(given, str) and repr(given) in message
             shown = "" if told else f", not {_short(given)}" if _is_shown(first) else ""
             text = message[:1].lower() + message[1:].replace("valid tuple", "list")
-            text = text.removesuffix(" or object to extract fields from")
+            text = re.sub(", unable to parse string as an? [a-z]+$", "", text)
             text += f"{shown}{_near_value(first)}"
             return f"{field}: {text}" if field else text
 
@@ -142,7 +151,7 @@ def listing(names: Iterable[str]) -> str:
 def did_you_mean(unknown: str, known: Sequence[str]) -> str:
     """Suggest near names, in any case, for the end of an error."""
     folded = {name.casefold(): name for name in known}
-    near = [folded[name] for name in get_close_matches(unknown.casefold(), folded, n=3)]
+    near = [folded[name] for name in get_close_matches(unknown.casefold(), folded, cutoff=0.65)]
     return f"; did you mean {listing(near)}?" if near else ""
 
 

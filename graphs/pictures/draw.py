@@ -79,7 +79,8 @@ def _rendered(text: str, form: str) -> bytes:
         import mermaidx  # type: ignore[import-untyped]  # an extra, and it takes a while
     except ImportError as error:
         raise SpecError(
-            f"{form} needs the extra pictures: pip install 'duologue[pictures]'; Mermaid needs none"
+            f"{form} needs the extra pictures: uv run --extra pictures, or pip install "
+            "'duologue[pictures]'; Mermaid needs none"
         ) from error
     picture = mermaidx.render(text)
     found = picture.svg() if form == ".svg" else picture.png(scale=2.0)

@@ -121,8 +121,8 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
     ]
     assert checked.exit_code == 2
     assert checked.stderr == (
-        "Error: sale.toml: speakers.0.tools: there is no tool 'telegraph'; register it, or install "
-        "the package that offers it as duologue.tools\n"
+        "Error: sale.toml: speakers.0.tools: there is no tool 'telegraph'; give it in Python, as "
+        "tools of converse, or install the package that offers it as duologue.tools\n"
     )
     install_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -77,10 +77,10 @@ SEEN = HumanMessage([{"type": "image_url", "image_url": {"url": "https://a.test/
         ([SEEN, ANSWERED], ".0: only text can be shown: leave out images and the like"),
         ([{"role": "user", "content": " \n"}, ANSWERED], ".0.content: must not be empty"),
         ([HumanMessage(""), ANSWERED], ".0.content: must not be empty"),
-        (["Is it late?"], ".0: input should be a valid dictionary or instance of Example, not 'Is"),
+        (["Is it late?"], ".0: must be a table or a dict with fields of Example, not 'Is"),
         (
             [("user", "Hm?")],
-            ".0: input should be a valid dictionary or instance of Example, not tu",
+            ".0: must be a table or a dict with fields of Example, not tu",
         ),
         (ASKED, ": input should be a list, not dict"),
         (None, ": input should be a list, not None"),

@@ -67,6 +67,26 @@ MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
         {"task": "Plan", "speakers": (PAIR[0], {"nam": "Bob"})},
         "speakers.1.nam: there is no such field; did you mean 'name'?",
     ),
+    (
+        Conversation,
+        {"task": "Plan", "speakers": ("Ann", "Bob")},
+        "speakers.0: must be a table or a dict with fields of Speaker, not 'Ann'",
+    ),
+    (
+        Conversation,
+        {"task": "Plan", "speakers": (PAIR[0], {"name": "Bob", "turn_order": "handoff"})},
+        "speakers.1.turn_order: there is no such field; did you mean 'turn_order' above 'speakers'",
+    ),
+    (
+        Conversation,
+        {"task": "Plan", "speakers": PAIR, "turn_order": "random"},
+        "turn_order.kind: 'random' is unknown; there are 'round_robin', ",
+    ),
+    (
+        Speaker,
+        {"name": "Ann", "generation": {"temperature": "hot"}},
+        "generation.temperature: input should be a valid number, not 'hot'",
+    ),
 ]
 
 

@@ -406,7 +406,8 @@ def test_a_name_that_there_is_not_comes_with_the_near_ones(
     assert refusal(registry, kind, "thin").startswith(f"{start} 'thin'; did you mean 'thing'")
     assert refusal(registry, kind, "thin").count("'thing'") == 1
     assert refusal(registry, kind, "zebra") == (
-        f"{start} 'zebra'; register it, or install the package that offers it as duologue.{kind}"
+        f"{start} 'zebra'; give it in Python, as {kind} of converse, or install the package that "
+        f"offers it as duologue.{kind}"
     )
 
 

@@ -94,7 +94,7 @@ def test_the_tools_of_a_speaker_come_in_its_order() -> None:
 
 @pytest.mark.parametrize(
     ("named", "words"),
-    [("ad", "did you mean 'add'?"), ("teleport", "there is no tool 'teleport'; register it")],
+    [("ad", "did you mean 'add'?"), ("teleport", "there is no tool 'teleport'; give it in Python")],
 )
 def test_a_tool_that_is_not_registered_shows_before_any_call_and_nothing_is_stored(
     named: str, words: str, tmp_path: Path

@@ -275,7 +275,8 @@ class Registry:
         about_servers = hint_of(self._servers, name) if kind == "tools" else None
         if about_servers:
             return about_servers
-        return f"; register it, or install the package that offers it as duologue.{kind}"
+        given = f"give it in Python, as {kind} of converse"
+        return f"; {given}, or install the package that offers it as duologue.{kind}"
 
     @cached_property
     def _servers(self) -> dict[str, Server]:
