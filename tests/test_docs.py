@@ -92,7 +92,8 @@ def _page(block: Fenced) -> str:
 
 
 def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
-    known = {"python", "toml", "json", "ini", "mermaid", "console", "text"}
+    # What is `py` needs the dev server: tests/live/test_studio.py runs it.
+    known = {"python", "py", "toml", "json", "ini", "mermaid", "console", "text"}
     assert {block.language for block in FENCED} == known
     printed = [block.following for block in blocks("python") if "print(" in block.text]
     transcript = blocks("text")[0]

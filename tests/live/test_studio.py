@@ -1,6 +1,8 @@
 """The real dev server, offline, driven as Studio drives it."""
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from duologue.graphs import role_play
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import shaped
+
+from .conftest import DevServer
 
 pytestmark = pytest.mark.live
 
@@ -515,3 +519,16 @@ async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClie
     assert [text.strip() for text in told[:3]] == ["42", "42", "Nothing has been said yet."]
     assert told[3].endswith(" UTC")
     assert told[4] == "The secret number is higher than 6."
+
+
+async def test_the_client_on_the_page_about_studio_runs_a_role_play(
+    dev_server: DevServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "studio.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert "http://127.0.0.1:2024" in code
+    shown = code.replace("http://127.0.0.1:2024", dev_server.url)
+    await asyncio.to_thread(exec, compile(shown, "studio.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert re.match("Cook: Instruction: .*Gardener: Solution: ", printed, re.DOTALL)
+    assert printed.endswith("['Cook said the done token']\n")
