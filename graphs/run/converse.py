@@ -185,13 +185,14 @@ async def _run(
     reply: GivenAnswer | None = None,
 ) -> Result:
     result: Result | None = None
-    async with shown_in_cell(options) as shown:
+    async with shown_in_cell(options) as (shown, saw):
         run_of_it = run_session(source, session, reset=reset, tokens=False, reply=reply, **shown)
         async with aclosing(run_of_it) as events:
             async for event in events:
                 if isinstance(event, Result):
                     result = event
                 else:
+                    saw(event)
                     _note(event)
     assert result is not None  # noqa: S101  # a run ends with its result or an error
     return result

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 from .at_work import AtWork
+from .events import Event, QuestionAsked
 from .options import Options
 from .status import status
 
@@ -22,24 +23,26 @@ _TICK: Final = 0.5
 
 
 @asynccontextmanager
-async def shown_in_cell(options: Options) -> AsyncIterator[Options]:
+async def shown_in_cell(
+    options: Options,
+) -> AsyncIterator[tuple[Options, Callable[[Event], object]]]:
     """Show how far a run is while the block lasts, if a notebook's cell waits for it.
 
     Args:
         options: The run's options.
 
     Yields:
-        The options to run it with.
+        The options to run it with, and what is to be told each of its events.
     """
     show, callbacks = _shows(), options.get("callbacks")
     # Callbacks that are none are refused where the others are checked.
     if show is None or not isinstance(callbacks, list | tuple | None):
-        yield options
+        yield options, lambda event: None
         return
     progress = _Progress()
     line = asyncio.create_task(_draw(progress, show))
     try:
-        yield Options(**{**options, "callbacks": [*(callbacks or ()), progress]})
+        yield Options(**{**options, "callbacks": [*(callbacks or ()), progress]}), progress.saw
     finally:
         line.cancel()
         await asyncio.gather(line, return_exceptions=True)
@@ -75,9 +78,18 @@ class _Progress(AtWork):
 
     def __init__(self) -> None:
         super().__init__()
-        self._began = self.clock()
+        self._doing = "Working", self.clock()
+
+    def saw(self, event: Event) -> None:
+        """Note an event: it tells whether somebody is to answer."""
+        if isinstance(event, QuestionAsked):
+            # What has asked has stopped.
+            self.running.clear()
+            self._doing = "Waiting for an answer", self.clock()
+        elif self._doing[0] != "Working":
+            self._doing = "Working", self.clock()
 
     def line(self) -> str:
         """Say who is at work for how long, and how far it is."""
-        doing, since = next(reversed(self.running.values()), ("Working", self._began))
+        doing, since = next(reversed(self.running.values()), self._doing)
         return " · ".join([f"{doing}… {self.clock() - since:.0f} s", *status(self.state or {})])

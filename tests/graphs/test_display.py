@@ -20,6 +20,7 @@ from duologue.graphs import (
     MessageQuestion,
     Result,
     aconverse,
+    chat,
     converse,
     viewpoint,
 )
@@ -27,7 +28,7 @@ from duologue.graphs.display.lists import MOST
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, said
 from duologue.graphs.run import in_cell
-from duologue.graphs.spec.questions import Because
+from duologue.graphs.spec.questions import Because, Question
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from pages import ALLOWED, HOSTILE, hostile_session
 
@@ -251,6 +252,24 @@ def test_a_cell_shows_how_far_it_is_and_then_nothing(
     assert len({place for _, place, _ in kernel.shown}) == 1
     assert [update for _, _, update in kernel.shown] == [False, *[True] * (len(texts) - 1)]
     assert texts[-1] == ""
+
+
+def test_a_cell_shows_that_it_waits_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel()
+    monkeypatch.setitem(sys.modules, "IPython", kernel.module)
+    monkeypatch.setattr(in_cell, "_PATIENCE", 0)
+    monkeypatch.setattr(in_cell, "_TICK", 0.01)
+
+    async def answer(question: Question) -> str:
+        for _ in range(1000):
+            if any("Waiting for an answer… 0 s" in text for text, _, _ in kernel.shown):
+                return "exit"
+            await asyncio.sleep(0.01)
+        raise AssertionError("no line told that somebody is asked")
+
+    result = converse(chat(), store="memory:", answer=answer)
+    assert result.outcome is not None
+    assert kernel.shown[-1][0] == ""
 
 
 @pytest.mark.parametrize("shell", [None, SimpleNamespace()])
