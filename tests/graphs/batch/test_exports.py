@@ -473,6 +473,23 @@ def test_sessions_are_chosen_and_the_others_counted(
     assert (told.sessions, told.rows) == (len(numbers), len(numbers))
 
 
+def test_a_speaker_that_only_some_sessions_have_is_taken_from_these(
+    store: str, tmp_path: Path
+) -> None:
+    """The names of the speakers may vary."""
+    rows = []
+    for number, names in enumerate((("Ann", "Ben"), ("Ben", "Cat"), ("Cat", "Ann")), start=1):
+        speakers = [{"name": name} for name in names]
+        conversation = Conversation.model_validate({**PAIR, "speakers": speakers})
+        lines = ["Beans?", "Peas."]
+        rows.append(cell(number, run(conversation, lines, session=f"s-{number}", store=store)))
+    keep(store, *rows)
+    told = export_batch("b", tmp_path / "f", format="openai", speaker="Cat", store=store)
+    found = [row["metadata"] for row in rows_of(tmp_path / "f")]
+    assert [(one["number"], one["speaker"]) for one in found] == [(2, "Cat"), (3, "Cat")]
+    assert (told.sessions, told.left_out) == (2, {"speaker": 1})
+
+
 def test_a_manifest_says_what_is_in_the_file_and_the_same_batch_gives_the_same_bytes(
     many: str, tmp_path: Path
 ) -> None:
