@@ -223,8 +223,8 @@ def export(
         bool,
         typer.Option(
             "--no-metadata",
-            help="Of a batch, in openai or sharegpt: only what the format itself has, as OpenAI's "
-            "own service wants it.",
+            help="In openai and sharegpt: only what the format itself has, as OpenAI's own service "
+            "wants it.",
         ),
     ] = False,
     output: OutputOption = None,
@@ -235,21 +235,20 @@ def export(
     Beside the file of a batch stands its manifest: what is in it, its hash, what was left out.
     """
     chosen = _given({"reason": reason, "score": score, "trial": trial, "status": status})
-    chosen |= {"metadata": False} if no_metadata else {}
+    options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata, "store": store}
     if batch is not None and session is None:
         from .batch.export import export_to
 
-        export_to(batch, output, format=form or "jsonl", speaker=speaker, store=store, **chosen)
+        export_to(batch, output, format=form or "jsonl", **options, **chosen)
         return
     if batch is not None or session is None:
         raise SpecError("give either SESSION or --batch BATCH")
     if chosen:
-        option = "no-metadata" if no_metadata else next(iter(chosen))
-        raise SpecError(f"--{option} is for --batch: leave it out")
+        raise SpecError(f"--{next(iter(chosen))} is for --batch: leave it out")
     from ..sessions.transfer import export_session
 
     one = cast("ExportFormat", form or "markdown")
-    _put(export_session(session, format=one, speaker=speaker, store=store), output)
+    _put(export_session(session, format=one, **options), output)
 
 
 def show_page(session: str, speaker: str | None, store: str | None) -> None:

@@ -197,6 +197,7 @@ async def aexport_session(
     *,
     format: ExportFormat,  # noqa: A002  # what it is called everywhere
     speaker: str | None = None,
+    metadata: bool = True,
     store: str | Path | None = None,
     **registered: Unpack[Registered],
 ) -> str:
@@ -210,6 +211,8 @@ async def aexport_session(
             examples to train models on, one object a speaker, as `export_batch` writes them.
         speaker: Whose memory to write down, or whose example. None: all that was said, or an
             example for each speaker for whom a model has spoken.
+        metadata: Whether examples have ``metadata``: the session, why it ended, the models and the
+            speaker. OpenAI's own service refuses keys that it does not know.
         store: Where sessions are kept. None: the setting, else the user's data folder.
         **registered: What was registered for the run, as for `converse`: examples tell of tools
             and schemas that are given here, or installed.
@@ -234,7 +237,7 @@ async def aexport_session(
     if speaker is not None:
         check_speaker(session, result.conversation, speaker)
     if format in TRAINING:
-        return as_examples(result, format, speaker, Registry(registered))
+        return as_examples(result, format, speaker, Registry(registered), metadata=metadata)
     return forms[format](result, speaker)
 
 

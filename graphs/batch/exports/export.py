@@ -16,7 +16,7 @@ from ...common.background import in_background
 from ...common.errors import SpecError
 from ...common.validation import listing, validated
 from ...log.trajectory import transcript
-from ...sessions.exports.training import TRAINING, Line, examples, json_line, models_of
+from ...sessions.exports.training import Line, examples, json_line, models_of, written
 from ...sessions.listing import known_store
 from ...sessions.result import Result
 from ...sessions.session import read_session
@@ -197,8 +197,7 @@ class _Export:
             yield told | _said(result, self.speaker)
             return
         for one in examples(result, self.speaker, self.registry):
-            beside = {"metadata": {**told, "speaker": one.speaker}} if self.has_metadata else {}
-            yield TRAINING[self.form](one) | beside
+            yield written(one, self.form, told if self.has_metadata else None)
 
     def check(self, batch: str) -> None:
         """Refuse what is asked for and that nothing has."""

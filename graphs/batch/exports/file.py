@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -64,8 +64,10 @@ class NewFile:
 
     def drop(self) -> None:
         """Leave nothing of it where it was not put in its place."""
-        with _writing(self.path):
+        # On a full disk closing fails, too, and what has failed before is to be told.
+        with suppress(OSError):
             self._draft.unlink(missing_ok=True)
+        with suppress(OSError):
             self._file.close()
 
 

@@ -174,7 +174,9 @@ def models_of(result: Result) -> list[str]:
     return [] if result.outcome is None else sorted(result.outcome.usage)
 
 
-def as_examples(result: Result, form: str, speaker: str | None, registry: Registry) -> str:
+def as_examples(
+    result: Result, form: str, speaker: str | None, registry: Registry, *, metadata: bool
+) -> str:
     """Write a session's examples as JSON Lines, one object for each."""
     ended = result.outcome
     told = {
@@ -183,10 +185,14 @@ def as_examples(result: Result, form: str, speaker: str | None, registry: Regist
         "complete": None if ended is None else ended.complete,
         "models": models_of(result),
     }
-    return "".join(
-        json_line(TRAINING[form](one) | {"metadata": {**told, "speaker": one.speaker}})
-        for one in examples(result, speaker, registry)
-    )
+    found = examples(result, speaker, registry)
+    return "".join(json_line(written(one, form, told if metadata else None)) for one in found)
+
+
+def written(example: Example, form: str, told: Line | None) -> Line:
+    """Write an example in one of the forms, with what is known of its session beside it."""
+    beside = {} if told is None else {"metadata": {**told, "speaker": example.speaker}}
+    return TRAINING[form](example) | beside
 
 
 def json_line(found: Line) -> str:

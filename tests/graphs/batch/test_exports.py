@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -602,6 +603,21 @@ async def test_an_export_that_is_broken_off_leaves_the_old_file(
     assert files_in(tmp_path) == before
 
 
+def test_an_export_onto_a_full_disk_is_one_sentence_and_the_old_file_stays(
+    many: str, tmp_path: Path
+) -> None:
+    export_batch("b", tmp_path / "f", store=many, score="won=1")
+    before = files_in(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before["f"]) + 100, limits[1]))
+    try:
+        with pytest.raises(SpecError, match="f: can't be written: File too large"):
+            export_batch("b", tmp_path / "f", store=many)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert files_in(tmp_path) == before
+
+
 def test_a_link_stays_a_link_and_a_file_has_the_usual_rights(many: str, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real" / "f")
@@ -627,6 +643,8 @@ def test_the_command_writes_a_batch(
     assert [row.keys() for row in rows_of(tmp_path / "g")] == [{"messages"}] * 2
     ran = duologue("export", "s-1", "--format", "openai", "--as", "Ben")
     assert json.loads(ran.stdout)["metadata"]["speaker"] == "Ben"
+    ran = duologue("export", "s-1", "--format", "sharegpt", "--as", "Ben", "--no-metadata")
+    assert json.loads(ran.stdout).keys() == {"conversations"}
 
 
 @pytest.mark.parametrize(
@@ -636,7 +654,6 @@ def test_the_command_writes_a_batch(
         (("s-1", "--batch", "b"), "give either SESSION or --batch BATCH"),
         (("--batch", "b"), "--output is missing: a batch is written to a file"),
         (("s-1", "--reason", "completed"), "--reason is for --batch: leave it out"),
-        (("s-1", "--no-metadata"), "--no-metadata is for --batch: leave it out"),
         (("--batch", "b", "--output", "f", "--format", "html"), "of a batch there are 'jsonl',"),
     ],
 )
