@@ -1,11 +1,14 @@
 """A batch written to a file."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
-from ...batch.exports.export import export_batch
+from ...batch.exports.export import aexport_batch
+from ...batch.exports.manifest import ExportManifest
 from ...common.errors import SpecError
-from ..terminal.console import plain, stdout
+from ..terminal.console import plain, stderr, stdout
+from ..terminal.progress import Progress
 
 
 def export_to(batch: str, output: Path | None, **options: Any) -> None:
@@ -14,13 +17,17 @@ def export_to(batch: str, output: Path | None, **options: Any) -> None:
         raise SpecError("--output is missing: a batch is written to a file, its manifest beside it")
     if options.get("status") == "any":
         options["status"] = None
-    told = export_batch(batch, output, **options)
-    plain(
-        stdout(), f"{output}: {_counted(told.rows, 'row')} of {_counted(told.sessions, 'session')}"
-    )
+    told = asyncio.run(_exported(batch, output, options))
+    rows, sessions = _counted(told.rows, "row"), _counted(told.sessions, "session")
+    plain(stdout(), f"{output}: {rows} of {sessions}")
     if told.left_out:
         left = ", ".join(f"{why} {count:,}" for why, count in told.left_out.items())
         plain(stdout(), f"Left out: {left}")
+
+
+async def _exported(batch: str, output: Path, options: dict[str, Any]) -> ExportManifest:
+    with Progress(stderr(), f"Exporting {batch}"):
+        return await aexport_batch(batch, output, **options)
 
 
 def _counted(number: int, thing: str) -> str:
