@@ -20,14 +20,17 @@ from benchmarks.calls import BY_HAND, JUDGED, LENGTHS, MEMORY, PLAIN, STREAMED, 
 from benchmarks.sizes import bytes_per_round
 from support import postgres
 
-PARTS = ("calls", "sizes", "crowds", "starting")
+PARTS = ("calls", "sizes", "crowds", "batches", "starting")
 
 CROWDS = ((100, 0, 3), (500, 0, 1), (500, 50_000, 1), (1000, 0, 1), (1000, 50_000, 1))
 """How many conversations are held at once, the threshold of the garbage collector (0: Python's
 own), and how often that is measured."""
 
+BATCHES = ((1000, 20), (1000, 100))
+"""How many sessions batches have, and how many of them run at once."""
+
 LATENCY = 0.2
-"""Seconds for each answer while many conversations are held."""
+"""Seconds for each answer while many conversations are held, and in batches."""
 
 Found = Mapping[str, Any]
 
@@ -48,9 +51,11 @@ def main() -> None:
         os.environ["OPENAI_BASE_URL"] = f"{address}/0/v1"
         # In one loop: LangChain keeps its connections, which are bound to theirs.
         found |= asyncio.run(_in_this_process(given, folder))
+        os.environ["OPENAI_BASE_URL"] = f"{address}/{LATENCY * 1000:.0f}/v1"
         if "crowds" in given.only:
-            os.environ["OPENAI_BASE_URL"] = f"{address}/{LATENCY * 1000:.0f}/v1"
             found["crowds"] = [_crowd(*crowd, folder) for crowd in CROWDS]
+        if "batches" in given.only:
+            found["batches"] = [_batch(*batch, folder) for batch in BATCHES]
         if "starting" in given.only:
             _tell("starting")
             found["cpu_seconds_to_start"] = starting.measured(given.rounds, folder / "kept.db")
@@ -105,6 +110,16 @@ def _crowd(count: int, threshold: int, times: int, folder: Path) -> dict[str, fl
     return found | {"gc_threshold": threshold}
 
 
+def _batch(count: int, at_once: int, folder: Path) -> dict[str, float]:
+    """Run a batch in a process of its own."""
+    _tell(f"a batch of {count} sessions, {at_once} at once")
+    store = folder / f"batch-{count}-{at_once}.db"
+    command = [sys.executable, "-m", "benchmarks.batches"]
+    command += [str(count), str(store), str(LATENCY), str(at_once)]
+    run: dict[str, float] = json.loads(subprocess.check_output(command, cwd=Path(__file__).parent))
+    return run
+
+
 def _ratios(found: Found) -> Iterator[tuple[str, float]]:
     """Give what the figures are judged by, as far as they were measured."""
     spent = found.get("cpu_ms_per_message", {})
@@ -123,6 +138,9 @@ def _ratios(found: Found) -> Iterator[tuple[str, float]]:
         seldom = ", garbage collected seldom" if crowd["gc_threshold"] else ""
         name = f"{crowd['conversations']:,} conversations at once{seldom}, of latency"
         yield name, crowd["of_latency"]
+    for batch in found.get("batches", ()):
+        name = f"a batch of {batch['sessions']:,} sessions, {batch['at_once']} at once, of latency"
+        yield name, batch["of_latency"]
     started = found.get("cpu_seconds_to_start", {})
     for name, seconds in started.items():
         if name != starting.LANGGRAPH:
@@ -139,9 +157,9 @@ def _tables(found: Found) -> Iterator[str]:
     if bytes_ := found.get("bytes_per_round_at_400"):
         rows = ([name, f"{size / 1024:.1f}"] for name, size in bytes_.items())
         yield from _table(["KiB a round of two messages, at 400 messages", ""], rows)
-    if crowds := found.get("crowds"):
-        names = [name.replace("_", " ") for name in crowds[0]]
-        yield from _table(names, (map(_number, crowd.values()) for crowd in crowds))
+    for runs in filter(None, (found.get("crowds"), found.get("batches"))):
+        names = [name.replace("_", " ") for name in runs[0]]
+        yield from _table(names, (map(_number, run.values()) for run in runs))
     if started := found.get("cpu_seconds_to_start"):
         rows = ([f"`{name}`", _number(seconds)] for name, seconds in started.items())
         yield from _table(["CPU seconds to start", ""], rows)
