@@ -79,7 +79,7 @@ class Asker:
         """Show the speaker's task and what it has heard, unless the screen has shown it."""
         is_new = question.speaker not in self._reminded
         self._reminded.add(question.speaker)
-        heard = self._transcript.unseen(question.heard)
+        heard = self._transcript.unseen(question.heard, question.speaker)
         parts = [
             ("'s task:", question.task if is_new and question.task not in heard else ""),
             (" has heard:", heard),

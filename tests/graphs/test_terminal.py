@@ -303,3 +303,10 @@ def test_the_command_that_goes_on_is_quoted_and_holds_no_password() -> None:
     assert follow_up.command("resume", "-s") == (
         "duologue resume --store 'postgresql://me:***@host/db?x=1&y=2' --model 'a b' -- -s"
     )
+
+
+def test_who_is_asked_is_not_reminded_of_an_answer_that_repeats_its_own_words() -> None:
+    transcript = Transcript(FollowUp(), screen(), screen())
+    for number, (speaker, text) in enumerate([("User", "42"), ("A", "42!"), ("B", "42! Yes.")]):
+        transcript.show(MessageSaid(id=str(number), speaker=speaker, text=text))
+    assert transcript.unseen("42! Yes.\n\n42!\n\nNew.", "User") == "New."

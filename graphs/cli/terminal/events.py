@@ -190,9 +190,11 @@ class Transcript:
         self._streamed += event.text
         self._reply.write(event.text)
 
-    def unseen(self, heard: str) -> str:
-        """Remove from a text what was printed here since the last call."""
-        for speaker, text in self._shown:
+    def unseen(self, heard: str, by: str) -> str:
+        """Remove from what a speaker has heard what was printed here since the last call."""
+        # Nobody hears itself. A short text may stand in a longer one.
+        others = [(speaker, text) for speaker, text in self._shown if speaker != by]
+        for speaker, text in sorted(others, key=lambda shown: -len(shown[1])):
             # Among several it comes after the name.
             said = f"{speaker}: {text}"
             heard = heard.replace(said if said in heard else text, "", 1) if text else heard
