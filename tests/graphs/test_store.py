@@ -565,6 +565,24 @@ async def test_a_later_format_is_made_of_this_one_by_its_steps(
             assert tuple(found) == (now.newest + 2,)
 
 
+async def test_a_file_of_the_format_before_is_searched_by_an_index_with_titles(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "s.db"
+    async with open_store(target) as store:
+        assert isinstance(store, SqlStore)
+        await add(store, "one")
+        await store.write("DROP INDEX duologue_sessions_by_time")
+        await store.write("UPDATE duologue_schema SET version = 5")
+    async with open_store(target) as store:
+        assert isinstance(store, SqlStore)
+        (made,) = await store._read(
+            "SELECT sql FROM sqlite_master WHERE name = 'duologue_sessions_by_time'"
+        )
+        assert made[0].endswith("(created_at DESC, session, title)")
+        assert [row.session for row in await store.find(Wanted(text="ONE"))] == ["one"]
+
+
 @pytest.mark.parametrize("session", ["a", "A.b_c-9", "...", "x" * 128])
 def test_good_ids(session: str) -> None:
     assert check_session_id(session) == session

@@ -19,15 +19,22 @@ from .leases import LeasedStore
 if TYPE_CHECKING:
     from .saver import LeasedSaver
 
+_BY_TIME: Final = """CREATE INDEX IF NOT EXISTS duologue_sessions_by_time
+    ON duologue_sessions ({by_time})"""
 _INDEXES: Final[Sequence[LiteralString]] = (
-    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_time
-    ON duologue_sessions (created_at DESC, session)""",
+    _BY_TIME,
     """CREATE INDEX IF NOT EXISTS duologue_sessions_by_status
     ON duologue_sessions (status, created_at DESC, session)""",
     """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
     ON duologue_sessions (reason, created_at DESC, session)""",
 )
-STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=3, steps=(_INDEXES, BATCH_TABLES))
+_WITH_TITLES: Final[Sequence[LiteralString]] = (
+    "DROP INDEX IF EXISTS duologue_sessions_by_time",
+    _BY_TIME,
+)
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
+    oldest=3, steps=(_INDEXES, BATCH_TABLES, _WITH_TITLES)
+)
 """The versions of the tables; a step is the statements that make the next version of one."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at FROM duologue_sessions"""
@@ -55,6 +62,8 @@ class SqlStore(LeasedStore):
     """How a text is looked for, in any case."""
     each_of: LiteralString
     """A query that gives each text of a JSON list."""
+    by_time: LiteralString = "created_at DESC, session"
+    """What stands in the index by which sessions are listed."""
     known_tables: LiteralString
     """A query that gives a row where our tables are there."""
 
@@ -85,7 +94,8 @@ class SqlStore(LeasedStore):
         if stands == STORE_VERSIONS.newest:
             return
         steps = [_TABLES] if stands is None else STORE_VERSIONS.steps_from(stands)
-        statements = [self.statement(sql) for step in steps for sql in step]
+        told = [sql.replace("{by_time}", self.by_time) for step in steps for sql in step]
+        statements = [self.statement(sql) for sql in told]
         version = self.statement("UPDATE duologue_schema SET version = ?", STORE_VERSIONS.newest)
         await self.writer.write(*statements, version)
 
