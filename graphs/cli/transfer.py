@@ -230,7 +230,7 @@ def export(
     output: OutputOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Write a session as a page or for programs, or a batch as a data set.
+    """Write out a session, or a batch as a data set.
 
     Beside the file of a batch stands its manifest: what is in it, its hash, what was left out.
     """
