@@ -35,6 +35,7 @@ Write a conversation to a file, see what it is, and run it:
 See what there is, and read it again:
   duologue sessions
   duologue show SESSION
+  duologue view
 
 `duologue models` says which model speaks, `duologue --help` lists all commands.
 """
