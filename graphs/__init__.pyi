@@ -4,7 +4,7 @@ from .batch.exports.export import aexport_batch as aexport_batch, export_batch a
 from .batch.exports.manifest import ExportManifest as ExportManifest
 from .batch.exports.rows import abatch_rows as abatch_rows, batch_rows as batch_rows
 from .batch.load import load_batch as load_batch
-from .batch.report.contents import Report as Report
+from .batch.report.contents import BatchReport as BatchReport
 from .batch.report.report import areport_batch as areport_batch, report_batch as report_batch
 from .batch.run import (
     adelete_batch as adelete_batch,

@@ -125,7 +125,7 @@ class Line(Link):
     """Its scores, as they are listed."""
 
 
-class Report(Shown, Data):
+class BatchReport(Shown, Data):
     """What a batch has come to. `print` and a notebook show it in short."""
 
     batch: str
@@ -203,7 +203,7 @@ class Report(Shown, Data):
         return self._panel().text()
 
     def __repr__(self) -> str:
-        return f"Report(batch={self.batch!r}, cells={self.cells}, page={self.page!r})"
+        return f"BatchReport(batch={self.batch!r}, cells={self.cells}, page={self.page!r})"
 
     # IPython would take `__repr__`, since it stands in this class.
     _repr_pretty_ = Shown._repr_pretty_

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from ...page.charts import colour
 from ...store.batches import BatchRow, CellRow
-from .contents import Histogram, Kind, Line, Link, Report, Score, Sentence, Value, Varied
+from .contents import BatchReport, Histogram, Kind, Line, Link, Score, Sentence, Value, Varied
 from .estimates import Estimate, Trials, mean_of, pass_hat
 from .rows import Fault, Rows, label
 from .tallies import Group, Spread, joined, top
@@ -40,7 +40,7 @@ _TONES: Final[Mapping[str, str]] = {
 
 def report_of(
     batch: BatchRow, rows: Rows, *, is_running: bool, folder: str, written: Collection[str]
-) -> Report:
+) -> BatchReport:
     """Put a batch on a page.
 
     Args:
@@ -55,7 +55,7 @@ def report_of(
     counts = Counter(rows.all.kinds)
     counts["not_begun"] = max(0, batch.cells - rows.all.cells)
     lines = tuple(_line(rows, row, colours, linked) for row in rows.first[:MOST_LINES])
-    return Report(
+    return BatchReport(
         batch=batch.batch,
         title=batch.title,
         cells=batch.cells,

@@ -5,7 +5,7 @@ from typing import Final
 
 from ...page.render import policy_of, style_of, templates
 from . import charts
-from .contents import Report, brief, in_words, percent
+from .contents import BatchReport, brief, in_words, percent
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -19,7 +19,7 @@ _SCORES: Final = 8
 """How many scores stand beside values and cells, the first."""
 
 
-def render(report: Report) -> str:
+def render(report: BatchReport) -> str:
     """Draw the page of a batch, with as many fields and cells as leave it small."""
     fields, cells = len(report.varied), len(report.lines)
     while len(bare := _drawn(report, fields, 0)) > _MOST_WITHOUT_CELLS and fields:
@@ -32,7 +32,7 @@ def render(report: Report) -> str:
     return page.decode()
 
 
-def _drawn(report: Report, fields: int, cells: int) -> bytes:
+def _drawn(report: BatchReport, fields: int, cells: int) -> bytes:
     known = templates(_TEMPLATES)
     style = style_of(known, 0, "report.css")
     drawn = known.get_template("report.html").render(

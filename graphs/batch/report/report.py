@@ -13,7 +13,7 @@ from ...sessions.listing import known_store
 from ...store.address import Store
 from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch
-from .contents import Report
+from .contents import BatchReport
 from .gather import MOST_LINES, report_of
 from .rows import Rows
 
@@ -27,7 +27,7 @@ async def areport_batch(
     store: str | Path | None = None,
     output: str | Path | None = None,
     transcripts: int = MOST_LINES,
-) -> Report:
+) -> BatchReport:
     """Write what a batch has come to as one HTML page, with the transcripts of its cells beside it.
 
     The page needs nothing but itself. It tells how the cells ended, how long they are, what they
@@ -98,7 +98,7 @@ async def _write_session(session: str, folder: Path, store: str | Path | None) -
     return True
 
 
-def _write_page(page: Path, report: Report) -> None:
+def _write_page(page: Path, report: BatchReport) -> None:
     # Of all that reports on batches only this needs Jinja.
     from .render import render
 

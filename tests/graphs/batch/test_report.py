@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import DuologueError, Reason, SpecError, aconverse, converse
-from duologue.graphs.batch.report.contents import Report
+from duologue.graphs.batch.report.contents import BatchReport
 from duologue.graphs.batch.report.gather import report_of
 from duologue.graphs.batch.report.render import render
 from duologue.graphs.batch.report.report import areport_batch, report_batch
@@ -40,7 +40,7 @@ def cell(number: int, **fields: Any) -> CellRow:
     return CellRow.model_validate(row | {"status": "finished", "reason": "completed"} | fields)
 
 
-def report(rows: Iterator[CellRow] | list[CellRow], cells: int = 0, **fields: Any) -> Report:
+def report(rows: Iterator[CellRow] | list[CellRow], cells: int = 0, **fields: Any) -> BatchReport:
     added = Rows(1000)
     for row in rows:
         added.add(row)
@@ -118,7 +118,7 @@ def test_figures_agree_with_the_rows_and_stand_by_each_value_that_varies() -> No
     with pytest.raises(KeyError):
         found.score("word")
     assert "Score complete, pass^2" in str(found)
-    assert repr(found) == "Report(batch='grid', cells=20, page=None)"
+    assert repr(found) == "BatchReport(batch='grid', cells=20, page=None)"
 
 
 def test_a_score_that_is_missing_is_counted_and_its_cell_stays_finished() -> None:
