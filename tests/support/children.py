@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-_CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT = multiprocessing.get_context("forkserver")
 # What a run would otherwise import in each process anew; what is missing here is left out.
-_CONTEXT.set_forkserver_preload(
+CONTEXT.set_forkserver_preload(
     [
         "pytest",
         "duologue.graphs.run.converse",
+        "duologue.graphs.cli.batch.run",
         "duologue.graphs.store.sql.postgres",
+        "duologue.graphs.store.sql.sqlite_saver",
         "duologue.nodes.models.client.clients",
         "anyio._backends._asyncio",
+        "genai_prices.data_snapshot",
         "h2.connection",
         "httpcore2",
         "jiter",
@@ -43,7 +46,7 @@ class Child:
     def __init__(self, folder: Path, order: dict[str, Any]) -> None:
         self._said = folder / f"{uuid4().hex}.json"
         arguments = {"ORDER": order, "FOLDER": str(folder), "SAID": str(self._said)}
-        self._process = _CONTEXT.Process(
+        self._process = CONTEXT.Process(
             target=runpy.run_path, args=(__file__, arguments, "__child__"), daemon=True
         )
         self._process.start()

@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,15 +19,17 @@ def server(*, apart: bool = False) -> Iterator[str]:
 
     One that is `apart` is nobody else's, and may be stopped.
     """
-    if apart and _programs() is None:
-        pytest.skip("PostgreSQL is not installed")
-    if not apart and (url := os.environ.get("DATABASE_URL")):
+    if apart:
+        with own_server() as running:
+            yield running.url
+        return
+    if url := os.environ.get("DATABASE_URL"):
         yield url
         return
     pytest.importorskip("psycopg")
-    if (programs := _programs()) is not None:
-        with _system(programs) as url:
-            yield url
+    if _programs() is not None:
+        with own_server() as running:
+            yield running.url
         return
     with _packaged() as url:
         yield url
@@ -47,42 +51,76 @@ def _version(folder: Path) -> float:
         return 0.0
 
 
-@contextmanager
-def _system(programs: Path) -> Iterator[str]:
-    # A short path of its own: a socket's path is limited to 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as name:
-        data = Path(name, "data")
-        unprivileged: list[str] = []
+class Server:
+    """A server of the system's programs, in a folder of its own."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.url = f"postgresql://tester:s3cret@/postgres?host={folder}"
+        self._programs = programs
+        self._folder = folder
+        self._data = folder / "data"
+        self._unprivileged: list[str] = []
         if os.geteuid() == 0:
             # PostgreSQL refuses to run as root.
-            unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-            os.chown(name, 65534, 65534)
-
-        def run(*command: str) -> None:
-            subprocess.run(
-                [*unprivileged, *command],
-                check=True,
-                cwd=name,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-
-        secret = Path(name, "secret")
+            self._unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+            os.chown(folder, 65534, 65534)
+        secret = folder / "secret"
         secret.write_text("s3cret")
         secret.chmod(0o644)
-        run(
-            *(str(programs / "initdb"), "-D", str(data), "-U", "tester", "-E", "UTF8", "-N"),
+        self._run(
+            *("initdb", "-D", str(self._data), "-U", "tester", "-E", "UTF8", "-N"),
             *("--auth=scram-sha-256", f"--pwfile={secret}", "--locale=C"),
         )
-        settings = f"-k {name} -c listen_addresses='' -c fsync=off -c max_connections=50"
-        run(
-            *(str(programs / "pg_ctl"), "-D", str(data), "-w", "-l", f"{name}/log"),
+
+    def start(self) -> None:
+        """Start it, also after it was killed: what is left of it soon ends by itself."""
+        for _ in range(20):
+            with suppress(subprocess.CalledProcessError):
+                return self._start()
+            time.sleep(0.1)
+        return self._start()
+
+    def _start(self) -> None:
+        settings = f"-k {self._folder} -c listen_addresses='' -c fsync=off -c max_connections=50"
+        self._run(
+            *("pg_ctl", "-D", str(self._data), "-w", "-l", f"{self._folder}/log"),
             *("-o", settings, "start"),
         )
+
+    def kill(self) -> None:
+        """End it by SIGKILL; its connections break."""
+        first = int((self._data / "postmaster.pid").read_text().split()[0])
+        os.kill(first, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it."""
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "immediate", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [*self._unprivileged, str(self._programs / program), *arguments],
+            check=True,
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+
+@contextmanager
+def own_server() -> Iterator[Server]:
+    """Run a server that is nobody else's, and may be killed and started; skip if there is none."""
+    programs = _programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed")
+    # A short path of its own: a socket's path is limited to 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as name:
+        running = Server(programs, Path(name))
+        running.start()
         try:
-            yield f"postgresql://tester:s3cret@/postgres?host={name}"
+            yield running
         finally:
-            run(str(programs / "pg_ctl"), "-D", str(data), "-w", "-m", "immediate", "stop")
+            running.stop()
 
 
 @contextmanager

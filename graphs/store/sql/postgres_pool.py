@@ -51,6 +51,7 @@ class Connections:
             wait=wait_exponential(0.05),
             reraise=True,
         )
+        failed = self._failed()
         try:
             async for attempt in tries:
                 with attempt:
@@ -60,16 +61,22 @@ class Connections:
                     return await call()
         except psycopg.OperationalError as error:
             if _is_of_connection(error):
-                raise UnreachableError(await self._why(error)) from error
+                raise UnreachableError(await self._why(error, failed)) from error
             raise
         raise AssertionError  # a retry ends with a result or an error
 
-    async def _why(self, error: psycopg.OperationalError) -> str:
+    def _failed(self) -> int:
+        """How often no connection could be made, so far."""
+        return self.pool.get_stats().get("connections_errors", 0)
+
+    async def _why(self, error: psycopg.OperationalError, failed: int) -> str:
         """Say why there is no connection, which the pool does not say."""
         try:
             await self.connect_once()
         except psycopg.Error as reason:
             return str(reason)
+        if isinstance(error, PoolTimeout) and self._failed() > failed:
+            return f"no connection could be made for {self.pool.timeout:g} s"
         if isinstance(error, PoolTimeout):
             return f"all its connections were in use for {self.pool.timeout:g} s: raise pool_size"
         return str(error)

@@ -1,0 +1,192 @@
+"""The driver of a batch, or its database, is killed at random instants, again and again.
+
+What the model's server was asked is the judge.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from drawn_faults import Faults
+from duologue.graphs import BatchStatus, aget_batch, aget_session
+from duologue.graphs.store.address import open_store
+from duologue.graphs.store.batches import CellsWanted
+from duologue.nodes.testing.server import ScriptedServer
+from support.postgres import own_server
+
+from .drivers import CALLS, CELLS, CONCURRENCY, Command, Player, batch, written
+
+pytestmark = [pytest.mark.process, pytest.mark.live]
+
+TAKEOVER = 30.0
+"""Seconds within which what a dead driver has left must go on."""
+
+
+class Work:
+    """A batch that is run by drivers, one after another."""
+
+    def __init__(self, folder: Path, store: str, player: Player, server: ScriptedServer) -> None:
+        self.store = store
+        self.player = player
+        self._folder = folder
+        self._file = written(folder, batch())
+        self._environ = {
+            "OPENAI_BASE_URL": server.url,
+            "OPENAI_API_KEY": "any",
+            "DUOLOGUE_STORE": store,
+            "DUOLOGUE_MAX_RETRIES": "0",
+        }
+        self.name = ""
+        self.began = 0
+        """How many calls were made before this batch."""
+
+    def begins(self, name: str) -> None:
+        """Go on with another batch."""
+        self.name, self.began = name, len(self.player.asked)
+
+    def driver(self) -> Command:
+        arguments = ["batch", "run", str(self._file), "--name", self.name]
+        arguments += ["--concurrency", str(CONCURRENCY)]
+        return Command(self._folder, *arguments, environ=self._environ)
+
+    async def said(self) -> dict[str, int]:
+        """How much was said in each session that there is, by its task."""
+        found = dict[str, int]()
+        async with open_store(self.store) as opened:
+            async for row in opened.batches.each(CellsWanted(batch=self.name)):
+                task = str(row.varied["task"]).removesuffix(".")
+                if await opened.get(row.session) is not None:
+                    result = await aget_session(row.session, store=self.store)
+                    found[task] = len(result.speeches)
+        return found
+
+    async def is_whole(self) -> BatchStatus:
+        """Check each cell against its session."""
+        async with open_store(self.store) as opened:
+            rows = [row async for row in opened.batches.each(CellsWanted(batch=self.name))]
+            assert len(rows) == CELLS
+            for row in rows:
+                result = await aget_session(row.session, store=self.store)
+                task = str(row.varied["task"]).removesuffix(".")
+                said = [text for _, text in result.speeches]
+                assert said == [f"{turn} of {task}" for turn in range(CALLS)]
+                assert result.outcome is not None
+                told = result.outcome.reason.value, result.outcome.rounds, len(said), CALLS
+                assert (row.reason, row.rounds, row.messages, row.calls) == told
+                assert (row.status, row.error) == ("finished", None)
+        status = await aget_batch(self.name, store=self.store)
+        assert (status.finished, status.left, status.is_running) == (CELLS, 0, False)
+        assert (status.calls, status.stopped) == (CELLS * CALLS, None)
+        asked = self.player.asked[self.began :]
+        assert len(set(asked)) == CELLS * CALLS
+        return status
+
+    @property
+    def repeated(self) -> int:
+        return self.player.repeated(self.began)
+
+    def goes_on_to_its_end(self) -> None:
+        """Run the same command until nothing is left."""
+        before, since = len(self.player.asked), time.monotonic()
+        last = self.driver()
+        if len(self.player.asked) < self.began + CELLS * CALLS:
+            self.player.wait_for(before + 1, TAKEOVER)
+            assert time.monotonic() - since < TAKEOVER
+        assert last.ended() == 0, last.errors
+        asyncio.run(self.is_whole())
+
+
+@pytest.fixture
+def player() -> Player:
+    return Player()
+
+
+@pytest.fixture
+def server(player: Player) -> Iterator[ScriptedServer]:
+    with ScriptedServer(player) as server:
+        yield server
+
+
+def some_calls_later(work: Work, drawn: Random, driver: Command) -> None:
+    """Wait for an instant somewhere between the driver's first steps and its last ones."""
+    if drawn.random() < 0.2:
+        time.sleep(drawn.uniform(0, 0.5))
+        return
+    until = len(work.player.asked) + drawn.randrange(1, CELLS * CALLS * 2 // 3)
+    while driver.is_running and not work.player.wait_for(until, 0.1):
+        pass
+    time.sleep(drawn.uniform(0, 0.02))
+
+
+@pytest.mark.parametrize(("kind", "runs", "most"), [("sqlite", 12, 3), ("postgresql", 4, 2)])
+def test_a_killed_driver_loses_nothing_and_no_recorded_call_is_made_again(
+    kind: str,
+    runs: int,
+    most: int,
+    tmp_path: Path,
+    faults: Faults,
+    request: pytest.FixtureRequest,
+    player: Player,
+    server: ScriptedServer,
+) -> None:
+    store = f"sqlite:///{tmp_path}/s.db"
+    if kind == "postgresql":
+        store = request.getfixturevalue("postgres_url")
+    work = Work(tmp_path, store, player, server)
+    for number in range(faults.times(runs)):
+        drawn = faults.random((kind, number))
+        work.begins(f"b{number}")
+        kills = drawn.randint(1, most)
+        for _ in range(kills):
+            driver = work.driver()
+            some_calls_later(work, drawn, driver)
+            driver.kill()
+            asyncio.run(_stands_broken_off(work))
+            said = asyncio.run(work.said())
+            asked = len(player.asked)
+        work.goes_on_to_its_end()
+        # What the store has of the last kill is not asked for again; before that, by the count.
+        again = player.asked[asked:]
+        assert all(turn >= said.get(task, 0) for task, turn in again)
+        assert work.repeated <= kills * CONCURRENCY
+
+
+async def _stands_broken_off(work: Work) -> None:
+    """What there is of a batch after a kill is told as it is."""
+    async with open_store(work.store) as opened:
+        if await opened.batches.get(work.name) is None:
+            return
+    status = await aget_batch(work.name, store=work.store)
+    assert not status.is_running
+    begun = dict(status.rows()).get("broken off", 0)
+    assert begun == status.of("running") <= CONCURRENCY
+    assert ("broken off" in str(status)) == (begun > 0)
+    assert sum(number for _, number in status.rows()) == CELLS
+
+
+def test_a_killed_database_stops_a_batch_once_at_most_and_it_goes_on(
+    tmp_path: Path, faults: Faults, player: Player, server: ScriptedServer
+) -> None:
+    with own_server() as database:
+        work = Work(tmp_path, f"{database.url}&connect_timeout=2", player, server)
+        for number in range(faults.times(4)):
+            drawn = faults.random(("database", number))
+            work.begins(f"b{number}")
+            driver = work.driver()
+            some_calls_later(work, drawn, driver)
+            database.kill()
+            time.sleep(drawn.choice([0, 0.5, 4]))
+            database.start()
+            code = driver.ended()
+            assert code in (0, 4), driver.errors
+            errors = [line for line in driver.errors.splitlines() if "Error" in line]
+            assert len(errors) == (code == 4), driver.errors
+            assert all("can't be used" in line for line in errors)
+            # It is for the database that they wait, not for each other.
+            assert "pool_size" not in driver.errors
+            work.goes_on_to_its_end()
+            assert work.repeated <= CONCURRENCY
