@@ -10,7 +10,7 @@ from ...kinds.load import load_conversation, read_kind
 from ...pictures.draw import replies
 from ...spec.conversation import Conversation
 from ...spec.described.ends import how_it_ends
-from ...spec.limits import most_calls, most_messages
+from ...spec.limits import most_calls, most_messages, plain_calls
 from ..terminal.console import on_screen, plain, prose
 from ..terminal.text import one_line
 
@@ -30,7 +30,10 @@ def describe(file: Path, out: Console) -> None:
     prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
     if conversation.end_chat.max_iterations is not None:
         messages, calls = most_messages(conversation), most_calls(conversation)
-        prose(out, f"At most: {messages:,} messages, {calls:,} model calls.")
+        plain_way = ""
+        if not conversation.agents:
+            plain_way = f" ({plain_calls(conversation):,} where nothing is asked for again)"
+        prose(out, f"At most: {messages:,} messages, {calls:,} model calls{plain_way}.")
     _check_names(conversation, out, f"{file}: ")
 
 
