@@ -1,9 +1,11 @@
 """Fixtures for all tests."""
 
+import functools
+import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -44,6 +46,17 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what is loaded here, and stays, to no later search for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 # Behind hypothesis, which marks its tests here.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -77,6 +90,14 @@ def _apart_from_other_loops() -> None:
     kept = sys.modules.get("langchain_openai.chat_models._client_utils")
     if kept is not None:
         kept._cached_async_httpx_client.cache_clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hints_kept() -> None:
+    """Keep what LangGraph finds anew in the same annotations whenever a graph is compiled."""
+    from langgraph._internal import _serde
+
+    _serde._safe_get_type_hints = functools.cache(_serde._safe_get_type_hints)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 
 from drawn.player import Player
 from drawn.talks import talks
@@ -29,6 +29,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.breaking import Breakage
+from support.cases import drawn_cases
 
 from .broken_talks import CALLS, SCRIPTS, SPECS, World, told
 
@@ -256,8 +257,9 @@ async def test_with_async_durability_it_repeats_only_the_newest_calls_and_ends_a
         assert at.prompts == whole.prompts[:before] + whole.prompts[before - again :]
 
 
-@settings(max_examples=10, deadline=None)
-@given(
+@drawn_cases(
+    3,
+    10,
     conversation=talks(shaped=True, most=3),
     seed=st.integers(0, 999),
     at=st.floats(0, 1),

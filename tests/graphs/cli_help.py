@@ -7,9 +7,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from duologue.graphs.cli.app import app
@@ -42,9 +45,14 @@ def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path, **variables: str) -> 
 
 def duologue(*arguments: str, lines: str = "") -> Result:
     """Run the command in this process, with what stands in the pipe that it reads."""
-    return CliRunner().invoke(
-        app, arguments, input=lines, prog_name="duologue", catch_exceptions=False
-    )
+    with patch("typer.testing._get_command", _command):
+        return CliRunner().invoke(
+            app, arguments, input=lines, prog_name="duologue", catch_exceptions=False
+        )
+
+
+# Made once, as in a process: that takes longer than most commands do.
+_command = cache(get_command)
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from drawn.player import MENDED, Narrow, Player, cuts_of, followed
@@ -24,6 +24,7 @@ from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Prompt
+from support.cases import drawn_cases
 
 QUESTIONS = {
     asked: question
@@ -119,8 +120,7 @@ def is_within_limit(conversation: Conversation, asked: Asked, said: Sequence[Bas
 PADS = ("", " And so on.", " And so on, and so on, and so on and on." * 2)
 
 
-@settings(max_examples=12, deadline=None)
-@given(conversation=long_talks(), seed=st.integers(0, 999), pad=st.sampled_from(PADS))
+@drawn_cases(4, 12, conversation=long_talks(), seed=st.integers(0, 999), pad=st.sampled_from(PADS))
 def test_every_prompt_keeps_its_limit_alternates_and_begins_the_next_one_until_a_cut_moves(
     conversation: Conversation, seed: int, pad: str
 ) -> None:
@@ -179,8 +179,9 @@ def room(conversation: Conversation, pad: str) -> tuple[int, int]:
     return characters, 16 + 4 * people
 
 
-@settings(max_examples=12, deadline=None)
-@given(
+@drawn_cases(
+    4,
+    12,
     conversation=st.booleans().flatmap(lambda it: long_talks(policies=it)),
     seed=st.integers(0, 999),
     pad=st.sampled_from(PADS),

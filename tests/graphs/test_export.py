@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import ToolCall
 from markdown_it import MarkdownIt
@@ -17,6 +17,7 @@ from duologue.graphs import Conversation, Result, SpecError, export_session, get
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Failure, place_of, result as answered, said
 from duologue.graphs.sessions.exports.text import as_json_lines, as_markdown
+from support.cases import drawn_cases
 
 from .fork_help import plain, run
 from .fork_talks import TALKS
@@ -102,8 +103,9 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
-@given(text=PIECES, name=PIECES.map(lambda text: " ".join(text.split())[:80].strip() or "Ann"))
+@drawn_cases(
+    80, 400, text=PIECES, name=PIECES.map(lambda text: " ".join(text.split())[:80].strip() or "Ann")
+)
 def test_no_text_and_no_name_ever_breaks_the_page(text: str, name: str) -> None:
     names = (name, f"{name[:78]} B")
     tokens = page_of(as_markdown(made(text, "Fine.", names=names)))

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 
@@ -20,6 +20,7 @@ from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
+from support.cases import drawn_cases
 from support.logs import without_ids
 
 from .fork_help import timeless
@@ -29,8 +30,9 @@ def model_of(player: Player) -> dict[str, Any]:
     return {"model": ScriptedChatModel(script=player.answer), **player.registered}
 
 
-@settings(max_examples=15, deadline=None)
-@given(conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data())
+@drawn_cases(
+    4, 15, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
+)
 def test_a_fork_from_any_line_goes_on_as_the_original_did(
     conversation: Conversation, seed: int, data: st.DataObject
 ) -> None:

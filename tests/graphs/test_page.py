@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 
 from duologue.graphs import (
@@ -29,6 +29,7 @@ from duologue.graphs.page.render import render
 from duologue.graphs.spec.questions import Because
 from duologue.nodes.testing import Line as Scripted
 from pages import ALLOWED, HOSTILE, hostile_session
+from support.cases import drawn_cases
 
 from .fork_help import run
 from .fork_talks import TALKS
@@ -278,8 +279,9 @@ def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
         Seen(found).is_harmless()
 
 
-@settings(max_examples=60, deadline=None)
-@given(texts=st.lists(st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join), max_size=6))
+@drawn_cases(
+    15, 60, texts=st.lists(st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join), max_size=6)
+)
 def test_no_mixture_of_texts_becomes_code(texts: list[str]) -> None:
     Seen(render(page_of(hostile_session([*texts, "Fine."])))).is_harmless()
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage
 
 from drawn.odd_logs import odd_conversation, odd_line
@@ -22,12 +22,12 @@ from duologue.graphs.rules.reader import Reader
 from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.step.running import RunningSessions
 from oracle.counting import counts
+from support.cases import drawn_cases
 
 AROUND = [Around(100), Around(100, 5), Around(120, 0, 90)]
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.integers(0, 2**32))
+@drawn_cases(5, 15, seed=st.integers(0, 2**32))
 def test_a_log_that_grows_is_read_as_the_whole_log_is(seed: int) -> None:
     random = Random(seed)  # noqa: S311  # a drawn seed, nothing secret
     conversation = odd_conversation(random)
@@ -49,8 +49,7 @@ def test_a_log_that_grows_is_read_as_the_whole_log_is(seed: int) -> None:
 FEW = ("OK.", "Thank you!", "Is it done?", "We go on with the beans.", "We go on with 2 beans.")
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data())
+@drawn_cases(20, 60, data=st.data())
 def test_r7_what_never_moves_is_counted_as_by_a_look_at_the_whole_log(data: st.DataObject) -> None:
     """Logs of few texts, in which most come again."""
     names = ("Ann", "Bob", "Cid")[: data.draw(st.integers(2, 3))]

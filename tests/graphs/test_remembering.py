@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.log.heard import newly_heard
@@ -13,6 +13,7 @@ from duologue.graphs.log.remembered import memory, remembered
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
+from support.cases import drawn_cases
 
 NAMES = ("Ann", "Ben")
 
@@ -117,8 +118,7 @@ def any_log(draw: st.DrawFn) -> list[AnyMessage]:
     return log
 
 
-@settings(max_examples=300, deadline=None)
-@given(any_log())
+@drawn_cases(80, 300, log=any_log())
 def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten(
     log: list[AnyMessage],
 ) -> None:

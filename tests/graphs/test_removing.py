@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
@@ -44,6 +44,7 @@ from duologue.graphs.sessions.listing import known_store
 from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.cases import drawn_cases
 
 WORD = re.compile(r"\b[a-p]{8}\b")
 """What the player makes up; no two are alike."""
@@ -106,8 +107,9 @@ async def run(player: Player, data: st.DataObject) -> State:
             gone |= words(log) - words(standing(log))
 
 
-@settings(max_examples=40, deadline=None)
-@given(conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data())
+@drawn_cases(
+    8, 40, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
+)
 def test_whatever_is_removed_whenever_nobody_hears_it_and_it_goes_on_to_its_end(
     conversation: Conversation, seed: int, data: st.DataObject
 ) -> None:

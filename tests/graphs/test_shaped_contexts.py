@@ -39,6 +39,7 @@ from duologue.graphs.text.tokens import tokens_of, tokens_of_message
 from duologue.nodes.prompts import judging, speaking, summaries
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
+from support.cases import drawn_cases
 from support.logs import without_ids
 
 from .shape_help import well_formed
@@ -469,8 +470,9 @@ def goes_on(before: Asked, one: Asked, *, shortens: bool) -> None:
     assert left_out or is_new or is_told or any(it in str(old) for it in BEGINNING), (old, new)
 
 
-@settings(max_examples=12, deadline=None)
-@given(conversation=talks(), seed=st.integers(0, 10**6), pad=st.sampled_from((0, 4, 15)))
+@drawn_cases(
+    4, 12, conversation=talks(), seed=st.integers(0, 10**6), pad=st.sampled_from((0, 4, 15))
+)
 def test_every_prompt_is_whole_behind_its_cut_and_can_be_sent(
     conversation: Conversation, seed: int, pad: int
 ) -> None:

@@ -13,7 +13,7 @@ from itertools import count, pairwise
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -39,10 +39,9 @@ from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.prompts.speaking import FROM_MODERATOR, LAST_WORDS, filled
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
+from support.cases import drawn_cases
 
 from .shape_help import well_formed
-
-drawn = settings(max_examples=15, deadline=None)
 
 MENDING = speaking.MEND.removeprefix("{problem}")
 NAMES = [["Ann", "Bob"], ["Ann", "Bob", "Cid"], ["A b", "A-b", "李雷"]]
@@ -266,8 +265,7 @@ def lines_for(result: Result, name: str) -> Iterator[tuple[BaseMessage, bool]]:
             yield message, False
 
 
-@drawn
-@given(conversation=any_talk(), seed=st.integers(0, 2**32))
+@drawn_cases(4, 15, conversation=any_talk(), seed=st.integers(0, 2**32))
 def test_every_prompt_is_one_that_providers_take_and_begins_the_next(
     conversation: Conversation, seed: int
 ) -> None:
@@ -312,8 +310,7 @@ def prompts_of(result: Result, name: str) -> str:
     return conversation.system_prompt(conversation.speaker(name), result.specified_task)
 
 
-@drawn
-@given(conversation=any_talk(), seed=st.integers(0, 2**32))
+@drawn_cases(4, 15, conversation=any_talk(), seed=st.integers(0, 2**32))
 def test_nothing_shows_that_a_speaker_may_not_hear(conversation: Conversation, seed: int) -> None:
     """L3, L7: no answer or line that a hook has changed, no result of another's, no draft."""
     play = Play(seed)
@@ -344,8 +341,7 @@ def test_nothing_shows_that_a_speaker_may_not_hear(conversation: Conversation, s
             assert {word[0] for word in words(got)} <= {"r"}
 
 
-@drawn
-@given(conversation=any_talk(), seed=st.integers(0, 2**32))
+@drawn_cases(4, 15, conversation=any_talk(), seed=st.integers(0, 2**32))
 def test_a_view_is_whole_with_prefix_and_label_in_front_of_each_line(
     conversation: Conversation, seed: int
 ) -> None:
@@ -378,8 +374,7 @@ def test_a_view_is_whole_with_prefix_and_label_in_front_of_each_line(
         assert words([one for one in behind if isinstance(one, AIMessage)]) == own
 
 
-@drawn
-@given(conversation=any_talk(), seed=st.integers(0, 2**32))
+@drawn_cases(4, 15, conversation=any_talk(), seed=st.integers(0, 2**32))
 def test_examples_stand_behind_the_system_prompt_and_are_never_changed(
     conversation: Conversation, seed: int
 ) -> None:

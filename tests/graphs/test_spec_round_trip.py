@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from duologue.graphs import (
@@ -30,6 +30,7 @@ from duologue.graphs.spec.ends import (
     Predicate,
     StopRequested,
 )
+from support.cases import drawn_cases
 
 from .spec_help import as_toml, letters, look, minimal
 
@@ -181,8 +182,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
     )
 
 
-@settings(max_examples=50, deadline=None)
-@given(conversation=conversations())
+@drawn_cases(15, 50, conversation=conversations())
 def test_what_is_written_as_toml_is_read_as_the_same_conversation(
     conversation: Conversation,
 ) -> None:
@@ -199,8 +199,7 @@ def test_line_ends_of_every_kind_survive_toml(end: str) -> None:
     assert load_conversation("talk.toml") == given
 
 
-@settings(max_examples=50, deadline=None)
-@given(conversation=conversations())
+@drawn_cases(15, 50, conversation=conversations())
 def test_a_conversation_survives_dict_json_and_toml(conversation: Conversation) -> None:
     whole = conversation.model_dump(mode="json")
     short = conversation.model_dump(mode="json", exclude_defaults=True)

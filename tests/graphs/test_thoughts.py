@@ -9,6 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from duologue.graphs.text.done_words import Match, settled, without
 from duologue.graphs.text.thoughts import ThoughtReader, split, thoughts
+from support.cases import drawn_cases
 
 SPLIT = [
     # The text, what it says, and what it thinks.
@@ -83,8 +84,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
-@given(st.lists(PIECES, max_size=16).map("".join), st.data())
+@drawn_cases(100, 400, text=st.lists(PIECES, max_size=16).map("".join), data=st.data())
 def test_r2_any_cut_of_any_text_is_told_alike(text: str, data: st.DataObject) -> None:
     places = st.integers(0, len(text))
     cuts = [0, *sorted(data.draw(st.lists(places, max_size=8))), len(text)]

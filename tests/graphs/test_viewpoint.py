@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -25,6 +25,7 @@ from duologue.graphs.log.names import provider_names
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
+from support.cases import drawn_cases
 
 from .shape_help import well_formed
 from .spec_help import letters, look
@@ -124,8 +125,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"word\d+x", text)
 
 
-@settings(max_examples=400, deadline=None)
-@given(drawn=any_log(), system=st.sampled_from([None, "Rules."]))
+@drawn_cases(80, 400, drawn=any_log(), system=st.sampled_from([None, "Rules."]))
 def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
     drawn: tuple[Conversation, list[AnyMessage]], system: str | None
 ) -> None:
@@ -158,8 +158,7 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
         assert shown <= mine_too
 
 
-@settings(max_examples=300, deadline=None)
-@given(drawn=any_log())
+@drawn_cases(60, 300, drawn=any_log())
 def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker(
     drawn: tuple[Conversation, list[AnyMessage]],
 ) -> None:
@@ -186,8 +185,7 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
         assert "\n\n".join(texts) == "\n\n".join(heard)
 
 
-@settings(max_examples=300, deadline=None)
-@given(names=NAMES)
+@drawn_cases(60, 300, names=NAMES)
 def test_names_sent_to_providers_are_valid_and_differ(names: list[str]) -> None:
     """L1: the display name is kept apart from what a provider takes."""
     mapped = provider_names(names)
@@ -204,8 +202,7 @@ def test_names_that_collide_even_with_a_number_behind_them_get_another() -> None
     assert len({*provider_names(names).values()}) == 5
 
 
-@settings(max_examples=200, deadline=None)
-@given(drawn=any_log())
+@drawn_cases(50, 200, drawn=any_log())
 def test_a_view_names_its_speakers_as_providers_take_it(
     drawn: tuple[Conversation, list[AnyMessage]],
 ) -> None:
@@ -273,8 +270,7 @@ def real_log(  # noqa: C901  # one branch for each thing a turn may hold
     return conversation, log, turns
 
 
-@settings(max_examples=250, deadline=None)
-@given(drawn=real_log())
+@drawn_cases(60, 250, drawn=real_log())
 def test_a_prompt_and_its_reply_begin_the_speakers_next_prompt(
     drawn: tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]],
 ) -> None:

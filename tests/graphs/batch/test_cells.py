@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, SpecError, converse, role_play
@@ -18,6 +18,7 @@ from duologue.graphs.common.data import Bringing
 from duologue.graphs.kinds.load import load_conversation
 from duologue.graphs.store.rows import check_session_id
 from duologue.nodes.testing import ScriptedChatModel
+from support.cases import drawn_cases
 
 PLAY: dict[str, Any] = {
     "kind": "role_play",
@@ -65,8 +66,7 @@ def _pairs(key: str, row: Any) -> dict[str, Any]:  # noqa: ANN401
     return dict(zip(key.split(", "), row if "," in key else [row], strict=True))
 
 
-@settings(deadline=None)
-@given(GRIDS, st.integers(1, 3))
+@drawn_cases(25, 100, vary=GRIDS, trials=st.integers(1, 3))
 def test_there_is_one_cell_for_each_combination_and_trial_the_first_field_slowest(
     vary: dict[str, Any], trials: int
 ) -> None:
@@ -93,8 +93,7 @@ def test_there_is_one_cell_for_each_combination_and_trial_the_first_field_slowes
         assert made.end_chat.max_iterations == cell.varied.get("end_chat.max_iterations", 5)
 
 
-@settings(deadline=None)
-@given(GRIDS, st.data())
+@drawn_cases(25, 100, vary=GRIDS, data=st.data())
 def test_a_batch_that_grows_keeps_its_cells(vary: dict[str, Any], data: st.DataObject) -> None:
     less = {key: data.draw(st.lists(st.sampled_from(rows), min_size=1, unique_by=canonical))
             for key, rows in vary.items()}  # fmt: skip
