@@ -10,7 +10,8 @@ from ..rules.position import Position
 from ..sessions.checkpoints import config_of, still_open
 from ..sessions.result import Result
 from ..sessions.stored_state import reading_session, stored_conversation
-from ..spec.usage import total, used_so_far
+from ..spec.conversation import Conversation
+from ..spec.usage import Usage, total, used_so_far
 from ..store.address import Store
 from ..store.batches import CellRow, CellStatus
 from .cells import Cell
@@ -39,32 +40,35 @@ async def read_result(store: Store, session: str) -> tuple[Result, dict[str, Any
         state = await graph.aget_state(config_of(session))
         pending = await still_open(graph, config_of(session), state)
         result = Result.of(session, conversation, state.values, pending)
-        return result, _figures(result, cast("State", state.values))
+        if result.outcome is not None:
+            return result, figures_of(result.outcome)
+        return result, _so_far(conversation, cast("State", state.values))
 
 
-def _figures(result: Result, state: State) -> dict[str, Any]:
-    position = Position.model_validate(state.get("position") or {})
-    used = total(used_so_far(state).values())
-    figures = {
-        "calls": used.calls,
-        "input_tokens": used.input_tokens,
-        "output_tokens": used.output_tokens,
-        "cost": used.cost,
-        "rounds": position.rounds(result.conversation),
-        "messages": position.facts.messages,
-        "seconds": position.facts.seconds,
-    }
-    return figures if result.outcome is None else figures | _of_outcome(result.outcome)
-
-
-def _of_outcome(outcome: Outcome) -> dict[str, Any]:
+def figures_of(outcome: Outcome) -> dict[str, Any]:
+    """Give the figures of a session that has ended: its outcome holds them all."""
     return {
         "reason": outcome.reason.value,
         "complete": outcome.complete,
         "rounds": outcome.rounds,
         "messages": outcome.messages,
         "seconds": outcome.seconds,
+        **_used(outcome.total),
     }
+
+
+def _so_far(conversation: Conversation, state: State) -> dict[str, Any]:
+    position = Position.model_validate(state.get("position") or {})
+    return {
+        "rounds": position.rounds(conversation),
+        "messages": position.facts.messages,
+        "seconds": position.facts.seconds,
+        **_used(total(used_so_far(state).values())),
+    }
+
+
+def _used(used: Usage) -> dict[str, Any]:
+    return used.model_dump(include={"calls", "input_tokens", "output_tokens", "cost"})
 
 
 def status_of(result: Result) -> CellStatus:

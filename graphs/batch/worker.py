@@ -19,10 +19,11 @@ from ..common.errors import (
 from ..common.sanitize import excerpt
 from ..run.engine import run_session
 from ..run.options import Options
+from ..sessions.result import Result
 from ..store.address import Store
 from ..store.batches import CellRow
 from .cells import Cell
-from .figures import new_row, read_result, status_of
+from .figures import figures_of, new_row, read_result, status_of
 from .scores.score import ScoreFunction, score
 
 _TAKEOVER: Final = 30.0
@@ -57,8 +58,9 @@ class Worker:
         await self.store.batches.put_cell(row)
         stops: DuologueError | None = None
         outcome: dict[str, Any] = {}
+        result: Result | None = None
         try:
-            await self._run(cell)
+            result = await self._run(cell)
         except StoreError:
             raise
         except PausedError:
@@ -68,14 +70,15 @@ class Worker:
         except Exception as error:
             # One that a model, a tool or a function of the user's own raises is the cell's alone.
             outcome |= {"status": "failed", "error": _told(error)}
-        row = row.model_copy(update=await self._found(cell) | outcome)
+        row = row.model_copy(update=await self._found(cell, result) | outcome)
         row = row.model_copy(update={"updated_at": datetime.now(UTC)})
         await self.store.batches.put_cell(row)
         if stops is not None:
             raise stops
         return row
 
-    async def _run(self, cell: Cell) -> None:
+    async def _run(self, cell: Cell) -> Result | None:
+        """Run a cell's session, and give what its run has come to."""
         until = time.monotonic() + _TAKEOVER
         while True:
             try:
@@ -87,23 +90,26 @@ class Worker:
                     gate=self.gate,
                     **self.options,
                 )
+                result: Result | None = None
                 async with aclosing(run) as events:
-                    async for _ in events:
-                        pass
-                return
+                    async for event in events:
+                        result = event if isinstance(event, Result) else None
+                return result
             except SessionError:
                 is_held = await self.store.is_locked(cell.session)
                 if not is_held or time.monotonic() > until:
                     raise
                 await asyncio.sleep(_PAUSE)
 
-    async def _found(self, cell: Cell) -> dict[str, Any]:
-        """Read what there is of the cell's session, and score it where it has ended."""
+    async def _found(self, cell: Cell, result: Result | None) -> dict[str, Any]:
+        """Tell what there is of the cell's session, and score it where it has ended."""
         try:
-            read = await read_result(self.store, cell.session)
-            if read is None:
+            if result is not None and result.outcome is not None:
+                found = figures_of(result.outcome)
+            elif (read := await read_result(self.store, cell.session)) is not None:
+                result, found = read
+            else:
                 return {}
-            result, found = read
             found["status"] = status_of(result)
             if result.outcome is not None and self.scores:
                 scored = await score(result, cell.varied, self.scores)
