@@ -3,19 +3,18 @@
 from .batch.exports.export import aexport_batch as aexport_batch, export_batch as export_batch
 from .batch.exports.manifest import ExportManifest as ExportManifest
 from .batch.exports.rows import abatch_rows as abatch_rows, batch_rows as batch_rows
-from .batch.load import load_batch as load_batch
-from .batch.report.contents import BatchReport as BatchReport
-from .batch.report.report import areport_batch as areport_batch, report_batch as report_batch
-from .batch.run import (
+from .batch.listing import (
     adelete_batch as adelete_batch,
     aget_batch as aget_batch,
     alist_batches as alist_batches,
-    arun_batch as arun_batch,
     delete_batch as delete_batch,
     get_batch as get_batch,
     list_batches as list_batches,
-    run_batch as run_batch,
 )
+from .batch.load import load_batch as load_batch
+from .batch.report.contents import BatchReport as BatchReport
+from .batch.report.report import areport_batch as areport_batch, report_batch as report_batch
+from .batch.run import arun_batch as arun_batch, run_batch as run_batch
 from .batch.spec import Batch as Batch, Limits as Limits, Rate as Rate
 from .batch.status import BatchStatus as BatchStatus
 from .build import build_graph as build_graph

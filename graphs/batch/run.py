@@ -1,4 +1,4 @@
-"""Running batches from Python, and looking at those that there are."""
+"""Running batches from Python."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -11,20 +11,19 @@ from ..common.errors import SpecError
 from ..common.settings import load_settings
 from ..run.engine import check_here
 from ..run.options import Options
-from ..sessions.listing import known_store
 from ..store.address import open_store
-from ..store.batches import CellsWanted, check_batch_name
-from ..store.errors import unknown_batch
+from ..store.batches import check_batch_name
 from .cells import Cells
 from .crew import LocalCrew
 from .driver import Driver
 from .limiter import Limiter
+from .listing import aget_batch
 from .load import load_batch
 from .record import begun_row, known_row, used_before
 from .scores.find import find_scores
 from .scores.score import ScoreFunction
 from .spec import Batch
-from .status import BatchStatus, read_status
+from .status import BatchStatus
 from .worker import Worker
 
 BatchLike: TypeAlias = Batch | Mapping[str, Any] | str | Path
@@ -145,70 +144,3 @@ async def arun_batch(
 
 
 run_batch = in_background(arun_batch)
-
-
-async def aget_batch(name: str, *, store: str | Path | None = None) -> BatchStatus:
-    """Read how a batch stands, whoever runs it.
-
-    Args:
-        name: The batch's name.
-        store: Where its sessions are kept. None: the setting, else the user's data folder.
-
-    Returns:
-        How it stands.
-
-    Raises:
-        BatchError: There is no such batch.
-        StoreError: The store can't be opened or read.
-    """
-    async with known_store(store) as opened:
-        return await read_status(opened, name)
-
-
-get_batch = in_background(aget_batch)
-
-
-async def alist_batches(*, store: str | Path | None = None) -> list[BatchStatus]:
-    """Read how all batches of a store stand, the newest first.
-
-    Args:
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Returns:
-        How each stands.
-
-    Raises:
-        StoreError: The store can't be opened or read.
-    """
-    async with known_store(store) as opened:
-        rows = await opened.batches.list()
-        return [await read_status(opened, row.batch, row) for row in rows]
-
-
-list_batches = in_background(alist_batches)
-
-
-async def adelete_batch(name: str, *, store: str | Path | None = None) -> None:
-    """Delete a batch with all its sessions.
-
-    Args:
-        name: The batch's name.
-        store: Where its sessions are kept. None: the setting, else the user's data folder.
-
-    Raises:
-        BatchError: There is no such batch, or it is running.
-        SessionError: One of its sessions is running by itself.
-        StoreError: The store can't be opened or written.
-    """
-    async with known_store(store) as opened, opened.lock_batch(name):
-        if await opened.batches.get(name) is None:
-            raise unknown_batch(name, opened.url)
-        async for row in opened.batches.each(CellsWanted(batch=name)):
-            # A cell may have failed before its session was there.
-            if await opened.get(row.session) is not None:
-                await opened.delete(row.session)
-        # The row goes last: a kill in between leaves something that can be deleted again.
-        await opened.batches.delete(name)
-
-
-delete_batch = in_background(adelete_batch)

@@ -99,6 +99,8 @@ main()
         (("sessions",), "There are no sessions yet", False),
         (("stop", "s", "--store", "kept.db"), "has ended already", False),
         (("models",), "On this machine", False),
+        (("batch", "list", "--store", "kept.db"), "There are no batches yet", False),
+        (("batch", "status", "b", "--store", "kept.db"), "There is no batch 'b'", False),
         # Or this would tell nothing.
         (("show", "s", "--store", "kept.db"), "Dig.", True),
     ],

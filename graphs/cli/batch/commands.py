@@ -127,7 +127,7 @@ def list_(store: StoreOption = None, as_json: Json = False) -> None:
 @app.command()
 def delete(name: _Name, store: StoreOption = None) -> None:
     """Delete a batch with all its sessions."""
-    from ...batch.run import delete_batch
+    from ...batch.listing import delete_batch
 
     delete_batch(name, store=store)
     typer.echo(f"Deleted {name}.")

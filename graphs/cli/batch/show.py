@@ -7,13 +7,11 @@ from pathlib import Path
 
 from rich.text import Text
 
-from ...batch.preview import preview
-from ...batch.run import list_batches, named, read_cells
+from ...batch.listing import list_batches
 from ...batch.status import BatchStatus, read_status
 from ...sessions.listing import known_store
 from ..terminal.console import json_line, on_screen, plain, stderr, stdout, whole
 from ..terminal.text import one_line
-from .live import BatchView
 
 _LOOK = 1.0
 """Seconds between two looks at a batch that another process runs."""
@@ -21,6 +19,9 @@ _LOOK = 1.0
 
 def show_plan(file: Path, name: str | None, *, as_json: bool) -> None:
     """Show what a batch would take, and two of its cells."""
+    from ...batch.preview import preview  # loads LangGraph
+    from ...batch.run import named, read_cells
+
     batch, cells = read_cells(file, named(name, file))
     found = preview(cells, batch.limits)
     if as_json:
@@ -39,6 +40,8 @@ async def _followed(name: str, store: str | None, *, watch: bool) -> BatchStatus
         status = await read_status(opened, name)
         if not watch:
             return status
+        from .live import BatchView  # loads LangGraph
+
         with BatchView(stderr()) as view:
             while status.is_running:
                 view.show(status)
