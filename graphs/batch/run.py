@@ -16,6 +16,7 @@ from ..store.batches import check_batch_name
 from .cells import Cells
 from .crew import LocalCrew
 from .driver import Driver
+from .figures import catch_up
 from .limiter import Limiter
 from .listing import aget_batch
 from .load import load_batch
@@ -52,6 +53,7 @@ async def begun(
     async with open_store(store) as opened, opened.lock_batch(name):
         known = await known_row(opened, name, cells)
         seconds = 0.0 if known is None else known.seconds
+        await catch_up(opened, name)
         limiter = Limiter(batch.limits, await used_before(opened, name), seconds)
         await check_here(cells.cell(1).conversation(), limiter, **options)
         row = await begun_row(opened, name, batch, cells, known)

@@ -192,6 +192,28 @@ async def test_a_budget_pauses_what_runs_and_a_larger_one_goes_on(store: str) ->
     assert (status.finished, len(first.calls) + len(last.calls)) == (4, 12)
 
 
+async def test_what_was_broken_off_is_told_and_counts_for_the_budget_when_it_goes_on(
+    store: str,
+) -> None:
+    def until_the_sixth(who: str) -> None:
+        if len(player.calls) == 5:
+            running.cancel()
+
+    player = Player(until_the_sixth)
+    running = asyncio.create_task(arun_batch(batch(), name="b", store=store, model=player.model))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    status = await aget_batch("b", store=store)
+    assert (status.is_running, dict(status.rows()), status.calls) == (False, {"broken off": 4}, 0)
+    again = Player()
+    spent = batch(limits=Limits(max_tokens=1))
+    status = await arun_batch(spent, name="b", store=store, model=again.model)
+    assert (again.calls, dict(status.rows())) == ([], {"paused": 4})
+    assert (status.stopped, status.calls >= 4) == ("limits.max_tokens of 1 are used up", True)
+    status = await arun_batch(batch(), name="b", store=store, model=again.model)
+    assert (status.finished, status.calls, len(again.calls) <= 8) == (4, 12, True)
+
+
 async def test_scores_are_kept_and_one_that_is_added_later_costs_no_call(store: str) -> None:
     def long(result: Result) -> bool:
         return len(result.speeches) > 2
