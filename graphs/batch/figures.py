@@ -1,11 +1,9 @@
 """What a cell's row tells of its session, read from the session's newest state."""
 
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from ..build import build_graph
-from ..common.errors import DuologueError
 from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
@@ -15,7 +13,7 @@ from ..sessions.stored_state import reading_session, stored_conversation
 from ..spec.conversation import Conversation
 from ..spec.usage import Usage, total, used_so_far
 from ..store.address import Store
-from ..store.batches import CellRow, CellStatus, CellsWanted
+from ..store.batches import CellRow, CellStatus
 from .cells import Cell
 
 
@@ -45,18 +43,6 @@ async def read_result(store: Store, session: str) -> tuple[Result, dict[str, Any
         if result.outcome is not None:
             return result, figures_of(result.outcome)
         return result, _so_far(conversation, cast("State", state.values))
-
-
-async def catch_up(store: Store, batch: str) -> None:
-    """Tell of the cells that a dead driver has left what their sessions have used."""
-    async for row in store.batches.each(CellsWanted(batch=batch, status="running")):
-        # What is damaged is told when it is run.
-        with suppress(DuologueError):
-            read = await read_result(store, row.session)
-            figures = read[1] if read is not None else {}
-            # One that has ended is finished by its next run, which scores it.
-            known = {**figures, "status": "paused", "reason": None}
-            await store.batches.put_cell(row.model_copy(update=known))
 
 
 def figures_of(outcome: Outcome) -> dict[str, Any]:

@@ -1,15 +1,21 @@
 """The row of a batch in its store: made by its first run, agreed with by all others."""
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any, Final
 
-from ..common.errors import BatchError, SpecError
+from ..common.errors import BatchError, DuologueError, SpecError
 from ..sessions.session import title_of
-from ..spec.usage import Usage
+from ..spec.usage import Usage, total
 from ..store.address import Store
-from ..store.batches import BatchRow
+from ..store.batches import BatchRow, CellsWanted
 from .cells import Cells
+from .figures import read_result
 from .spec import Batch
+
+_USED: Final = ("calls", "input_tokens", "output_tokens", "cost")
 
 
 async def known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
@@ -50,14 +56,18 @@ async def begun_row(
 
 
 async def used_before(store: Store, name: str) -> Usage:
-    """Add up what a batch has used in earlier runs."""
-    counts = await store.batches.count(name)
-    return Usage(
-        calls=sum(one.calls for one in counts),
-        input_tokens=sum(one.input_tokens for one in counts),
-        output_tokens=sum(one.output_tokens for one in counts),
-        cost=sum(one.cost for one in counts),
-    )
+    """Add up what a batch has used so far, also in sessions that were broken off."""
+    used = [_usage(one.model_dump()) for one in await store.batches.count(name)]
+    async for row in store.batches.each(CellsWanted(batch=name, status="running")):
+        # Its row tells of what it has used only once it ends; one that is damaged tells nothing.
+        with suppress(DuologueError):
+            if (found := await read_result(store, row.session)) is not None:
+                used.append(_usage(found[1]))
+    return total(used)
+
+
+def _usage(figures: Mapping[str, Any]) -> Usage:
+    return Usage.model_validate({name: figures[name] for name in _USED})
 
 
 def _title(cells: Cells) -> str:

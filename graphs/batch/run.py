@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
@@ -14,16 +14,15 @@ from ..run.options import Options
 from ..store.address import open_store
 from ..store.batches import check_batch_name
 from .cells import Cells
-from .crew import LocalCrew
+from .crew import Crew, LocalCrew
 from .driver import Driver
-from .figures import catch_up
 from .limiter import Limiter
 from .listing import aget_batch
 from .load import load_batch
 from .record import begun_row, known_row, used_before
 from .scores.find import find_scores
 from .scores.score import ScoreFunction
-from .spec import Batch
+from .spec import Batch, Limits
 from .status import BatchStatus
 from .worker import Worker
 
@@ -41,6 +40,7 @@ async def begun(
     name: str | None = None,
     concurrency: int = CONCURRENCY,
     retry_failed: bool = False,
+    ray: str | None = None,
     scores: Mapping[str, ScoreFunction] | None = None,
     **options: Unpack[Options],
 ) -> AsyncIterator[Driver]:
@@ -53,13 +53,27 @@ async def begun(
     async with open_store(store) as opened, opened.lock_batch(name):
         known = await known_row(opened, name, cells)
         seconds = 0.0 if known is None else known.seconds
-        await catch_up(opened, name)
         limiter = Limiter(batch.limits, await used_before(opened, name), seconds)
         await check_here(cells.cell(1).conversation(), limiter, **options)
-        row = await begun_row(opened, name, batch, cells, known)
-        worker = Worker(name, opened, limiter, options, found)
-        crew = LocalCrew(worker, limiter)
-        yield Driver(opened, row, cells, crew, concurrency, retry_failed, tuple(found))
+        worker = Worker(name, opened, limiter, {**options, "store": store}, found)
+        async with _crew(worker, limiter, batch.limits, concurrency, ray) as crew:
+            row = await begun_row(opened, name, batch, cells, known)
+            yield Driver(opened, row, cells, crew, concurrency, retry_failed, tuple(found))
+
+
+def _crew(
+    worker: Worker, limiter: Limiter, limits: Limits, concurrency: int, ray: str | None
+) -> AbstractAsyncContextManager[Crew]:
+    """Have cells run by a worker, or by Ray's workers that are like it."""
+    if ray is None:
+        return nullcontext(LocalCrew(worker, limiter))
+    try:
+        from .ray.crew import ray_crew
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise SpecError("ray: needs more packages: install duologue[ray]") from error
+    return ray_crew(ray, worker, limits, concurrency)
 
 
 def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
@@ -92,6 +106,7 @@ async def arun_batch(
     name: str | None = None,
     concurrency: int = CONCURRENCY,
     retry_failed: bool = False,
+    ray: str | None = None,
     scores: Mapping[str, ScoreFunction] | None = None,
     **options: Unpack[Options],
 ) -> BatchStatus:
@@ -107,6 +122,9 @@ async def arun_batch(
             sessions begin with it. None: the file's name without its ending.
         concurrency: How many sessions run at once.
         retry_failed: Whether cells that have failed are run again.
+        ray: The address of a Ray cluster whose machines run the sessions, ``HOST:PORT``; or
+            ``auto``, which takes the one that runs here, or uses all cores of this machine. None:
+            they run in this process.
         scores: Functions that score a session that has ended, by name: each takes its `Result`, or
             that and the cell's values by path, and gives a number, or yes or no.
         **options: See `Options`; each session is run with them.
@@ -137,6 +155,7 @@ async def arun_batch(
         name=name,
         concurrency=concurrency,
         retry_failed=retry_failed,
+        ray=ray,
         scores=scores,
         **options,
     )

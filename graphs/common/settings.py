@@ -3,6 +3,7 @@
 What the file may set is in `graphs.common.env_file`.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -115,6 +116,20 @@ def load_settings() -> Settings:
     settings._refuse(faults)
     settings._notice = notice
     return settings
+
+
+def variables() -> dict[str, str | None]:
+    """Give the variables by which a process elsewhere has the same settings. None: not set."""
+    filed = env_file.found({name: _variables(name) for name in _FIELDS})
+    given: dict[str, str | None] = {}
+    for field in _FIELDS:
+        names = _variables(field)
+        given |= dict.fromkeys(names)
+        if field in filed.values:
+            given[names[0]] = filed.values[field]
+        elif field not in filed.faults:
+            given |= {name: value for name in names if (value := os.environ.get(name))}
+    return given
 
 
 _FIELDS: Final = Settings.model_fields

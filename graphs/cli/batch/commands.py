@@ -50,6 +50,13 @@ def run(
             help="Only say how many sessions and calls it would take, and show two of them.",
         ),
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|HOST:PORT",
+            help="Run it by Ray: on all cores of this machine, or on a cluster.",
+        ),
+    ] = None,
     store: StoreOption = None,
     model: ModelOption = None,
     as_json: Json = False,
@@ -72,6 +79,7 @@ def run(
         model,
         concurrency=concurrency,
         retry_failed=retry_failed,
+        ray=ray,
         as_json=as_json,
     )
 

@@ -34,6 +34,7 @@ def run_here(
     *,
     concurrency: int,
     retry_failed: bool,
+    ray: str | None,
     as_json: bool,
 ) -> None:
     """Run a batch in this process, as far as it goes."""
@@ -41,7 +42,12 @@ def run_here(
     async def play() -> ExitCode:
         options: Options = {"store": store, "model": model}
         given = begun(
-            file, name=name, concurrency=concurrency, retry_failed=retry_failed, **options
+            file,
+            name=name,
+            concurrency=concurrency,
+            retry_failed=retry_failed,
+            ray=ray,
+            **options,
         )
         async with given as driver:
             return await _Run(driver, as_json).play()

@@ -1,0 +1,128 @@
+"""Joining a Ray cluster, or starting one on this machine."""
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from ...common.errors import BatchError, DuologueError, SpecError
+from ...common.sanitize import excerpt
+
+_AUTO: Final = "auto"
+"""Stands for the cluster that runs on this machine, or one that is started for this batch."""
+
+_STARTED: Final = Path("/tmp/ray/ray_current_cluster")  # noqa: S108  (it is Ray's)
+"""Where `ray start` leaves the address of its cluster."""
+
+_PATIENCE: Final = 10.0
+"""Seconds that a cluster has to answer."""
+
+_lock = threading.Lock()
+_users = 0
+"""How many batches of this process use the cluster that the first of them has joined."""
+
+
+@asynccontextmanager
+async def joined(address: str) -> AsyncIterator[None]:
+    """Be part of a cluster within the block; one that this process has joined already is used.
+
+    Raises:
+        SpecError: There is no such cluster.
+    """
+    # It takes seconds, in which the event loop goes on.
+    await asyncio.to_thread(_join, address)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(_leave)
+
+
+def _join(address: str) -> None:
+    global _users
+    with _lock:
+        if _users or not ray.is_initialized():
+            if not _users:
+                _init(address)
+            _users += 1
+
+
+def _leave() -> None:
+    global _users
+    with _lock:
+        if _users:
+            _users -= 1
+            if not _users:
+                ray.shutdown()
+
+
+def _init(address: str) -> None:
+    try:
+        ray.init(
+            _found() if address == _AUTO else _answering(address),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.CRITICAL,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        token = isinstance(error, ConnectionError) and "RAY_AUTH_MODE" not in os.environ
+        also = "; where it wants a token, set RAY_AUTH_MODE=token" if token else ""
+        raise SpecError(f"ray: {address!r} can't be joined: {excerpt(str(error))}{also}") from error
+
+
+def _found() -> str | None:
+    """Give what stands for the cluster of this machine.
+
+    "auto" would also be one that another program has started for itself, and that ends with it.
+    """
+    if os.environ.get("RAY_ADDRESS"):
+        return _answering(os.environ["RAY_ADDRESS"])
+    try:
+        _answering(_STARTED.read_text().strip())
+    except (OSError, ValueError):
+        # There is none, or it was not stopped in order.
+        return "local"
+    return None
+
+
+def _answering(address: str) -> str:
+    """Give an address if something listens there, which Ray would wait for minutes to find out."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "/" in host or not port.isdigit():
+        raise ValueError("give HOST:PORT or auto")
+    socket.create_connection((host, int(port)), _PATIENCE).close()
+    return address
+
+
+def machines() -> int:
+    """How many machines the cluster has."""
+    return len([node for node in ray.nodes() if node["Alive"]])
+
+
+def cores() -> int:
+    """How many cores the cluster has."""
+    return int(ray.cluster_resources().get("CPU", 1))
+
+
+@contextmanager
+def ray_errors(what: str) -> Iterator[None]:
+    """Raise what a worker raised as if it had been raised here.
+
+    Raises:
+        BatchError: Ray failed; names what was to be done.
+    """
+    try:
+        yield
+    except RayTaskError as error:
+        if isinstance(error.cause, DuologueError):
+            raise error.cause from None
+        raise BatchError(f"{what} failed: {excerpt(repr(error.cause))}") from error
+    except RayError as error:
+        raise BatchError(f"{what} failed: {excerpt(str(error))}") from error

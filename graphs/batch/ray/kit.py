@@ -1,0 +1,76 @@
+"""What the workers of a batch are given, wherever they run."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ray import cloudpickle
+
+from ...common.errors import SpecError
+from ...common.sanitize import excerpt
+from ...common.settings import variables
+from ...run.options import Options
+from ..scores.score import ScoreFunction
+from ..spec import Limits
+from ..worker import Worker
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What all workers of a batch have in common."""
+
+    batch: str
+    """The batch's name."""
+    store: str
+    """The address of its store, with its password."""
+    limits: Limits
+    options: Options
+    scores: Mapping[str, ScoreFunction]
+    environment: Mapping[str, str | None] = field(repr=False)
+    """The variables of the environment that settings and keys are read from. None: not set."""
+
+    def unpack(self) -> None:
+        """Set the environment of this process."""
+        for name, value in self.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def packed(worker: Worker, limits: Limits) -> Kit:
+    """Pack what a worker has, for others like it.
+
+    Raises:
+        SpecError: An option can't be sent to another process; names it.
+    """
+    url, target = worker.store.url, worker.options.get("store")
+    # The address of a database as it was given: the other lacks its password.
+    store = url if url.startswith("sqlite:") else str(target)
+    options: Options = {**worker.options, "store": store}
+    for name, value in options.items():
+        _check(name, value)
+    for name, function in worker.scores.items():
+        _check(f"scores.{name}", function)
+    keys = {name: value for name, value in os.environ.items() if _is_of_a_model(name)}
+    environment = {**keys, **variables()}
+    return Kit(worker.batch, store, limits, options, worker.scores, environment)
+
+
+def _is_of_a_model(variable: str) -> bool:
+    """Whether clients of models read a variable: each provider has a key of its own name."""
+    return variable.startswith(("DUOLOGUE_", "OPENAI_")) or variable.endswith("_API_KEY")
+
+
+def _check(name: str, value: object) -> None:
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:  # whatever an object of the user's raises
+        instead = (
+            "name the model instead, as in 'openai:gpt-5'"
+            if name.startswith("model")
+            else "give a function that makes what it needs when it is called"
+        )
+        raise SpecError(
+            f"{name}: can't be sent to Ray's workers ({excerpt(str(error))}): {instead}"
+        ) from error

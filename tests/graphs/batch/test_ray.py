@@ -1,0 +1,199 @@
+"""Batches that Ray runs: on PostgreSQL or in a file, through kills, limits and errors."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs import get_batch, run_batch
+from duologue.graphs.common.errors import BatchError, ModelError, SpecError, StoreError
+from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing.script import Prompt
+from duologue.nodes.testing.server import Request, ScriptedServer
+
+pytestmark = [pytest.mark.ray, pytest.mark.live]
+
+CALLS = 9
+"""How many calls each session makes, that for the specified task included."""
+
+COMMAND = [sys.executable, "-c", "from duologue.graphs.cli.app import main; main()"]
+
+TALK = {
+    "kind": "role_play",
+    "assistant_role": "Gardener",
+    "model": "scripted",
+    "end_chat": {"max_iterations": 2},
+}
+"""In a batch, with what varies."""
+
+
+def batch(sessions: int, **fields: Any) -> dict[str, Any]:
+    vary = {"task": [f"Plan garden {number}" for number in range(sessions)], "user_role": ["Cook"]}
+    return {"conversation": TALK, "vary": vary, **fields}
+
+
+def said(request: Request) -> str:
+    """What makes a call differ from all others: each answer depends on its prompt."""
+    return hashlib.sha1(json.dumps(request.body["messages"]).encode()).hexdigest()  # noqa: S324
+
+
+def speak(prompt: Prompt, request: Request) -> str:
+    time.sleep(0.1)
+    return f"Water bed {said(request)}."
+
+
+def served(server: ScriptedServer) -> Counter[str]:
+    return Counter(said(one) for one in server.calls)
+
+
+def processes(name: str, of: int | None = None) -> list[int]:
+    """The processes of Ray's actors of a name that descend from a process."""
+    parents, named = dict[int, int](), list[int]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat, line = (folder / "stat").read_text(), (folder / "cmdline").read_text()
+        except OSError:
+            continue
+        parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+        if line.startswith(f"ray::{name}"):
+            named.append(int(folder.name))
+
+    def descends(pid: int) -> bool:
+        return pid == (of or os.getpid()) or (pid in parents and descends(parents[pid]))
+
+    return [pid for pid in named if descends(pid)]
+
+
+def kill(name: str, of: int | None = None) -> int:
+    found = processes(name, of)
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return len(found)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """One that a program has joined by itself; its machine knows none of the tests' settings."""
+    import duologue.graphs.batch.ray  # noqa: F401  (Ray reads its settings when it is imported)
+
+    import ray  # isort: skip  # noqa: I001
+
+    ray.init("local", include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:  # noqa: ANN401
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "right")
+    with ScriptedServer(speak, api_key="right") as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        yield running
+
+
+def test_workers_limiter_and_driver_are_killed_and_only_calls_in_flight_are_repeated(
+    server: ScriptedServer, postgres_url: str, tmp_path: Path
+) -> None:
+    at_once, sessions = 6, 30
+    (tmp_path / "grid.json").write_text(json.dumps(batch(sessions)))
+    command = [
+        *COMMAND,
+        *("batch", "run", "grid.json"),
+        *("--ray", "auto", "--store", postgres_url, "--concurrency", str(at_once), "--json"),
+    ]
+
+    def started() -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe)
+
+    driver = started()
+    server.wait_for(30, timeout=100)
+    assert kill("WorkerActor", driver.pid) == len(os.sched_getaffinity(0))
+    server.wait_for(80, timeout=100)
+    assert kill("LimiterActor", driver.pid) == 1
+    server.wait_for(120, timeout=100)
+    driver.kill()
+    driver.communicate()
+    out, err = started().communicate(timeout=200)
+    # What is printed is the rows alone: Ray says nothing there.
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert rows[-1]["finished"] == sessions
+    assert {row["status"] for row in rows[:-1]} == {"finished"}
+    assert "Traceback" not in err
+    status = get_batch("grid", store=postgres_url)
+    assert (status.finished, status.calls) == (sessions, sessions * CALLS)
+    assert not status.is_running
+    calls = served(server)
+    assert len(calls) == status.calls
+    assert calls.total() - len(calls) <= 2 * at_once
+
+
+@pytest.mark.usefixtures("cluster")
+def test_limits_hold_for_all_workers_and_after_the_limiter_was_killed(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """In a file, which the workers of one machine share."""
+    at_once, store = 4, f"sqlite:///{tmp_path / 'sessions.db'}"
+
+    def meanwhile() -> None:
+        server.wait_for(40, timeout=100)
+        kill("LimiterActor")
+
+    killing = threading.Thread(target=meanwhile)
+    killing.start()
+    tokens = 50 * 150
+    limited = batch(20, limits={"max_tokens": tokens})
+    status = run_batch(limited, name="b", ray="auto", store=store, concurrency=at_once)
+    killing.join()
+    most = max(len(json.dumps(one.body["messages"]).split()) for one in server.calls) + 10
+    assert status.stopped == f"limits.max_tokens of {tokens} are used up"
+    # What was in flight at the kill may be counted twice; what was at the end comes on top.
+    assert abs(status.tokens - tokens) <= 2 * at_once * most
+    assert processes("WorkerActor") + processes("LimiterActor") == []
+    status = run_batch(batch(20), name="b", ray="auto", store=store, concurrency=at_once)
+    assert (status.finished, status.calls) == (20, 20 * CALLS)
+    assert served(server).total() == status.calls
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_rejected_key_stops_the_batch_once(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    store = f"sqlite:///{tmp_path / 'sessions.db'}"
+    with pytest.raises(ModelError, match="rejected the key"):
+        run_batch(batch(40), name="b", ray="auto", store=store, concurrency=4)
+    assert len(server.requests) <= 4
+    monkeypatch.setenv("OPENAI_API_KEY", "right")
+    assert get_batch("b", store=store).left == 40
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({"store": "memory:b"}, "ray: other processes can't read memory:b"),
+        ({"ray": "ray://host:10001"}, "ray: 'ray://host:10001' can't be joined: give HOST:PORT"),
+        ({"ray": "127.0.0.1:1"}, "ray: '127.0.0.1:1' can't be joined: .*refused"),
+        ({"model": ScriptedChatModel(script=["Hello."])}, "model: can't be sent"),
+    ],
+)
+def test_what_can_not_be_done_by_ray_is_refused_before_anything_is_run(
+    options: dict[str, Any], refused: str, server: ScriptedServer, tmp_path: Path
+) -> None:
+    store = tmp_path / "sessions.db"
+    with pytest.raises(SpecError, match=refused):
+        run_batch(batch(2), **{"name": "b", "ray": "auto", "store": store, **options})
+    assert server.calls == []
+    with pytest.raises((BatchError, StoreError)):
+        get_batch("b", store=options.get("store", store))
