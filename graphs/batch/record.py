@@ -1,7 +1,7 @@
 """The row of a batch in its store: made by its first run, agreed with by all others."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,7 +10,7 @@ from ..common.errors import BatchError, DuologueError, SpecError
 from ..sessions.session import title_of
 from ..spec.usage import Usage, total
 from ..store.address import Store
-from ..store.batches import BatchRow, CellsWanted
+from ..store.batches import BatchRow, CellRow, CellsWanted
 from .cells import Cells
 from .figures import read_result
 from .spec import Batch
@@ -55,15 +55,28 @@ async def begun_row(
     return row
 
 
+async def catch_up(store: Store, name: str) -> None:
+    """Write into the rows of sessions that were broken off what they have used."""
+    async for row, figures in _under_way(store, name):
+        # One that has ended is finished by its next run, which scores it.
+        known = {**figures, "status": "paused", "reason": None}
+        await store.batches.put_cell(row.model_copy(update=known))
+
+
 async def used_before(store: Store, name: str) -> Usage:
-    """Add up what a batch has used so far, also in sessions that were broken off."""
+    """Add up what a batch has used so far, also in sessions that run."""
     used = [_usage(one.model_dump()) for one in await store.batches.count(name)]
+    used += [_usage(figures) async for _, figures in _under_way(store, name)]
+    return total(used)
+
+
+async def _under_way(store: Store, name: str) -> AsyncIterator[tuple[CellRow, dict[str, Any]]]:
+    """Give the cells whose rows do not tell yet what they have used, and what that is."""
     async for row in store.batches.each(CellsWanted(batch=name, status="running")):
-        # Its row tells of what it has used only once it ends; one that is damaged tells nothing.
+        # One that is damaged is told of when it is run.
         with suppress(DuologueError):
             if (found := await read_result(store, row.session)) is not None:
-                used.append(_usage(found[1]))
-    return total(used)
+                yield row, found[1]
 
 
 def _usage(figures: Mapping[str, Any]) -> Usage:

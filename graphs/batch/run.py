@@ -19,7 +19,7 @@ from .driver import Driver
 from .limiter import Limiter
 from .listing import aget_batch
 from .load import load_batch
-from .record import begun_row, known_row, used_before
+from .record import begun_row, catch_up, known_row, used_before
 from .scores.find import find_scores
 from .scores.score import ScoreFunction
 from .spec import Batch, Limits
@@ -53,6 +53,7 @@ async def begun(
     async with open_store(store) as opened, opened.lock_batch(name):
         known = await known_row(opened, name, cells)
         seconds = 0.0 if known is None else known.seconds
+        await catch_up(opened, name)
         limiter = Limiter(batch.limits, await used_before(opened, name), seconds)
         await check_here(cells.cell(1).conversation(), limiter, **options)
         worker = Worker(name, opened, limiter, {**options, "store": store}, found)

@@ -44,7 +44,9 @@ def drawn_cases(
 
         # What pytest would look for as fixtures otherwise.
         kept = Parameter("examples", Parameter.POSITIONAL_OR_KEYWORD, annotation=int)
-        drawn.__signature__ = Signature([kept])  # type: ignore[attr-defined]
-        return drawn
+        made: Any = drawn
+        made.__signature__ = Signature([kept])
+        found: Callable[..., None] = made
+        return found
 
     return drawing

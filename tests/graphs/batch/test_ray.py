@@ -86,7 +86,7 @@ def cluster() -> Iterator[None]:
     """One that a program has joined by itself; its machine knows none of the tests' settings."""
     import duologue.graphs.batch.ray  # noqa: F401  (Ray reads its settings when it is imported)
 
-    import ray  # isort: skip  # noqa: I001
+    import ray  # isort: skip
 
     ray.init("local", include_dashboard=False, log_to_driver=False)
     yield
