@@ -221,7 +221,7 @@ class BatchReport(Shown, Data):
             if one.missing:
                 rows.append((f"Score {one.name}, missing", f"{one.missing:,}"))
         return Panel(
-            title=f"Batch {self.batch}: {self.title}",
+            title=f"Batch {self.batch}{self.title and f': {self.title}'}",
             notes=tuple(filter(None, (self.stopped, *page))),
             head=("", ""),
             rows=tuple(rows),

@@ -221,6 +221,15 @@ def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
     assert len(found.varied) == 20
 
 
+def test_a_batch_without_a_title_is_called_by_its_name_and_one_bar_is_told_in_words() -> None:
+    found = report([cell(1, messages=2), cell(2, messages=2)], title="")
+    page = render(found)
+    assert '<h1 dir="auto">grid</h1>' in page
+    assert "<title>grid</title>" in page
+    assert "2 in each" in page
+    assert str(found).startswith("Batch grid\n")
+
+
 async def test_the_page_links_to_the_transcripts_that_were_written(tmp_path: Path) -> None:
     store = f"memory:{uuid4().hex}"
     spec = {"task": "Sell.", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
