@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import validated
 from .spec import Batch
@@ -26,7 +27,13 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     if isinstance(source, Mapping):
         return validated(Batch, source)
     path = Path(source)
-    batch = validated(Batch, read_fields(path, "batch"), f"{path}: ")
+    fields = read_fields(path, "batch")
+    if "conversation" not in fields and not {"kind", "speakers"}.isdisjoint(fields):
+        raise SpecError(
+            f"{path}: holds a conversation, which a batch names in its field conversation: run "
+            f"the file by `duologue run`, or write a batch by `duologue init batch`"
+        )
+    batch = validated(Batch, fields, f"{path}: ")
     files: dict[str, Any] = {
         "vary": {
             key: str(path.parent / values) if isinstance(values, str) else values

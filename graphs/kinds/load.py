@@ -35,7 +35,10 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     if isinstance(source, Mapping):
         return _from_dict(dict(source), where="")
     path = Path(source)
-    return _from_dict(read_fields(path, "conversation"), where=f"{path}: ")
+    fields = read_fields(path, "conversation")
+    if "conversation" in fields:
+        raise SpecError(f"{path}: holds a batch: run it by `duologue batch run`")
+    return _from_dict(fields, where=f"{path}: ")
 
 
 def read_kind(path: Path) -> str | None:

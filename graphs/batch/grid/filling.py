@@ -47,7 +47,7 @@ class Base:
         if isinstance(given, Conversation):
             return cls(marked(given), is_made=True)
         if isinstance(given, str):
-            given = read_fields(folder / given, "conversation")
+            given = _read(folder / given)
         kind = given.get("kind")
         form = forms_by_kind().get(kind) if isinstance(kind, str) else None
         return cls(given, is_made=False, form=form)
@@ -139,6 +139,13 @@ class Base:
         return {"text": word} if at[0] == "prompts" else by_kind(word)
 
 
+def _read(path: FilePath) -> Mapping[str, Any]:
+    try:
+        return read_fields(path, "conversation")
+    except SpecError as error:
+        raise SpecError(f"conversation: {error}") from error
+
+
 def conversation_of(data: Mapping[str, Any], *, is_made: bool) -> Conversation:
     """Make a conversation of its data, marked or not.
 
@@ -162,7 +169,7 @@ def _index(names: Sequence[object], name: str, where: str) -> int:
         return int(name)
     known = [one for one in names if isinstance(one, str)]
     if name.isdecimal() or not known:
-        raise SpecError(f"{where}: there is no {name}: it has {len(names)}, from 0")
+        raise SpecError(f"{where}: there is no {name}: they are {len(names)}, counted from 0")
     raise SpecError(f"{where}: nobody is called {name!r}{near_or_all(name, known)}")
 
 

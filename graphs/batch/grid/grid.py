@@ -122,7 +122,17 @@ class Grid:
             if any(f"{path}.".startswith(f"{field}.") for path in axis.paths):
                 return axis.error(_without(error, axis.paths), 0)
         rows = ", ".join(f"{axis.place(0)} of vary.{axis.key}" for axis in self.axes)
-        return SpecError(f"conversation: {error}{rows and f' (with {rows})'}")
+        told = "" if not rows or self._fails_anyway(error) else f" (with {rows})"
+        return SpecError(f"conversation: {error}{told}")
+
+    def _fails_anyway(self, error: SpecError) -> bool:
+        """Whether the last rows fail alike, so that it is hardly the rows' fault."""
+        last = [len(axis.rows) - 1 for axis in self.axes]
+        try:
+            self.conversation(last)
+        except SpecError as other:
+            return any(last) and str(other) == str(error)
+        return False
 
     def _as_taken(self) -> "Grid":
         """Read the texts of files as the conversation takes them: as they are, or as JSON."""

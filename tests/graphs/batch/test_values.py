@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import SpecError
+from duologue.graphs import SpecError, load_conversation
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.load import load_batch
 
@@ -142,7 +142,7 @@ WRONG: list[tuple[object, str]] = [
     ({"labels": [1]}, "vary.labels: labels is no label: it is written labels.NAME"),
     ({"labels": {"a": {"b": [1]}}}, "vary.labels.a.b: labels.a.b is no label"),
     ({"speakers.Bob.task": ["x"]}, "vary.speakers.Bob.task: speakers: nobody is called 'Bob'"),
-    ({"speakers.2.task": ["x"]}, "vary.speakers.2.task: speakers: there is no 2: it has 2, from 0"),
+    ({"speakers.2.task": ["x"]}, "speakers: there is no 2: they are 2, counted from 0"),
     ({"user_role, task": {"x": [1]}}, "vary.user_role, task: several fields can't have one table"),
     # Fields twice.
     ({"task": ["a"], "word_limit, task": [[1, "b"]]}, "vary.task: varies twice"),
@@ -235,6 +235,7 @@ def test_what_is_wrong_is_told_in_one_sentence(vary: object, told: str, tmp_path
         ({"conversation": {**PLAY, "user_rol": "x"}}, "conversation: user_rol: there is no such"),
         ({"conversation": {**PLAY, "kind": "play"}}, "conversation: kind: 'play' is unknown"),
         ({"conversation": "none.toml"}, "none.toml: can't be read"),
+        ({"conversation": "/none.toml"}, "conversation: /none.toml: can't be read"),
         ({"conversation": "play.yaml"}, "a conversation is read from a .toml or .json file"),
         ({"trial": 3}, "trial: there is no such field; did you mean 'trials'?"),
         ({"limits": {"max_costs": 3}}, "limits.max_costs: there is no such field; did you mean"),
@@ -256,6 +257,7 @@ def test_what_else_is_wrong_with_a_batch(fields: dict[str, Any], told: str, tmp_
         ("b.toml", "=", "b.toml: is not valid TOML"),
         ("b.json", "[]", "b.json: must hold one object with the batch's fields"),
         ("b.yaml", "", "b.yaml: a batch is read from a .toml or .json file"),
+        ("b.toml", 'kind = "role_play"\ntask = "Plan"', "b.toml: holds a conversation, which a"),
     ],
 )
 def test_an_error_names_the_batchs_file(name: str, text: str, told: str, tmp_path: Path) -> None:
@@ -263,6 +265,27 @@ def test_an_error_names_the_batchs_file(name: str, text: str, told: str, tmp_pat
     with pytest.raises(SpecError) as caught:
         load_batch(tmp_path / name)
     assert told in str(caught.value)
+
+
+def test_a_batchs_file_is_no_conversations(tmp_path: Path) -> None:
+    file = tmp_path / "b.toml"
+    file.write_text('trials = 2\n[conversation]\nkind = "role_play"\n')
+    with pytest.raises(SpecError, match=r"b\.toml: holds a batch: run it by `duologue batch run`"):
+        load_conversation(file)
+
+
+def test_rows_are_named_beside_an_error_only_where_others_do_not_fail_alike(tmp_path: Path) -> None:
+    wrong = {"conversation": {**PLAY, "user_rol": "x"}}
+    for fields, vary, told in (
+        (wrong, {"task": ["a", "b"]}, r"conversation: user_rol: .*\?$"),
+        (
+            {},
+            {"user_role": ["Ann", "Bob"], "assistant_role": ["Ann"]},
+            r"\(with row 1 of vary\.user",
+        ),
+    ):
+        with pytest.raises(SpecError, match=told):
+            varied(vary, tmp_path, **fields)
 
 
 def test_a_whole_conversation_by_its_fields_stays_data(tmp_path: Path) -> None:
