@@ -29,6 +29,10 @@ from .scores.score import ScoreFunction, score
 _TAKEOVER: Final = 30.0
 """Seconds for which a session is waited for that another process holds, which may just be dying."""
 
+COLLECTED: Final = (50_000, 20, 20)
+"""When a process that only runs a batch looks for garbage. By Python's own thresholds half of the
+time of hundreds of sessions at once would go into that."""
+
 _PAUSE: Final = 0.5
 
 

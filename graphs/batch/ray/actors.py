@@ -1,6 +1,7 @@
 """What runs in Ray's processes: the workers of a batch, and the one limiter of them all."""
 
 import asyncio
+import gc
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -13,7 +14,7 @@ from ...store.batches import CellRow
 from ..cells import Cell
 from ..limiter import Figures, Limiter
 from ..record import used_before
-from ..worker import Worker
+from ..worker import COLLECTED, Worker
 from .cluster import ray_errors
 from .kit import Kit
 
@@ -97,6 +98,7 @@ class WorkerActor:
     """Runs cells in a process of its own."""
 
     def __init__(self, kit: Kit, limiter: str) -> None:
+        gc.set_threshold(*COLLECTED)
         kit.unpack()
         self._kit = kit
         self._gate = RemoteGate(kit, limiter)

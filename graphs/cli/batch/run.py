@@ -13,6 +13,7 @@ import typer
 from ...batch.driver import Driver
 from ...batch.run import begun
 from ...batch.status import BatchStatus, read_status
+from ...batch.worker import COLLECTED
 from ...run.options import Options
 from ...store.batches import CellRow
 from ..exit_code import ExitCode
@@ -52,8 +53,7 @@ def run_here(
         async with given as driver:
             return await _Run(driver, as_json).play()
 
-    # Half of the time of hundreds of sessions at once would go into looking for garbage.
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(*COLLECTED)
     code = asyncio.run(play())
     if code is not ExitCode.DONE:
         raise typer.Exit(code)

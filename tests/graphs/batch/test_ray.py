@@ -81,7 +81,7 @@ def kill(name: str, of: int | None = None) -> int:
     return len(found)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[None]:
     """One that a program has joined by itself; its machine knows none of the tests' settings."""
     import duologue.graphs.batch.ray  # noqa: F401  (Ray reads its settings when it is imported)
@@ -105,7 +105,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:  # noqa: ANN
 def test_workers_limiter_and_driver_are_killed_and_only_calls_in_flight_are_repeated(
     server: ScriptedServer, postgres_url: str, tmp_path: Path
 ) -> None:
-    at_once, sessions = 6, 30
+    at_once, sessions = 6, 20
     (tmp_path / "grid.json").write_text(json.dumps(batch(sessions)))
     command = [
         *COMMAND,
@@ -118,11 +118,11 @@ def test_workers_limiter_and_driver_are_killed_and_only_calls_in_flight_are_repe
         return subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe)
 
     driver = started()
-    server.wait_for(30, timeout=100)
+    server.wait_for(20, timeout=100)
     assert kill("WorkerActor", driver.pid) == len(os.sched_getaffinity(0))
-    server.wait_for(80, timeout=100)
+    server.wait_for(50, timeout=100)
     assert kill("LimiterActor", driver.pid) == 1
-    server.wait_for(120, timeout=100)
+    server.wait_for(80, timeout=100)
     driver.kill()
     driver.communicate()
     out, err = started().communicate(timeout=200)
@@ -166,7 +166,6 @@ def test_limits_hold_for_all_workers_and_after_the_limiter_was_killed(
     assert served(server).total() == status.calls
 
 
-@pytest.mark.usefixtures("cluster")
 def test_a_rejected_key_stops_the_batch_once(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
