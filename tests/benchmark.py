@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -26,8 +27,8 @@ CROWDS = ((100, 0, 3), (500, 0, 1), (500, 50_000, 1), (1000, 0, 1), (1000, 50_00
 """How many conversations are held at once, the threshold of the garbage collector (0: Python's
 own), and how often that is measured."""
 
-BATCHES = ((1000, 20), (1000, 100))
-"""How many sessions batches have, and how many of them run at once."""
+BATCHES = ((1000, 20, "asyncio"), (1000, 100, "asyncio"), (1000, 100, "ray"))
+"""How many sessions batches have, how many of them run at once, and what runs them."""
 
 LATENCY = 0.2
 """Seconds for each answer while many conversations are held, and in batches."""
@@ -55,7 +56,9 @@ def main() -> None:
         if "crowds" in given.only:
             found["crowds"] = [_crowd(*crowd, folder) for crowd in CROWDS]
         if "batches" in given.only:
-            found["batches"] = [_batch(*batch, folder) for batch in BATCHES]
+            has_ray = find_spec("ray") is not None
+            batches = [one for one in BATCHES if has_ray or one[2] != "ray"]
+            found["batches"] = [_batch(*batch, folder) for batch in batches]
         if "starting" in given.only:
             _tell("starting")
             found["cpu_seconds_to_start"] = starting.measured(given.rounds, folder / "kept.db")
@@ -110,13 +113,13 @@ def _crowd(count: int, threshold: int, times: int, folder: Path) -> dict[str, fl
     return found | {"gc_threshold": threshold}
 
 
-def _batch(count: int, at_once: int, folder: Path) -> dict[str, float]:
+def _batch(count: int, at_once: int, by: str, folder: Path) -> dict[str, Any]:
     """Run a batch in a process of its own."""
-    _tell(f"a batch of {count} sessions, {at_once} at once")
-    store = folder / f"batch-{count}-{at_once}.db"
+    _tell(f"a batch of {count} sessions, {at_once} at once, by {by}")
+    store = folder / f"batch-{at_once}-{by}.db"
     command = [sys.executable, "-m", "benchmarks.batches"]
-    command += [str(count), str(store), str(LATENCY), str(at_once)]
-    run: dict[str, float] = json.loads(subprocess.check_output(command, cwd=Path(__file__).parent))
+    command += [str(count), str(store), str(LATENCY), str(at_once), by]
+    run: dict[str, Any] = json.loads(subprocess.check_output(command, cwd=Path(__file__).parent))
     return run
 
 
@@ -139,7 +142,8 @@ def _ratios(found: Found) -> Iterator[tuple[str, float]]:
         name = f"{crowd['conversations']:,} conversations at once{seldom}, of latency"
         yield name, crowd["of_latency"]
     for batch in found.get("batches", ()):
-        name = f"a batch of {batch['sessions']:,} sessions, {batch['at_once']} at once, of latency"
+        how = f"{batch['at_once']} at once by {batch['by']}"
+        name = f"a batch of {batch['sessions']:,} sessions, {how}, of latency"
         yield name, batch["of_latency"]
     started = found.get("cpu_seconds_to_start", {})
     for name, seconds in started.items():
@@ -173,9 +177,9 @@ def _table(titles: list[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
     yield "\n"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
+def _number(value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 

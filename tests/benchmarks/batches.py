@@ -3,17 +3,84 @@
 import asyncio
 import gc
 import json
+import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.crowd import CALLS, peak_kib
+from benchmarks.crowd import CALLS
 from benchmarks.talks import talk
 from duologue.graphs import Batch, arun_batch
+from duologue.graphs.batch.worker import COLLECTED
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-async def figures(count: int, store: Path, latency: float, concurrency: int) -> dict[str, Any]:
+class Family:
+    """What this process and all that it has started use, looked at now and then."""
+
+    def __init__(self) -> None:
+        self._spent = dict[int, float]()
+        self.peak_bytes = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "Family":
+        """Begin to look."""
+        self.look()
+        self._before = self.seconds
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End."""
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def seconds(self) -> float:
+        """The CPU time of all, as it was last seen."""
+        return sum(self._spent.values())
+
+    @property
+    def spent(self) -> float:
+        """The CPU time since the block began."""
+        return self.seconds - self._before
+
+    def look(self) -> None:
+        """Look once."""
+        parents, used = dict[int, int](), dict[int, tuple[float, int]]()
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                found = path.read_text().rpartition(") ")[2].split()
+            except OSError:
+                continue
+            pid = int(path.parent.name)
+            parents[pid] = int(found[1])
+            used[pid] = ((int(found[11]) + int(found[12])) / _TICK, int(found[21]) * _PAGE)
+        ours = [pid for pid in parents if _is_below(pid, parents)]
+        self._spent |= {pid: used[pid][0] for pid in ours}
+        self.peak_bytes = max(self.peak_bytes, sum(used[pid][1] for pid in ours))
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.5):
+            self.look()
+
+
+def _is_below(pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents:
+        if pid == os.getpid():
+            return True
+        pid = parents[pid]
+    return False
+
+
+async def figures(
+    count: int, store: Path, latency: float, concurrency: int, ray: str | None
+) -> dict[str, Any]:
     """Run a batch of so many sessions, so many at once.
 
     Args:
@@ -21,36 +88,40 @@ async def figures(count: int, store: Path, latency: float, concurrency: int) -> 
         store: The SQLite file.
         latency: Seconds that the server takes for an answer.
         concurrency: How many run at once.
+        ray: Where Ray runs them. None: this process does.
     """
     conversation = talk(CALLS)
-    first = Batch(conversation=conversation)
-    await arun_batch(first, name="first", store=store)  # what is loaded once
-    before, memory = _size(store), peak_kib()
-    wall, cpu = time.monotonic(), time.process_time()
-    batch = Batch(conversation=conversation, trials=count)
-    status = await arun_batch(batch, name="many", store=store, concurrency=concurrency)
-    wall, cpu = time.monotonic() - wall, time.process_time() - cpu
-    assert (status.finished, status.calls) == (count, count * CALLS)
-    calls = count * CALLS
+    await arun_batch(Batch(conversation=conversation), name="first", store=store)
+    before = _size(store)
+    calls, batch = count * CALLS, Batch(conversation=conversation, trials=count)
+    with Family() as family:
+        began = time.monotonic()
+        status = await arun_batch(batch, name="many", store=store, concurrency=concurrency, ray=ray)
+        wall = time.monotonic() - began
+        family.look()
+    assert (status.finished, status.calls) == (count, calls)
     return {
         "sessions": count,
         "at_once": concurrency,
+        "by": "asyncio" if ray is None else "Ray",
         "seconds": round(wall, 1),
-        # Not less than this can it take, however fast all else is.
+        # It can't take less than this, however fast all else is.
         "of_latency": round(wall / (calls * latency / concurrency), 2),
         "calls_per_second": round(calls / wall, 1),
-        "cpu_ms_per_call": round(cpu / calls * 1000, 2),
-        "peak_mib": round(peak_kib() / 1024),
-        "mib_for_sessions": round((peak_kib() - memory) / 1024),
+        "cpu_ms_per_call": round(family.spent / calls * 1000, 2),
+        "peak_mib": round(family.peak_bytes / 2**20),
         "kib_stored_per_session": round((_size(store) - before) / count / 1024, 1),
     }
 
 
 def _size(store: Path) -> int:
-    return store.stat().st_size
+    return sum(
+        path.stat().st_size for path in store.parent.glob(f"{store.name}*") if path.is_file()
+    )
 
 
 if __name__ == "__main__":
-    gc.set_threshold(50_000, 20, 20)
-    about = figures(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
+    gc.set_threshold(*COLLECTED)
+    given = (int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
+    about = figures(*given, ray="auto" if sys.argv[5:] == ["ray"] else None)
     sys.stdout.write(json.dumps(asyncio.run(about)))
