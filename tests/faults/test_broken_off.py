@@ -138,14 +138,21 @@ def test_an_undisturbed_run_asks_every_kind_of_question_once(
     assert sum(about["kind"] == "summary" for about in lines["summed_up"]) == 2
 
 
-SHORT = ("side_by_side", "people")
+SHORT = (("side_by_side", True), ("people", False))
 """What is broken off everywhere in the first command, too."""
 
 
-@pytest.mark.parametrize("done", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in SHORT else pytest.mark.exhaustive) for name in SPECS],
+    ("name", "done"),
+    [
+        pytest.param(
+            *(name, done),
+            id=f"{name}-{'behind' if done else 'before'}",
+            marks=() if (name, done) in SHORT else pytest.mark.exhaustive,
+        )
+        for name in SPECS
+        for done in (False, True)
+    ],
 )
 async def test_broken_off_at_any_write_it_repeats_only_what_is_not_written(
     name: str, done: bool, tmp_path: Path, undisturbed: dict[str, Undisturbed]

@@ -16,6 +16,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from drawn_faults import Faults
 from duologue.graphs import StoreError
+from support.cases import thorough
 
 from .damage import act, fill
 
@@ -145,7 +146,9 @@ def in_writes(file: Path, hostile: Written) -> None:
         if where is not in_channels or written("").kind == "msgpack"
     ],
 )
+@thorough
 def test_nothing_runs_and_one_error_names_the_store(
+    thorough: bool,
     form: str,
     where: Callable[[Path, Written], None],
     base: Path,
@@ -154,7 +157,7 @@ def test_nothing_runs_and_one_error_names_the_store(
     faults: Faults,
 ) -> None:
     hostile = HOSTILE[form](f"touch {canary}")
-    some = min(len(ACTS), faults.times(4))
+    some = min(len(ACTS), faults.times(2)) if thorough else 2
     for name in faults.random(f"{form} {where.__name__}").sample(ACTS, some):
         file = tmp_path / f"{name.replace(' ', '')}.db"
         file.write_bytes(base.read_bytes())

@@ -34,6 +34,7 @@ from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from support.cases import thorough
 from support.logs import without_ids
 
 from .fork_help import (
@@ -280,12 +281,15 @@ def test_a_new_task_of_a_speakers_own_is_in_its_system_prompt(store: str) -> Non
     assert "Your own task: Rest" in model.calls[0].messages[0].text
 
 
-def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(store: str) -> None:
+@thorough
+def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
+    thorough: bool, store: str
+) -> None:
     """Wherever the fork is: in a turn, the lines it is about stay the newest."""
     lines = script()
     whole = run(talk(), lines, session="one", store=store)
     news = filled(speaking.NEW_TASK, task="Rest")
-    for at in ids(whole)[:-1]:
+    for at in ids(whole)[: -1 : 1 if thorough else 4]:
         new = fork("one", at=at, store=store, speakers={"Ann": {"task": "Rest"}})
         forked = get_session(new, store=store)
         ended = go_on(new, store, lines[calls_in(forked) :])
@@ -300,12 +304,13 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(store: str) 
         ]
 
 
-def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(store: str) -> None:
+@thorough
+def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, store: str) -> None:
     """L7: an answer and what tools gave stay the newest lines until hooks have seen them."""
     conversation, lines = hooked()
     whole = run(conversation, lines, session="one", store=store)
     news = filled(speaking.NEW_TASK, task="Rest")
-    for at in ids(whole)[:-1]:
+    for at in ids(whole)[: -1 : 1 if thorough else 4]:
         new = fork("one", at=at, store=store, speakers={"Ben": {"task": "Rest"}})
         forked = get_session(new, store=store)
         ended = go_on(new, store, lines[calls_in(forked) :])

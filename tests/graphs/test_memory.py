@@ -33,6 +33,7 @@ from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.cases import thorough
 from support.logs import without_ids
 
 from .fork_help import (
@@ -270,11 +271,14 @@ def test_a_copy_goes_into_a_file_that_is_not_there_yet(here: str, tmp_path: Path
 
 # In the hooked one what is said depends on what is heard.
 @pytest.mark.parametrize("name", ["structured", "moderated"])
-def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(name: str, here: str) -> None:
+@thorough
+def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
+    thorough: bool, name: str, here: str
+) -> None:
     """After any call, in mid-turn too: the same speeches, verdicts and end; nothing counts anew."""
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="whole", store=here)
-    for made in range(len(lines) + 1):
+    for made in range(0, len(lines) + 1, 1 if thorough else 3):
         # Each moment for one of them: the next is the other's.
         for speaker in conversation.names[made % 2 :: 2]:
             session = f"{speaker}-{made}"

@@ -18,6 +18,7 @@ from duologue.graphs.text.wording import (
     is_short,
     plain,
 )
+from support.cases import thorough
 
 MARKS = ("Instruction:", "Input:", "Solution:", "Next request.")
 
@@ -341,9 +342,10 @@ def test_content_is_never_hidden_by_what_stands_before_it(text: str, content: st
         "好",
     ],
 )
-def test_huge_texts_are_no_trouble(piece: str) -> None:
+@thorough
+def test_huge_texts_are_no_trouble(thorough: bool, piece: str) -> None:
     """A rule that is not linear would run into the time limit of a test."""
-    huge = piece * 50_000
+    huge = piece * (50_000 if thorough else 20_000)
     is_blank(huge)
     is_farewell(huge, ("Bob", "[name"), MARKS)
     says(piece, huge)

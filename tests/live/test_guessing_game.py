@@ -17,7 +17,9 @@ MASTER, PLAYER = "Game master", "Player"
 CAP = 2
 
 SECRETS: list[Any] = [
-    pytest.param({"lines": ["The secret number is 2."]}, id="Y16-told"),
+    pytest.param(
+        {"lines": ["The secret number is 2."]}, id="Y16-told", marks=pytest.mark.exhaustive
+    ),
     pytest.param({"prompt": "Choose a secret number from 1 to 3."}, id="Y16-made-up"),
 ]
 

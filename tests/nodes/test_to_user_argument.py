@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from duologue.graphs.log.call_text import TO_USER, apart, together
 from duologue.nodes.models.tool_calling.argument_reader import Argument
+from support.cases import drawn_cases
 
 TEXTS: dict[str, str] = {
     "plain": "Let me look.",
@@ -74,41 +75,34 @@ def read(parts: Sequence[str]) -> list[str]:
     return [argument.read(part) for part in parts]
 
 
-TABLE = [
-    pytest.param(text, beside, place, write, id=f"G1-{'-'.join(names)}-{place}")
-    for names, text, beside, write in (
-        ((one, two, three), TEXTS[one], BESIDE[two], WRITTEN[three])
-        for one in TEXTS
-        for two in BESIDE
-        for three in WRITTEN
-    )
-    for place in (PLACES if beside else PLACES[:1])
-]
+PLACED = [(name, place) for name in BESIDE for place in (PLACES if BESIDE[name] else PLACES[:1])]
+"""What stands beside the text, and where the text stands there."""
 
 
 def test_the_table_is_as_large_as_was_asked_for() -> None:
     """G1: at least 1,000 combinations of value, position and chunking."""
-    assert len(TABLE) * len(CUTS) >= 1000
+    assert len(TEXTS) * len(PLACED) * len(WRITTEN) * len(CUTS) >= 1000
 
 
-@pytest.mark.parametrize(("text", "beside", "place", "write"), TABLE)
-def test_the_argument_is_read_exactly(
-    text: str, beside: dict[str, Any], place: str, write: Callable[[dict[str, Any]], str]
-) -> None:
+@pytest.mark.parametrize("way", WRITTEN)
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_argument_is_read_exactly(name: str, way: str) -> None:
     """G1: what is told is the text itself, and at no time anything else.
 
     Agere's decoder gave the right text in 220 of 300 such combinations of a text, the place of the
     argument and the pieces it comes in. Compared is what is told, joined, with the text that
     Python's JSON reads from the whole arguments; and each piece with where the text stands then.
     """
-    written = write(placed(text, beside, place))
-    assert json.loads(written)[TO_USER] == text
-    for cut in CUTS:
-        told = ""
-        for piece in read(pieces(written, cut)):
-            told += piece
-            assert text.startswith(told), cut
-        assert told == text, cut
+    text = TEXTS[name]
+    for beside, place in PLACED:
+        written = WRITTEN[way](placed(text, BESIDE[beside], place))
+        assert json.loads(written)[TO_USER] == text
+        for cut in CUTS:
+            told = ""
+            for piece in read(pieces(written, cut)):
+                told += piece
+                assert text.startswith(told), (beside, place, cut)
+            assert told == text, (beside, place, cut)
 
 
 json_values = st.recursive(
@@ -122,8 +116,7 @@ json_values = st.recursive(
 others = st.dictionaries(st.text(max_size=8).filter(lambda key: key != TO_USER), json_values)
 
 
-@settings(max_examples=400)
-@given(st.data(), st.text() | st.none() | json_values, others)
+@drawn_cases(100, 400, data=st.data(), text=st.text() | st.none() | json_values, beside=others)
 def test_any_argument_is_read_exactly(
     data: st.DataObject,
     text: Any,  # noqa: ANN401

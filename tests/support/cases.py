@@ -24,9 +24,10 @@ def part_of(cases: Mapping[str, Any], *names: str) -> list[Any]:
     ]
 
 
-def drawn_cases(
-    few: int, many: int, **strategies: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+_Test = Callable[..., None]
+
+
+def drawn_cases(few: int, many: int, **strategies: Any) -> Callable[[_Test], _Test]:
     """Draw few cases, and many where it is exhaustive; what a test is given is drawn by Hypothesis.
 
     Args:
@@ -35,18 +36,16 @@ def drawn_cases(
         **strategies: What they are drawn from, as `hypothesis.given` takes it.
     """
 
-    def drawing(test: Callable[..., None]) -> Callable[..., None]:
-        @pytest.mark.hypothesis
-        @pytest.mark.parametrize("examples", [few, pytest.param(many, marks=_WHOLE)])
+    def drawing(test: _Test) -> _Test:
         @wraps(test)
         def drawn(examples: int) -> None:
             settings(max_examples=examples, deadline=None)(given(**strategies)(test))()
 
-        # What pytest would look for as fixtures otherwise.
-        kept = Parameter("examples", Parameter.POSITIONAL_OR_KEYWORD, annotation=int)
-        made: Any = drawn
-        made.__signature__ = Signature([kept])
-        found: Callable[..., None] = made
-        return found
+        # Not that of the test, whose parameters pytest would take for fixtures.
+        kept = Parameter("examples", Parameter.POSITIONAL_OR_KEYWORD)
+        vars(drawn)["__signature__"] = Signature([kept])
+        pytest.mark.hypothesis(drawn)
+        pytest.mark.parametrize("examples", [few, pytest.param(many, marks=_WHOLE)])(drawn)
+        return drawn
 
     return drawing
