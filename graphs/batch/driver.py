@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
-from ..common.errors import BatchError, DuologueError, StoreError
+from ..common.errors import BatchError, StoreError
 from ..store.address import Store
 from ..store.batches import BatchRow, CellRow
 from .cells import Cell, Cells
@@ -40,7 +40,7 @@ class Driver:
     """The names of its scores: a cell that has ended and lacks one is scored."""
     told: Callable[[CellRow], None] | None = None
     """Is told of each cell that was run, as its row stands then."""
-    _error: DuologueError | None = None
+    _error: Exception | None = None
     _alike: tuple[str | None, int] = (None, 0)
     """The sentence of the cell that failed last, and how many have failed so in a row."""
     _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -76,8 +76,8 @@ class Driver:
                 if cell is None:
                     return
                 await self._note(await self.crew.run(cell))
-        except DuologueError as error:
-            # The others finish the calls under way.
+        except Exception as error:
+            # The others finish the calls under way, also where nobody reads what is told.
             await self._stop(error)
 
     async def _note(self, row: CellRow) -> None:
@@ -95,10 +95,10 @@ class Driver:
                 )
             )
 
-    async def _stop(self, error: DuologueError) -> None:
+    async def _stop(self, error: Exception) -> None:
         if self._error is None:
             self._error = error
-            await self.crew.pause(str(error))
+            await self.crew.pause(str(error) or type(error).__name__)
 
     async def _to_run(self) -> AsyncIterator[Cell]:
         """Give the cells that are to be run; whatever else is known of a cell stays."""

@@ -83,6 +83,12 @@ def _usage(figures: Mapping[str, Any]) -> Usage:
     return Usage.model_validate({name: figures[name] for name in _USED})
 
 
+async def have_ended(store: Store, name: str, cells: Cells) -> bool:
+    """Whether as many cells have ended as there are."""
+    counts = await store.batches.count(name)
+    return sum(one.cells for one in counts if one.status == "finished") >= len(cells)
+
+
 def _title(cells: Cells) -> str:
     """Give what all cells are about; nothing where that varies."""
     try:

@@ -19,7 +19,7 @@ from .driver import Driver
 from .limiter import Limiter
 from .listing import aget_batch
 from .load import load_batch
-from .record import begun_row, catch_up, known_row, used_before
+from .record import begun_row, catch_up, have_ended, known_row, used_before
 from .scores.find import find_scores
 from .scores.score import ScoreFunction
 from .spec import Batch, Limits
@@ -55,7 +55,9 @@ async def begun(
         seconds = 0.0 if known is None else known.seconds
         await catch_up(opened, name)
         limiter = Limiter(batch.limits, await used_before(opened, name), seconds)
-        await check_here(cells.cell(1).conversation(), limiter, **options)
+        if not await have_ended(opened, name, cells):
+            # What is scored, or only looked at, needs no model.
+            await check_here(cells.cell(1).conversation(), limiter, **options)
         worker = Worker(name, opened, limiter, {**options, "store": store}, found)
         async with _crew(worker, limiter, batch.limits, concurrency, ray) as crew:
             row = await begun_row(opened, name, batch, cells, known)

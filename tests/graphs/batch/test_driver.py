@@ -159,6 +159,20 @@ async def test_what_fails_for_all_stops_the_batch_once_and_the_others_are_paused
     assert {row.status for row in crew.rows.values()} <= {"finished", "paused"}
 
 
+async def test_where_nobody_reads_what_is_told_the_batch_stops_once(store: Store) -> None:
+    crew = Crew()
+
+    def unheard(row: CellRow) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError):
+        await driver(store, cells(1000), crew, 4, told=unheard).run()
+    assert len(crew.ran) < 20
+    assert {row.status for row in crew.rows.values()} <= {"finished", "paused"}
+    assert (row := await store.batches.get("b")) is not None
+    assert row.stopped == "[Errno 32] Broken pipe"
+
+
 async def test_a_pause_is_told_and_the_same_batch_goes_on_where_it_was(store: Store) -> None:
     crew = Crew()
 

