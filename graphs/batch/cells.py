@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
 from pydantic import JsonValue
@@ -64,7 +63,7 @@ class Cells:
     """The seed of the first trial, if the batch gives one."""
 
     @classmethod
-    def of(cls, batch: Batch, name: str, folder: Path = Path()) -> "Cells":
+    def of(cls, batch: Batch, name: str) -> "Cells":
         """Read the values of a batch.
 
         A ``.txt`` or ``.csv`` file knows nothing but text. The texts of a column are read as JSON,
@@ -73,16 +72,15 @@ class Cells:
         a ``.csv`` file leaves the field as the conversation has it.
 
         Args:
-            batch: The batch.
+            batch: The batch. Files that it names are looked for in the working folder.
             name: What it is called.
-            folder: Where its files are looked for.
 
         Raises:
             SpecError: The name can't be a batch's, a file can't be read, a row does not fit, a
                 field is given twice, or two rows are the same; names the field and the row.
         """
         check_batch_name(name)
-        cells = cls(name, Grid.of(batch, folder), batch.trials, batch.seed)
+        cells = cls(name, Grid.of(batch), batch.trials, batch.seed)
         if cells.count > MOST_CELLS:
             raise SpecError(f"vary: makes {cells.count:,} sessions; the most are {MOST_CELLS:,}")
         if batch.seed is not None and ("seed",) in cells.grid.places.values():

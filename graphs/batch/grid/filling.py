@@ -38,7 +38,7 @@ class Base:
     """Its short form, if it is one."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | str | Conversation, folder: FilePath) -> "Base":
+    def of(cls, given: Mapping[str, Any] | str | Conversation) -> "Base":
         """Read a conversation's fields.
 
         Raises:
@@ -47,7 +47,7 @@ class Base:
         if isinstance(given, Conversation):
             return cls(marked(given), is_made=True)
         if isinstance(given, str):
-            given = _read(folder / given)
+            given = _read(FilePath(given))
         kind = given.get("kind")
         form = forms_by_kind().get(kind) if isinstance(kind, str) else None
         return cls(given, is_made=False, form=form)

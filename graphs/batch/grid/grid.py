@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from math import prod
-from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from pydantic import JsonValue
@@ -34,15 +33,15 @@ class Grid:
     """Where in the conversation's data each path leads; labels are not among them."""
 
     @classmethod
-    def of(cls, batch: Batch, folder: FilePath) -> "Grid":
+    def of(cls, batch: Batch) -> "Grid":
         """Read what varies in a batch.
 
         Raises:
             SpecError: A file can't be read, a row does not fit, a field is given twice, or two
                 rows are the same; names the field and the row.
         """
-        base = Base.of(batch.conversation, folder)
-        axes = tuple(axis_of(key, values, folder) for key, values in batch.vary.items())
+        base = Base.of(batch.conversation)
+        axes = tuple(axis_of(key, values) for key, values in batch.vary.items())
         places = _places(base, axes)
         for axis in axes:
             for path in axis.paths:

@@ -116,7 +116,7 @@ def _json_or_left(value: Value) -> Value:
     return value if value is LEFT else json_of(value)
 
 
-def axis_of(key: str, values: Values, folder: Path) -> Axis:
+def axis_of(key: str, values: Values) -> Axis:
     """Read the rows of fields that vary together.
 
     Raises:
@@ -124,7 +124,7 @@ def axis_of(key: str, values: Values, folder: Path) -> Axis:
     """
     axis = Axis(key, tuple(map(written, paths_in(key))), ())
     if isinstance(values, str):
-        return _from_file(axis, folder / values)
+        return _from_file(axis, Path(values))
     rows = [_row(axis, given, number) for number, given in enumerate(values)]
     return replace(axis, rows=rows)
 
