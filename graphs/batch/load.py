@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import validated
 from .spec import Batch
+
+_OF_CONVERSATIONS: Final = ("kind", "speakers")
+"""Fields of which a conversation has one, and a batch none."""
 
 
 def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
@@ -27,13 +30,13 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     if isinstance(source, Mapping):
         return validated(Batch, source)
     path = Path(source)
-    fields = read_fields(path, "batch")
-    if "conversation" not in fields and not {"kind", "speakers"}.isdisjoint(fields):
+    data = read_fields(path, "batch")
+    if "conversation" not in data and not data.keys().isdisjoint(_OF_CONVERSATIONS):
         raise SpecError(
-            f"{path}: holds a conversation, which a batch names in its field conversation: run "
-            f"the file by `duologue run`, or write a batch by `duologue init batch`"
+            f"{path}: is a conversation: run it by `duologue run {path}`, or name the file in a "
+            "batch's conversation"
         )
-    batch = validated(Batch, fields, f"{path}: ")
+    batch = validated(Batch, data, f"{path}: ")
     files: dict[str, Any] = {
         "vary": {
             key: str(path.parent / values) if isinstance(values, str) else values

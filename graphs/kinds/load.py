@@ -35,10 +35,10 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     if isinstance(source, Mapping):
         return _from_dict(dict(source), where="")
     path = Path(source)
-    fields = read_fields(path, "conversation")
-    if "conversation" in fields:
-        raise SpecError(f"{path}: holds a batch: run it by `duologue batch run`")
-    return _from_dict(fields, where=f"{path}: ")
+    data = read_fields(path, "conversation")
+    if "conversation" in data:
+        raise SpecError(f"{path}: is a batch: run it by `duologue batch run {path}`")
+    return _from_dict(data, where=f"{path}: ")
 
 
 def read_kind(path: Path) -> str | None:

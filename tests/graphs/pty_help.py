@@ -12,7 +12,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -32,7 +32,8 @@ main()
 # A line that was written over, such as one with a spinner.
 _ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
 _PATIENCE = 60  # seconds
-_SIZE = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+WIDTH = 80
+_SIZE = {"TERM": "xterm", "COLUMNS": str(WIDTH), "LINES": "24"}
 
 
 class Terminal:
@@ -40,7 +41,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self._screen, self.end = pty.openpty()
-        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
         self._seen = b""
         self._read = 0
 
@@ -74,6 +75,30 @@ class Terminal:
         return bool(found)
 
     @property
+    def rows(self) -> list[str]:
+        """The rows of the screen, however often they were written over; empty ones at the end not.
+
+        What is wider than the screen goes on in the next row.
+        """
+        rows, row, column = [""], 0, 0
+        for sign in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x1b]", self._seen.decode()):
+            if (moved := re.fullmatch(r"\x1b\[(\d*)([ABK])", sign)) is not None:
+                count = int(moved[1] or 1)
+                if moved[2] == "K":
+                    rows[row] = ""
+                else:
+                    row = max(0, row + (count if moved[2] == "B" else -count))
+            elif sign == "\r":
+                column = 0
+            elif sign == "\n" or (len(sign) == 1 and column == WIDTH):
+                row, column = row + 1, 0
+                rows += [""] * (row + 1 - len(rows))
+            if len(sign) == 1 and sign not in "\r\n":
+                rows[row] = rows[row][:column].ljust(column) + sign + rows[row][column + 1 :]
+                column += 1
+        return "\n".join(one.rstrip() for one in rows).rstrip("\n").split("\n")
+
+    @property
     def text(self) -> str:
         """What is on the screen, without colours."""
         text = _ERASED.sub("", self._seen.decode())
@@ -101,7 +126,10 @@ def in_a_process(*arguments: str) -> Iterator[tuple[Terminal, "subprocess.Popen[
 
 
 def at_terminal(
-    *arguments: str, person: Callable[[Terminal], None], stdout: int | None = None
+    *arguments: str,
+    person: Callable[[Terminal], None],
+    stdout: int | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Run the command in this process and thread, and a person in another.
 
@@ -109,6 +137,7 @@ def at_terminal(
         *arguments: The command's.
         person: What the person does.
         stdout: Where its output goes, if not to the terminal.
+        environ: Settings, over those of such a terminal.
 
     Returns:
         The exit code, and the screen's text without colours.
@@ -130,7 +159,9 @@ def at_terminal(
         playing = threading.Thread(target=play, args=(terminal,))
         playing.start()
         try:
-            code = _run(arguments, terminal.end, terminal.end if stdout is None else stdout)
+            code = _run(
+                arguments, terminal.end, terminal.end if stdout is None else stdout, environ or {}
+            )
         finally:
             has_ended.set()
             playing.join()
@@ -142,13 +173,13 @@ def at_terminal(
     return code, terminal.text
 
 
-def _run(arguments: tuple[str, ...], end: int, stdout: int) -> int:
+def _run(arguments: tuple[str, ...], end: int, stdout: int, environ: Mapping[str, str]) -> int:
     with (
         open(end, closefd=False) as typed,  # a terminal has no path
         open(stdout, "w", closefd=False) as out,
         open(end, "w", closefd=False) as err,
         patch.multiple(sys, stdin=typed, stdout=out, stderr=err, argv=["duologue", *arguments]),
-        patch.dict(os.environ, _SIZE),
+        patch.dict(os.environ, {**_SIZE, **environ}),
         # Which would read from this process's own terminal.
         patch.object(line_input, "_line_editing", lambda: None),
     ):

@@ -3,65 +3,19 @@
 They are forked from the server of `support.children`, which has imported the library.
 """
 
-import json
 import os
 import resource
 import runpy
 import signal
 import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-CELLS, CALLS, CONCURRENCY = 30, 4, 8
-"""How many cells a batch has, how many calls each takes, and how many run at once."""
-
-
-def batch(cells: int = CELLS, **fields: Any) -> dict[str, Any]:
-    """A batch whose cells are told apart by their task."""
-    conversation = {
-        "task": "Plan.",
-        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
-        "end_chat": {"max_iterations": CALLS // 2},
-        "model": "scripted",
-    }
-    tasks = [f"Plan garden {number}." for number in range(1, cells + 1)]
-    return {"conversation": conversation | fields, "vary": {"task": tasks}}
-
-
-class Player:
-    """Answers for all sessions, and knows what it was asked."""
-
-    def __init__(self, delay: float = 0.01) -> None:
-        self.delay = delay
-        self.asked = list[tuple[str, int]]()
-        """The cell's task, and how much was said in it before, of each call."""
-        self._changed = threading.Condition()
-
-    def __call__(self, prompt: Sequence[Any]) -> Any:  # noqa: ANN401
-        from duologue.nodes.testing import Reply
-
-        text = prompt[0]["content"]
-        task = text[text.index("Plan garden") :].partition(".")[0]
-        own = sum(message["role"] == "assistant" for message in prompt)
-        call = task, 2 * own + ("You are Bob" in text)
-        with self._changed:
-            self.asked.append(call)
-            self._changed.notify_all()
-        return Reply(text=f"{call[1]} of {task}", delay=self.delay)
-
-    def wait_for(self, calls: int, seconds: float = 20) -> bool:
-        """Wait until so many calls were made in all; whether they were."""
-        with self._changed:
-            return self._changed.wait_for(lambda: len(self.asked) >= calls, seconds)
-
-    def repeated(self, since: int = 0) -> int:
-        """How many calls were made that had been made before."""
-        return sum(Counter(self.asked[since:]).values()) - len(set(self.asked[since:]))
+CONCURRENCY = 8
+"""How many sessions run at once."""
 
 
 class Command:
@@ -116,13 +70,6 @@ class Command:
         """What it has printed to stderr."""
         printed = self._printed.with_suffix(".err")
         return printed.read_text() if printed.exists() else ""
-
-
-def written(folder: Path, batch: dict[str, Any]) -> Path:
-    """Write a batch to a file."""
-    path = folder / "batch.json"
-    path.write_text(json.dumps(batch))
-    return path
 
 
 def wait_until(holds: Any, seconds: float = 30) -> None:  # noqa: ANN401

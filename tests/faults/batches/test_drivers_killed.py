@@ -16,9 +16,10 @@ from duologue.graphs import BatchStatus, aget_batch, aget_session
 from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import CellsWanted
 from duologue.nodes.testing.server import ScriptedServer
+from support.batches import CALLS, CELLS, Player, batch, written
 from support.postgres import own_server
 
-from .drivers import CALLS, CELLS, CONCURRENCY, Command, Player, batch, written
+from .drivers import CONCURRENCY, Command
 
 pytestmark = [pytest.mark.process, pytest.mark.live]
 

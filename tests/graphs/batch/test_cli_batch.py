@@ -1,0 +1,239 @@
+"""The commands `duologue batch …`: what they print, where, and their exit codes."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs import list_batches
+from duologue.nodes.testing.server import ScriptedServer
+from support.batches import CALLS, Player, batch, written
+
+from ..cli_help import duologue, isolate, main_thread_gets, meanwhile, signals_kept
+from ..pty_help import Terminal, at_terminal
+
+pytestmark = pytest.mark.live
+
+CELLS = 6
+DONE = f"Batch b: {CELLS} of {CELLS} done"
+
+
+@pytest.fixture
+def player() -> Player:
+    return Player(delay=0)
+
+
+@pytest.fixture(autouse=True)
+def server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, player: Player
+) -> Iterator[ScriptedServer]:
+    isolate(monkeypatch, tmp_path)
+    with ScriptedServer(player) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, server: ScriptedServer) -> str:
+    return written(tmp_path, batch(CELLS)).name
+
+
+def run(*arguments: str) -> Any:  # noqa: ANN401
+    return duologue("batch", "run", "batch.json", "--name", "b", *arguments)
+
+
+def test_a_batch_is_planned_run_looked_at_exported_and_deleted(player: Player) -> None:
+    planned = run("--dry-run")
+    assert planned.stdout.startswith("6 sessions, at most ")
+    assert [f"Cell {number}, session b-" in planned.stdout for number in (1, 2, 6)] == [
+        True,
+        False,
+        True,
+    ]
+    assert json.loads(run("--dry-run", "--json").stdout)["sessions"] == CELLS
+    assert player.asked == []
+    assert "There are no batches yet" in duologue("batch", "list").stderr
+
+    ran = run()
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert ran.stdout.startswith(f"{DONE}\n24 model calls, ")
+    assert re.search(r"ended: max_iterations +6 *\n", ran.stdout)
+    assert duologue("batch", "status", "b").stdout == ran.stdout
+    assert duologue("batch", "status", "b", "--watch").stdout == ran.stdout
+    again = run()
+    assert (again.exit_code, again.stdout) == (0, ran.stdout)
+    assert len(player.asked) == CELLS * CALLS
+
+    listed = duologue("batch", "list").stdout
+    assert re.fullmatch(r"b  6 of 6 done  \d{4}-\d\d-\d\d \d\d:\d\d *\n", listed)
+    (known,) = map(json.loads, duologue("batch", "list", "--json").stdout.splitlines())
+    assert (known["batch"], known["finished"], known["left"]) == ("b", CELLS, 0)
+    assert json.loads(duologue("batch", "status", "b", "--json").stdout) == known
+    exported = duologue("export", "--batch", "b", "--format", "jsonl", "--output", "b.jsonl")
+    assert "of 6 sessions" in exported.stdout
+    assert duologue("batch", "delete", "b").stdout == "Deleted b.\n"
+    assert duologue("sessions").stdout == ""
+    assert list_batches(store="sessions.db") == []
+
+
+def test_in_json_there_is_a_line_for_each_cell_and_one_for_the_batch(player: Player) -> None:
+    player.refused = {"Plan garden 2"}
+    ran = run("--json")
+    assert (ran.exit_code, ran.stderr) == (6, "")
+    *cells, status = map(json.loads, ran.stdout.splitlines())
+    assert sorted(cell["number"] for cell in cells) == [*range(1, CELLS + 1)]
+    told = {cell["varied"]["task"]: (cell["status"], cell["error"]) for cell in cells}
+    assert told["Plan garden 1."] == ("finished", None)
+    assert told["Plan garden 2."][0] == "failed"
+    assert "no such garden" in told["Plan garden 2."][1]
+    assert (status["failed"], status["finished"], status["is_running"]) == (1, CELLS - 1, False)
+
+
+def test_a_failed_cell_gives_an_exit_code_of_its_own_and_is_run_again_when_asked(
+    player: Player,
+) -> None:
+    player.refused = {"Plan garden 2"}
+    ran = run()
+    assert ran.exit_code == 6
+    assert ran.stderr == "With --retry-failed it runs the cells that have failed again.\n"
+    assert re.search(r"failed +1 *\n", ran.stdout)
+    asked, player.refused = len(player.asked), set()
+    assert run().exit_code == 6
+    assert len(player.asked) == asked
+    assert run("--retry-failed").exit_code == 0
+    assert len(player.asked) == asked + CALLS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("batch", "status", "nobody"), 4, "There is no batch 'nobody' in "),
+        (("batch", "delete", "nobody"), 4, "There is no batch 'nobody' in "),
+        (("batch", "run", "none.toml"), 2, "none.toml: can't be read: No such file"),
+        (("batch", "run", "batch.json", "--name", "a/b"), 2, "can't be a batch's name"),
+        (("check", "batch.json"), 2, "batch.json: is a batch: run it by `duologue batch run"),
+        (("run", "batch.json"), 2, "batch.json: is a batch: run it by `duologue batch run"),
+        (("graph", "batch.json"), 2, "batch.json: is a batch: run it by `duologue batch run"),
+        (("batch", "run", "talk.json"), 2, "talk.json: is a conversation: run it by `duologue run"),
+        (("batch", "run", "role.json", "--dry-run"), 2, "role.json: is a conversation: run it by"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    arguments: tuple[str, ...], code: int, says: str, player: Player
+) -> None:
+    Path("talk.json").write_text(json.dumps(batch()["conversation"]))
+    Path("role.json").write_text('{"kind": "role_play", "task": "Plan a garden"}')
+    ran = duologue(*arguments)
+    assert (ran.exit_code, ran.stdout) == (code, "")
+    assert ran.stderr.startswith("Error: ")
+    assert says in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert player.asked == []
+
+
+def test_the_batch_that_init_writes_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = duologue("init", "batch")
+    assert begun.stderr == "Edit it, and run it with: duologue batch run batch.toml\n"
+    planned = duologue("batch", "run", "batch.toml", "--dry-run")
+    assert planned.stdout.startswith("24 sessions, ")
+    with ScriptedServer(lambda prompt: "<CAMEL_TASK_DONE>") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = duologue("batch", "run", "batch.toml", "--model", "scripted")
+    assert (ran.exit_code, len(server.calls)) == (0, 24)
+    assert ran.stdout.startswith("Batch batch: 24 of 24 done\n24 model calls, ")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_pauses_it_once_the_calls_under_way_are_answered(
+    number: signal.Signals, code: int, player: Player, server: ScriptedServer
+) -> None:
+    server.hold(5)
+
+    def send() -> None:
+        server.wait_for(6, timeout=60)
+        main_thread_gets(number)
+        server.release()
+
+    with signals_kept(), meanwhile(send):
+        ran = run("--concurrency", "2")
+    assert ran.exit_code == code
+    assert ran.stderr == (
+        "Pausing, once the calls under way are answered …\n"
+        "The same command goes on with what is left.\n"
+    )
+    assert "It was interrupted." in ran.stdout
+    assert re.search(r"paused +[12] *\n", ran.stdout)
+    assert run().exit_code == 0
+    assert (len(player.asked), player.repeated()) == (CELLS * CALLS, 0)
+
+
+def test_a_second_signal_breaks_it_off_and_calls_in_flight_alone_are_made_again(
+    player: Player, server: ScriptedServer
+) -> None:
+    server.hold(5)
+
+    def send() -> None:
+        server.wait_for(6, timeout=60)
+        main_thread_gets(signal.SIGINT)
+        time.sleep(0.2)  # or the two would be one
+        main_thread_gets(signal.SIGINT)
+
+    with signals_kept(), meanwhile(send):
+        ran = run("--concurrency", "1")
+    assert (ran.exit_code, ran.stdout) == (130, "")
+    assert ran.stderr.splitlines()[-1] == "Broken off. The same command goes on with it."
+    server.release()
+    assert "broken off" in duologue("batch", "status", "b").stdout
+    assert run().exit_code == 0
+    assert (len(player.asked), player.repeated()) == (CELLS * CALLS + 1, 1)
+
+
+@pytest.mark.parametrize("setting", ["COLORTERM=truecolor", "NO_COLOR=1", "TERM=dumb"])
+def test_on_a_terminal_a_table_is_drawn_and_nothing_of_it_is_left(
+    setting: str, server: ScriptedServer
+) -> None:
+    name, _, value = setting.partition("=")
+    server.hold(5)
+    drawn = list[str]()
+    terminals = list[Terminal]()
+
+    def watch(terminal: Terminal) -> None:
+        terminals.append(terminal)
+        server.wait_for(6, timeout=60)
+        if name != "TERM":
+            terminal.sees("running")
+            terminal.sees("calls/s")
+        drawn.extend(terminal.rows)
+        server.release()
+
+    arguments = ("batch", "run", "batch.json", "--name", "b", "--concurrency", "1")
+    code, _ = at_terminal(*arguments, person=watch, environ={name: value})
+    assert code == 0
+    if name == "TERM":
+        assert drawn == [""]
+    else:
+        first, bar, *rows, used = drawn
+        assert (first, rows) == (
+            f"Batch b: 1 of {CELLS} done",
+            ["ended: max_iterations  1", "running                1", "not begun              4"],
+        )
+        assert (set(bar) <= {*" ━╺╸"}, used.startswith("5 calls · ")) == (True, True)
+    left = terminals[0].rows
+    assert left[0] == DONE
+    assert left[1].startswith("24 model calls, ")
+    assert [row.split() for row in left[2:]] == [
+        [],
+        ["Cells", "Number"],
+        ["─" * 30],
+        ["ended:", "max_iterations", str(CELLS)],
+    ]
+    raw = terminals[0]._seen.decode()
+    if name != "COLORTERM":
+        assert re.search(r"\x1b\[[0-9;]*3[0-9]", raw) is None
+    if name == "TERM":
+        assert "\x1b" not in raw

@@ -1,0 +1,64 @@
+"""A batch whose cells are told apart by what is asked of a model's server. No tests here."""
+
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from duologue.nodes.testing import Prompt, Reply
+
+CELLS, CALLS = 30, 4
+"""How many cells a batch has, and how many calls each takes."""
+
+
+def batch(cells: int = CELLS, **fields: Any) -> dict[str, Any]:
+    """A batch whose cells are told apart by their task."""
+    conversation = {
+        "task": "Plan.",
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": CALLS // 2},
+        "model": "scripted",
+    }
+    tasks = [f"Plan garden {number}." for number in range(1, cells + 1)]
+    return {"conversation": conversation | fields, "vary": {"task": tasks}}
+
+
+class Player:
+    """Answers for all sessions, and knows what it was asked."""
+
+    def __init__(self, delay: float = 0.01) -> None:
+        self.delay = delay
+        self.asked = list[tuple[str, int]]()
+        """The cell's task, and how much was said in it before, of each call."""
+        self.refused = set[str]()
+        """The tasks of the cells whose calls it refuses."""
+        self._changed = threading.Condition()
+
+    def __call__(self, prompt: Prompt) -> Reply:
+        text = prompt[0]["content"]
+        task = text[text.index("Plan garden") :].partition(".")[0]
+        own = sum(message["role"] == "assistant" for message in prompt)
+        call = task, 2 * own + ("You are Bob" in text)
+        with self._changed:
+            self.asked.append(call)
+            self._changed.notify_all()
+        if task in self.refused:
+            raise ValueError("no such garden")
+        return Reply(text=f"{call[1]} of {task}", delay=self.delay)
+
+    def wait_for(self, calls: int, seconds: float = 20) -> bool:
+        """Wait until so many calls were made in all; whether they were."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self.asked) >= calls, seconds)
+
+    def repeated(self, since: int = 0) -> int:
+        """How many calls were made that had been made before."""
+        return sum(Counter(self.asked[since:]).values()) - len(set(self.asked[since:]))
+
+
+def written(folder: Path, batch: dict[str, Any]) -> Path:
+    """Write a batch to a file."""
+    path = folder / "batch.json"
+    path.write_text(json.dumps(batch))
+    return path
