@@ -258,7 +258,7 @@ def test_what_else_is_wrong_with_a_batch(fields: dict[str, Any], told: str, tmp_
         ("b.toml", "=", "b.toml: is not valid TOML"),
         ("b.json", "[]", "b.json: must hold one object with the batch's fields"),
         ("b.yaml", "", "b.yaml: a batch is read from a .toml or .json file"),
-        ("b.toml", 'kind = "role_play"\ntask = "Plan"', "b.toml: holds a conversation, which a"),
+        ("b.toml", 'kind = "role_play"\ntask = "Plan"', "b.toml: is a conversation: run it by"),
     ],
 )
 def test_an_error_names_the_batchs_file(name: str, text: str, told: str, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_an_error_names_the_batchs_file(name: str, text: str, told: str, tmp_pat
 def test_a_batchs_file_is_no_conversations(tmp_path: Path) -> None:
     file = tmp_path / "b.toml"
     file.write_text('trials = 2\n[conversation]\nkind = "role_play"\n')
-    with pytest.raises(SpecError, match=r"b\.toml: holds a batch: run it by `duologue batch run`"):
+    with pytest.raises(SpecError, match=r"b\.toml: is a batch: run it by `duologue batch run "):
         load_conversation(file)
 
 
