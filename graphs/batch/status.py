@@ -115,6 +115,8 @@ class BatchStatus(Shown, Data):
 
 async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> BatchStatus:
     """Read how a batch stands."""
+    # Asked first: what has ended stands as it is told.
+    is_running = await store.is_batch_locked(batch)
     row = row or await store.batches.get(batch)
     if row is None:
         raise unknown_batch(batch, store.url)
@@ -123,7 +125,7 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
         title=row.title,
         cells=row.cells,
         counts=tuple(await store.batches.count(batch)),
-        is_running=await store.is_batch_locked(batch),
+        is_running=is_running,
         seconds=row.seconds,
         stopped=row.stopped,
         created_at=row.created_at,

@@ -12,9 +12,9 @@ CELLS, CALLS = 30, 4
 """How many cells a batch has, and how many calls each takes."""
 
 
-def batch(cells: int = CELLS, **fields: Any) -> dict[str, Any]:
+def batch(cells: int = CELLS, /, **fields: Any) -> dict[str, Any]:
     """A batch whose cells are told apart by their task."""
-    conversation = {
+    conversation: dict[str, object] = {
         "task": "Plan.",
         "speakers": [{"name": "Ann"}, {"name": "Bob"}],
         "end_chat": {"max_iterations": CALLS // 2},

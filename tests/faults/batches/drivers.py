@@ -44,6 +44,13 @@ class Command:
         """Whether it has not ended."""
         return self._process.is_alive()
 
+    def says(self, text: str, seconds: float = 30) -> None:
+        """Wait until it has printed a text to stderr."""
+        until = time.monotonic() + seconds
+        while text not in self.errors:
+            assert time.monotonic() < until and self.is_running, self.errors  # noqa: PT018
+            time.sleep(0.01)
+
     def kill(self) -> None:
         """End it by SIGKILL."""
         self._process.kill()
@@ -70,14 +77,6 @@ class Command:
         """What it has printed to stderr."""
         printed = self._printed.with_suffix(".err")
         return printed.read_text() if printed.exists() else ""
-
-
-def wait_until(holds: Any, seconds: float = 30) -> None:  # noqa: ANN401
-    """Wait until something holds."""
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until, "what was waited for did not come"
-        time.sleep(0.01)
 
 
 def _main(order: dict[str, Any]) -> None:

@@ -191,3 +191,22 @@ async def test_a_pause_is_told_and_the_same_batch_goes_on_where_it_was(store: St
     assert row.stopped is None
     done = {number for number, one in crew.rows.items() if one.status == "finished"}
     assert set(again.ran) == set(range(1, 101)) - done
+
+
+async def test_where_all_has_ended_hundreds_are_looked_up_at_a_time_and_no_conversation_is_made(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, looks, crew = cells(1203), list[int](), Crew()
+    for cell in found:
+        await store.batches.put_cell(new_row("b", cell).model_copy(update={"status": "finished"}))
+    kind: Any = type(store.batches)
+    known = kind.known
+
+    async def counted(self: object, batch: str, sessions: Sequence[str]) -> Any:  # noqa: ANN401
+        looks.append(len(sessions))
+        return await known(self, batch, sessions)
+
+    monkeypatch.setattr(kind, "known", counted)
+    monkeypatch.setattr(Cell, "conversation", None)
+    assert (await driver(store, found, crew).run()).stopped is None
+    assert (looks, crew.ran) == ([500, 500, 203], [])

@@ -1,0 +1,201 @@
+"""What fails for all cells of a batch stops it once, with one sentence; then it goes on."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs import BatchStatus, aget_batch
+from duologue.nodes.testing.server import ScriptedServer
+from support.batches import CALLS, CELLS, Player, batch, written
+
+from .drivers import CONCURRENCY, Command
+
+pytestmark = [pytest.mark.process, pytest.mark.live]
+
+
+NO_OTHERS: Mapping[str, str] = {}
+
+
+class Place:
+    """Where a batch runs: its server, its store, its file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.player = Player()
+        self.server = ScriptedServer(self.player, api_key="right")
+        self.store = f"sqlite:///{folder}/s.db"
+        self.file = written(folder, batch())
+        self._folder = folder
+
+    def command(
+        self, *arguments: str, environ: Mapping[str, str] = NO_OTHERS, most_bytes: int = 0
+    ) -> Command:
+        given = {
+            "OPENAI_BASE_URL": self.server.url,
+            "OPENAI_API_KEY": "right",
+            "DUOLOGUE_STORE": self.store,
+            # A connection that breaks in mid-answer is tried anew, as by default.
+            "DUOLOGUE_MAX_RETRIES": "1",
+        }
+        return Command(
+            self._folder, "batch", *arguments, environ={**given, **environ}, most_bytes=most_bytes
+        )
+
+    def driver(self, environ: Mapping[str, str] = NO_OTHERS, *, most_bytes: int = 0) -> Command:
+        arguments = ["run", str(self.file), "--name", "b", "--concurrency", str(CONCURRENCY)]
+        return self.command(*arguments, environ=environ, most_bytes=most_bytes)
+
+    def status(self) -> BatchStatus:
+        return asyncio.run(aget_batch("b", store=self.store))
+
+    def goes_on(self, repeated: int = 0) -> None:
+        """Run the same command again, where nothing is wrong any more."""
+        again = self.driver()
+        assert again.ended() == 0, again.errors
+        status = self.status()
+        assert (status.finished, status.failed, status.stopped) == (CELLS, 0, None)
+        assert status.calls == CELLS * CALLS == len(set(self.player.asked))
+        assert self.player.repeated() <= repeated
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    with place.server:
+        yield place
+
+
+def error_of(command: Command, code: int) -> str:
+    """Give its one line of stderr."""
+    assert command.ended() == code, command.errors
+    (line,) = command.errors.splitlines()
+    assert line.startswith("Error: ")
+    return line
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [("key", "rejected the key"), ("model", "has no model 'scripted'"), ("gone", "can't be reach")],
+)
+def test_a_model_that_is_lost_on_the_way_stops_it_once(what: str, says: str, place: Place) -> None:
+    driver = place.driver()
+    assert place.player.wait_for(50)
+    before = len(place.server.requests)
+    match what:
+        case "key":
+            place.server._api_key = "another"
+        case "model":
+            place.server._models = ("another",)
+        case _:
+            place.server.close()
+    assert says in error_of(driver, 3)
+    # Each of those under way finds out at most.
+    assert len(place.server.requests) <= before + 2 * CONCURRENCY
+    status = place.status()
+    assert (status.failed, status.is_running, status.left > 0) == (0, False, True)
+    assert says in str(status.stopped)
+    place.server._api_key, place.server._models = "right", ("scripted",)
+    if what == "gone":
+        with ScriptedServer(place.player, api_key="right") as other:
+            place.server = other
+            # Calls that it was asked and did not answer.
+            place.goes_on(repeated=CONCURRENCY)
+    else:
+        place.goes_on()
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "says"),
+    [
+        ("OPENAI_API_KEY=wrong", 3, "rejected the key"),
+        ("OPENAI_BASE_URL=http://127.0.0.1:9/v1", 3, "can't be reached"),
+        ("DUOLOGUE_STORE=postgresql://a:b@127.0.0.1:9/x", 4, "can't be used: connection failed"),
+        ("DUOLOGUE_STORE=/dev/null/x.db", 4, "can't be used: "),
+    ],
+)
+def test_what_is_not_there_is_told_before_any_call(
+    setting: str, code: int, says: str, place: Place
+) -> None:
+    name, _, value = setting.partition("=")
+    assert says in error_of(place.driver({name: value}), code)
+    assert place.player.asked == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "vary", "code", "says"),
+    [
+        ({"model": "other"}, {}, 3, "has no model 'other'"),
+        ({"speakers": [{"name": "Ann", "tools": ["dig"]}, {"name": "Bob"}]}, {}, 2, "no tool 'dig"),
+        ({}, {"model": ["scripted", "other"]}, 3, "has no model 'other'"),
+    ],
+)
+def test_what_the_batch_names_and_is_not_there_is_told_once(
+    fields: dict[str, Any], vary: dict[str, list[str]], code: int, says: str, place: Place
+) -> None:
+    given = batch(**fields)
+    given["vary"] |= vary
+    written(place.file.parent, given)
+    assert says in error_of(place.driver(), code)
+    # What varies is found out on the way.
+    assert len(place.player.asked) <= (2 * CONCURRENCY if vary else 0)
+
+
+def test_a_full_disk_stops_it_once(place: Place) -> None:
+    said = error_of(place.driver(most_bytes=400_000), 4)
+    assert "can't be used: " in said
+    assert 0 < len(place.player.asked) < CELLS * CALLS
+    place.goes_on(repeated=CONCURRENCY)
+
+
+def test_a_second_driver_is_refused_and_who_watches_sees_the_end_of_the_first(
+    place: Place,
+) -> None:
+    for number in range(40, CELLS * CALLS):
+        place.server.hold(number)
+    first = place.driver()
+    place.server.wait_for(41, timeout=60)
+    watch = place.command("status", "b", "--watch")
+    second = place.driver()
+    assert error_of(second, 4) == (
+        "Error: Batch 'b' is running already: `duologue batch status b --watch` follows it."
+    )
+    assert first.is_running
+    assert watch.is_running
+    first.kill()
+    assert watch.ended(10) == 0
+    assert "broken off" in watch.output
+    place.server.release()
+    last = place.driver()
+    assert place.player.wait_for(60)
+    watch = place.command("status", "b", "--watch")
+    assert (last.ended(), watch.ended(10)) == (0, 0)
+    assert watch.output.startswith(f"Batch b: {CELLS} of {CELLS} done\n")
+    assert place.player.repeated() <= CONCURRENCY
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_pauses_it_and_a_second_one_breaks_it_off(
+    number: signal.Signals, code: int, place: Place
+) -> None:
+    driver = place.driver()
+    assert place.player.wait_for(42)
+    driver.signal(number)
+    assert driver.ended() == code
+    assert place.player.repeated() == 0
+    assert place.status().of("paused") > 0
+    held = len(place.server.calls) + 20
+    place.server.hold(held)
+    driver = place.driver()
+    place.server.wait_for(held + 1, timeout=60)
+    driver.signal(number)
+    driver.says("Pausing")
+    time.sleep(0.1)
+    driver.signal(number)
+    assert driver.ended() == code
+    assert driver.errors.splitlines()[-1] == "Broken off. The same command goes on with it."
+    place.server.release()
+    place.goes_on(repeated=CONCURRENCY)
