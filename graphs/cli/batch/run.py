@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from .show import print_status
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _LOOK = 0.5
-"""Seconds between two looks at how it stands."""
+"""Seconds between two looks at how it stands, where a look takes no time."""
 
 
 def run_here(
@@ -75,9 +76,12 @@ class _Run:
         try:
             with self.view:
                 while not running.done():
+                    began = time.monotonic()
                     if not self.as_json:
                         self.view.show(await self._status(), await self.driver.crew.pace())
-                    await asyncio.wait([running], timeout=_LOOK)
+                    # Counting a million cells takes half a second.
+                    took = time.monotonic() - began
+                    await asyncio.wait([running], timeout=max(_LOOK, 4 * took))
             await running
         except asyncio.CancelledError:
             if not self.signals:
