@@ -199,7 +199,7 @@ def _txt(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
 
 
 def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
-    """Read the columns of these names, or the only one."""
+    """Read the columns of these names."""
     records = _records(axis, text)
     _, header = next(records, (0, []))
     names = [name.strip() for name in header]
@@ -229,8 +229,6 @@ def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
-    if len(axis.paths) == len(names) == 1:
-        return [0]
     missing = next((path for path in axis.paths if path not in names), None)
     if missing is None:
         return [names.index(path) for path in axis.paths]

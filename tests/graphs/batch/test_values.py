@@ -85,7 +85,7 @@ READ: list[tuple[str, str, str, list[Any]]] = [
     ("labels.set", "f.txt", "9\n7", ["9", "7"]),
     # Tables.
     ("task", "f.csv", "task,word_limit\na,1\nb,2\n", ["a", "b"]),
-    ("task", "f.csv", "what\na\n\nb\n", ["a", "b"]),
+    ("task", "f.csv", "task\na\n\nb\n", ["a", "b"]),
     ("task", "f.csv", '\ufefftask\r\n"a, ""b"""\r\n"two\r\nlines"\r\n', ['a, "b"', "two\nlines"]),
     ("task", "f.csv", "task\ntrue\n12\nnull\n", ["true", "12", "null"]),
     ("word_limit, task", "f.csv", "task, word_limit\na,1\nb,\n", [(1, "a"), (NONE, "b")]),
@@ -95,7 +95,7 @@ READ: list[tuple[str, str, str, list[Any]]] = [
      [(1, 3, "7"), (NONE, 4, "8")]),
     ("seed", "f.csv", "seed\n3\n-4\n", [3, -4]),
     ("temperature", "f.csv", "temperature\n0.5\n1\n", [0.5, 1]),
-    ("end_chat.min_iterations", "f.csv", "n\n0\n1\n", [0, 1]),
+    ("end_chat.min_iterations", "f.csv", "end_chat.min_iterations\n0\n1\n", [0, 1]),
     ("judge.criteria", "f.csv", 'judge.criteria\n"[""Done.""]"\n', [["Done."]]),
     ("people", "f.csv", 'people\n"[""Buyer""]"\n[]\n', [["Buyer"], []]),
     ("labels.n, word_limit", "f.csv", "word_limit,labels.n\n1,10\n", [("10", 1)]),
@@ -184,6 +184,8 @@ WRONG: list[tuple[object, str]] = [
     ({"task": "utf-16.txt"}, "utf-16.txt: is not UTF-8 text"),
     ({"task": "empty.txt"}, "vary.task: empty.txt: has no values"),
     ({"task": "empty.csv"}, "vary.task: empty.csv: has no column 'task': it has none"),
+    # Else the first task would be taken for a name, and nobody would miss it.
+    ({"task": "bare.csv"}, "vary.task: bare.csv: has no column 'task': it has 'Plan a garden'"),
     ({"task": "head.csv"}, "vary.task: head.csv: has no values"),
     ({"task": "again.csv"}, "vary.task: again.csv: has two columns called 'task'"),
     ({"tasks": "rows.csv"},
@@ -203,6 +205,7 @@ WRONG: list[tuple[object, str]] = [
 ]  # fmt: skip
 
 FILES = {
+    "bare.csv": "Plan a garden\nPlan a party\n",
     "empty.txt": "\n \n",
     "empty.csv": "",
     "head.csv": "task\n",
