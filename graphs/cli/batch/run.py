@@ -64,6 +64,8 @@ def run_here(
 class _Run:
     driver: Driver
     as_json: bool
+    unscored: int = 0
+    """How many cells that have ended lack scores."""
     signals: list[int] = field(default_factory=list)
     pausing: set[asyncio.Task[None]] = field(default_factory=set)
     view: BatchView = field(default_factory=lambda: BatchView(stderr()))
@@ -71,8 +73,7 @@ class _Run:
     async def play(self) -> ExitCode:
         running = asyncio.create_task(self.driver.run())
         self._listen(running)
-        if self.as_json:
-            self.driver.told = _print_row
+        self.driver.told = self._tell
         try:
             with self.view:
                 while not running.done():
@@ -96,6 +97,12 @@ class _Run:
             self._say_what_is_next(status)
         return self._code(status)
 
+    def _tell(self, row: CellRow) -> None:
+        if row.status == "finished" and row.error is not None:
+            self.unscored += 1
+        if self.as_json:
+            json_line(row.model_dump_json())
+
     async def _status(self) -> BatchStatus:
         return await read_status(self.driver.store, self.driver.row.batch)
 
@@ -109,6 +116,9 @@ class _Run:
             plain(stderr(), "The same command goes on with what is left.")
         if status.failed:
             plain(stderr(), "With --retry-failed it runs the cells that have failed again.")
+        if self.unscored:
+            report = f"`duologue batch report {status.batch}` says why"
+            plain(stderr(), f"Scores are missing, in {self.unscored:,} of the cells: {report}.")
 
     def _listen(self, running: "asyncio.Task[object]") -> None:
         loop = asyncio.get_running_loop()
@@ -129,7 +139,3 @@ class _Run:
         for number in _SIGNALS:
             with suppress(NotImplementedError):  # Windows
                 loop.add_signal_handler(number, stop, number)
-
-
-def _print_row(row: CellRow) -> None:
-    json_line(row.model_dump_json())

@@ -94,6 +94,18 @@ def test_in_json_there_is_a_line_for_each_cell_and_one_for_the_batch(player: Pla
     assert (status["failed"], status["finished"], status["is_running"]) == (1, CELLS - 1, False)
 
 
+def test_scores_that_are_missing_are_told(tmp_path: Path, player: Player) -> None:
+    # Nobody judges these conversations.
+    written(tmp_path, batch(2) | {"score": "complete"})
+    for _ in range(2):
+        ran = run()
+        assert ran.exit_code == 0
+        assert ran.stderr == (
+            "Scores are missing, in 2 of the cells: `duologue batch report b` says why.\n"
+        )
+    assert len(player.asked) == 2 * CALLS
+
+
 def test_a_failed_cell_gives_an_exit_code_of_its_own_and_is_run_again_when_asked(
     player: Player,
 ) -> None:
