@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias, Unpack
 
+from ...tools.registry.registry import check_options
 from ..common.background import in_background
 from ..common.errors import SpecError
 from ..common.settings import load_settings
@@ -31,6 +32,9 @@ BatchLike: TypeAlias = Batch | Mapping[str, Any] | str | Path
 
 CONCURRENCY = 20
 """How many sessions of a batch run at once, unless set otherwise."""
+
+_OWN: Final = ("name", "concurrency", "retry_failed", "ray", "scores")
+"""The options that only batches have."""
 
 
 @asynccontextmanager
@@ -97,6 +101,7 @@ def named(name: str | None, source: BatchLike) -> str:
 
 
 def _check(options: Options, concurrency: int) -> None:
+    check_options(options, Options, *_OWN)
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise SpecError(f"concurrency: must be a whole number from 1 on, not {concurrency!r}")
     if options.get("message") is not None:

@@ -180,7 +180,7 @@ class Batches(ABC):
 
 def check_batch_name(name: str) -> str:
     """Return `name` if a batch can be called so: the ids of its sessions begin with it."""
-    if _NAME.fullmatch(name) is None:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise SpecError(
             f"name: {name!r} can't be a batch's name: use 1 to 100 of A-Z a-z 0-9 . _ -"
         )

@@ -278,6 +278,14 @@ def test_a_batchs_file_is_no_conversations(tmp_path: Path) -> None:
         load_conversation(file)
 
 
+def test_what_is_no_batch_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="it is a conversation: put it into the field conversation"):
+        load_batch(PLAY)
+    for given in (load_conversation(PLAY), None, 3):
+        with pytest.raises(TypeError, match="a batch must be a Batch, a dict or a file, not"):
+            load_batch(given)  # type: ignore[arg-type]
+
+
 def test_rows_are_named_beside_an_error_only_where_others_do_not_fail_alike(tmp_path: Path) -> None:
     wrong = {"conversation": {**PLAY, "user_rol": "x"}}
     for fields, vary, told in (
