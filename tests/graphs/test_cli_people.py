@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -230,6 +231,19 @@ def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
         assert len(server.calls) == 3
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which one session waits, one has ended, and one failed."""
+    folder = tmp_path_factory.mktemp("kept")
+    with pytest.MonkeyPatch.context() as patch, ScriptedServer([FIRST, Reply(error=400)]) as server:
+        isolate(patch, folder, OPENAI_BASE_URL=server.url)
+        duologue(*CHAT)
+        duologue("chat", "--session", "ended", lines="exit\n")
+        duologue(*["torn" if word == "g" else word for word in SHORT])
+        assert len(server.calls) == 2
+    return folder / "sessions.db"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "named"),
     [
@@ -256,16 +270,11 @@ def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
     ],
 )
 def test_bad_input_gets_one_sentence_before_any_model_is_called(
-    arguments: list[str], code: int, named: str, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], code: int, named: str, server: ScriptedServer, kept: Path, tmp_path: Path
 ) -> None:
-    with ScriptedServer([FIRST, Reply(error=400)]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        duologue(*CHAT)
-        duologue("chat", "--session", "ended", lines="exit\n")
-        duologue(*["torn" if word == "g" else word for word in SHORT])
-        before = len(server.calls)
-        ran = duologue(*arguments)
-        assert len(server.calls) == before
+    shutil.copy(kept, tmp_path)
+    ran = duologue(*arguments)
+    assert not server.calls
     assert ran.exit_code == code
     *_, error = ran.stderr.splitlines()
     assert named in error
