@@ -157,7 +157,7 @@ def test_nothing_runs_and_one_error_names_the_store(
     faults: Faults,
 ) -> None:
     hostile = HOSTILE[form](f"touch {canary}")
-    some = min(len(ACTS), faults.times(2)) if thorough else 2
+    some = min(len(ACTS), faults.times(4)) if thorough else 2
     for name in faults.random(f"{form} {where.__name__}").sample(ACTS, some):
         file = tmp_path / f"{name.replace(' ', '')}.db"
         file.write_bytes(base.read_bytes())
