@@ -115,7 +115,7 @@ class BatchStatus(Shown, Data):
 
 async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> BatchStatus:
     """Read how a batch stands."""
-    # Asked first: what has ended stands as it is told.
+    # Before the counts: a batch that ends meanwhile would seem to be broken off.
     is_running = await store.is_batch_locked(batch)
     row = row or await store.batches.get(batch)
     if row is None:
