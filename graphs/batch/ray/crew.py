@@ -39,7 +39,6 @@ class RayCrew:
     """
 
     def __init__(self, kit: Kit, workers: int, concurrency: int) -> None:
-        self._concurrency = concurrency
         self._share = ceil(concurrency / workers)
         self._why: str | None = None
         name = f"duologue-{kit.batch}-{uuid4().hex}"

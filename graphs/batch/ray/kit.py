@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ray import cloudpickle
 
@@ -15,9 +15,9 @@ from ..spec import Limits
 from ..worker import Worker
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Kit:
-    """What all workers of a batch have in common."""
+    """What all workers of a batch have in common. It holds secrets, and is shown nowhere."""
 
     batch: str
     """The batch's name."""
@@ -26,7 +26,7 @@ class Kit:
     limits: Limits
     options: Options
     scores: Mapping[str, ScoreFunction]
-    environment: Mapping[str, str | None] = field(repr=False)
+    environment: Mapping[str, str | None]
     """The variables of the environment that settings and keys are read from. None: not set."""
 
     def unpack(self) -> None:
