@@ -89,9 +89,15 @@ class RayCrew:
 
     async def paused(self) -> str | None:
         """See `Crew.paused`."""
-        with ray_errors("Asking Ray's limiter"):
-            # It is told again each time: it may have been started anew.
-            why: str | None = await self._limiter.paused.remote(self._why)
+        try:
+            with ray_errors("Asking Ray's limiter"):
+                # It is told again each time: it may have been started anew.
+                why: str | None = await self._limiter.paused.remote(self._why)
+        except DuologueError:
+            if self._why is None:
+                raise
+            # The batch is stopping, as when the store has failed, which the limiter reads.
+            return self._why
         return why
 
     async def pace(self) -> Figures:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -196,3 +197,17 @@ def test_what_can_not_be_done_by_ray_is_refused_before_anything_is_run(
     assert server.calls == []
     with pytest.raises((BatchError, StoreError)):
         get_batch("b", store=options.get("store", store))
+
+
+async def test_a_batch_whose_limiter_can_not_be_asked_says_why_it_stops() -> None:
+    from duologue.graphs.batch.ray.crew import RayCrew
+
+    async def failing(why: str | None) -> str | None:
+        raise StoreError("the store is gone")
+
+    crew = RayCrew.__new__(RayCrew)
+    crew._why, crew._limiter = None, SimpleNamespace(paused=SimpleNamespace(remote=failing))
+    with pytest.raises(StoreError, match="the store is gone"):
+        await crew.paused()
+    await crew.pause("the store is gone")
+    assert await crew.paused() == "the store is gone"
