@@ -113,7 +113,10 @@ class _Run:
 
     def _say_what_is_next(self, status: BatchStatus) -> None:
         if status.left:
-            plain(stderr(), "The same command goes on with what is left.")
+            # What is used up holds for all runs together.
+            is_used_up = (status.stopped or "").startswith("limits.")
+            same = "With a larger limit the same" if is_used_up else "The same"
+            plain(stderr(), f"{same} command goes on with what is left.")
         if status.failed:
             plain(stderr(), "With --retry-failed it runs the cells that have failed again.")
         if self.unscored:

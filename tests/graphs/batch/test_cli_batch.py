@@ -94,6 +94,16 @@ def test_in_json_there_is_a_line_for_each_cell_and_one_for_the_batch(player: Pla
     assert (status["failed"], status["finished"], status["is_running"]) == (1, CELLS - 1, False)
 
 
+def test_where_a_limit_is_used_up_the_same_command_is_not_enough(
+    tmp_path: Path, player: Player
+) -> None:
+    written(tmp_path, batch(2) | {"limits": {"max_tokens": 1}})
+    ran = run("--concurrency", "1")
+    assert (ran.exit_code, len(player.asked)) == (6, 1)
+    assert "limits.max_tokens of 1 are used up" in ran.stdout
+    assert ran.stderr == "With a larger limit the same command goes on with what is left.\n"
+
+
 def test_scores_that_are_missing_are_told(tmp_path: Path, player: Player) -> None:
     # Nobody judges these conversations.
     written(tmp_path, batch(2) | {"score": "complete"})
