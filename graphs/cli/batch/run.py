@@ -112,7 +112,11 @@ class _Run:
         return ExitCode.DONE if status.finished == status.cells else ExitCode.UNFINISHED
 
     def _say_what_is_next(self, status: BatchStatus) -> None:
-        if status.left:
+        waiting = status.of("waiting")
+        if waiting:
+            answered = "`duologue sessions` lists those that wait, `duologue answer` answers them"
+            plain(stderr(), f"{answered}; then the same command goes on.")
+        if status.left > waiting:
             # What is used up holds for all runs together.
             is_used_up = (status.stopped or "").startswith("limits.")
             same = "With a larger limit the same" if is_used_up else "The same"

@@ -104,6 +104,19 @@ def test_where_a_limit_is_used_up_the_same_command_is_not_enough(
     assert ran.stderr == "With a larger limit the same command goes on with what is left.\n"
 
 
+def test_where_people_are_asked_it_is_told_how_they_answer(tmp_path: Path) -> None:
+    roles = {"user_role": "Ann", "assistant_role": "Bob", "people": ["Bob"], "specify_task": False}
+    play = {"kind": "role_play", "model": "scripted", "task": "Plan."} | roles
+    written(tmp_path, batch(2) | {"conversation": play})
+    ran = run()
+    assert ran.exit_code == 6
+    assert re.search(r"waiting for a person +2 *\n", ran.stdout)
+    assert ran.stderr == (
+        "`duologue sessions` lists those that wait, `duologue answer` answers them; then the same "
+        "command goes on.\n"
+    )
+
+
 def test_scores_that_are_missing_are_told(tmp_path: Path, player: Player) -> None:
     # Nobody judges these conversations.
     written(tmp_path, batch(2) | {"score": "complete"})
