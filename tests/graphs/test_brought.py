@@ -155,7 +155,7 @@ def test_a_session_goes_on_with_the_same_objects(tmp_path: Any) -> None:  # noqa
     waits = converse(talk, session="s", model=ScriptedChatModel(script=[SCRIPT[0]]), store=store)
     assert waits.pending
     model = ScriptedChatModel(script=["Beans grow."])
-    with pytest.raises(SpecError, match=r"^speakers\.1\.tools: there is no tool 'search'; reg"):
+    with pytest.raises(SpecError, match=r"^speakers\.1\.tools: there is no tool 'search'; give it"):
         resume("s", model=model, store=store)
     approved = {"decisions": [{"type": "approve"}]}
     again = converse(
