@@ -14,6 +14,7 @@ from ....tools.registry.registry import Registered, Registry, check_options
 from ...build import Graph, build_graph
 from ...common.background import in_background
 from ...common.errors import SpecError
+from ...common.new_file import NewFile
 from ...common.validation import listing, validated
 from ...log.trajectory import transcript
 from ...sessions.exports.training import Line, examples, json_line, models_of, written
@@ -25,7 +26,6 @@ from ...spec.fields import SPEC_VERSION
 from ...store.address import Store
 from ...store.batches import CellRow, CellStatus, CellsWanted
 from .chosen import Chosen
-from .file import NewFile
 from .manifest import BatchFormat, ExportManifest
 from .rows import columns, known_batch
 

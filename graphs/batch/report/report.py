@@ -8,6 +8,7 @@ from typing import Final
 
 from ...common.background import in_background
 from ...common.errors import DuologueError, SpecError
+from ...common.new_file import NewFile
 from ...sessions.exports.page import read_page
 from ...sessions.listing import known_store
 from ...store.address import Store
@@ -106,11 +107,14 @@ def _write_page(page: Path, report: BatchReport) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Without halves of signs, which a model may have written.
-        part.write_text(text, encoding="utf-8", errors="replace")
-        part.replace(path)
     except OSError as error:
         raise SpecError(f"{path}: can't be written: {error.strerror or error}") from error
+    file = NewFile.begun(path)
+    try:
+        # Without halves of signs, which a model may have written.
+        file.write(text.encode(errors="replace").decode())
+        file.put()
+    finally:
+        file.drop()

@@ -8,7 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
-from ...common.errors import SpecError
+from .errors import SpecError
 
 
 class NewFile:
