@@ -131,3 +131,12 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
+
+
+def lasted(seconds: float) -> str:
+    """Write a time down, in the two largest units that it takes."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.3g} s"

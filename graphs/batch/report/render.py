@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from ...page.render import policy_of, style_of, templates
+from ..status import lasted
 from . import charts
 from .contents import BatchReport, brief, in_words, percent
 
@@ -51,12 +52,3 @@ def _drawn(report: BatchReport, fields: int, cells: int) -> bytes:
     )
     # Without halves of signs, which a model may have written.
     return drawn.encode("utf-8", errors="replace")
-
-
-def lasted(seconds: float) -> str:
-    """Write a time down."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"

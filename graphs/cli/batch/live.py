@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -12,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...batch.limiter import Figures
-from ...batch.status import BatchStatus
+from ...batch.status import BatchStatus, lasted
 from ...run.remarks import money
 from ..terminal.console import on_screen, plain
 from ..terminal.text import one_line
@@ -97,13 +96,12 @@ class BatchView:
         left = self._left(status)
         return used if left is None else [*used, f"about {left} left"]
 
-    def _left(self, status: BatchStatus) -> timedelta | None:
+    def _left(self, status: BatchStatus) -> str | None:
         """How long it may still take, where cells have ended since this is shown."""
         done = status.finished + status.failed - (self._done_before or 0)
         if not done or not status.left or not status.is_running:
             return None
-        seconds = (self._clock() - self._began) / done * status.left
-        return timedelta(seconds=round(seconds))
+        return lasted(round((self._clock() - self._began) / done * status.left))
 
 
 def _bar(most: int, done: int, width: int) -> Table:
