@@ -15,6 +15,7 @@ from ..rules.position import Position
 from ..rules.removal import standing
 from ..spec.conversation import Conversation
 from ..store.address import Held, Store
+from ..store.errors import damaged_store
 from ..store.rows import check_session_id
 from .checkpoints import settle, write_state
 from .listing import known_store
@@ -90,6 +91,8 @@ async def end_waiting(store: Store, session: str) -> None:
     async with store.lock(session) as held:
         graph = build_graph(checkpointer=held.checkpointer)
         state = await settle(graph, session, conversation)
+        if "position" not in state:
+            raise damaged_store(store.url, "it waits, and its steps are missing", session)
         log = log_of(state)
         position = standing(Position.model_validate(state["position"]), log)
         facts = position.facts.model_copy(update={"stop_requested": True})

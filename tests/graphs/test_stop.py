@@ -19,9 +19,11 @@ from duologue.graphs import (
     Reason,
     Result,
     SessionError,
+    StoreError,
     aconverse,
     aresume,
     astop_session,
+    chat,
     get_session,
     list_sessions,
     resume,
@@ -31,6 +33,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.spec.end_chat import EndChat
 from duologue.graphs.spec.ends import EndingTool, MaxMessages, StopRequested
+from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.breaking import Breakage
@@ -299,3 +302,13 @@ async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: 
     assert line(ended.messages[-1]).kind is Kind.TOOL_RESULT
     assert ended.outcome is not None
     assert ended.outcome.reasons == (Reason.STOP_REQUESTED, Reason.ENDING_TOOL)
+
+
+async def test_a_session_that_waits_and_has_lost_its_steps_is_told_of(tmp_path: Path) -> None:
+    store = str(tmp_path / "s.db")
+    talk = chat()
+    await aconverse(talk, session="lost", store=store, model=ScriptedChatModel(["Hi."]))
+    async with open_store(store) as opened, opened.lock("lost") as held:
+        await held.checkpointer.adelete_thread("lost")
+    with pytest.raises(StoreError, match="session 'lost' can't be read: it waits, and its steps"):
+        await astop_session("lost", store=store)
