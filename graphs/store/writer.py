@@ -85,10 +85,19 @@ class Writer:
             lease.writing.add(done)
             done.add_done_callback(lease.writing.discard)
         self._waiting.append((Job(statements, lease), done))
-        # A task that a loop has cancelled before its first step is done without having run.
         if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._run())
+            self._begin()
         return await asyncio.shield(done)
+
+    def _begin(self) -> None:
+        self._running = asyncio.create_task(self._run())
+        self._running.add_done_callback(self._go_on)
+
+    def _go_on(self, ended: asyncio.Task[None]) -> None:
+        """Write what still waits, for which somebody may wait in turn."""
+        # A task that a loop has cancelled before its first step is done without having run.
+        if ended is self._running and self._waiting:
+            self._begin()
 
     async def drain(self) -> None:
         """Await all that is to be written."""

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from duologue.graphs import SessionError, StoreError
 from duologue.graphs.common.threads import in_thread
 from duologue.graphs.store.address import open_store
 from duologue.graphs.store.sql import sqlite as sqlite_module
+from duologue.graphs.store.writer import Job, Results, Statement, WriteFailure, Writer
 
 
 async def take(store: str | Path, session: str) -> None:
@@ -37,6 +38,18 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         connection.close()
+
+
+async def test_what_waits_is_written_where_its_task_is_cancelled_before_its_first_step() -> None:
+    async def commit(jobs: Sequence[Job]) -> Results:
+        return [7] * len(jobs)
+
+    writer = Writer(commit, lambda error: WriteFailure(error, is_for_all=True))
+    writing = asyncio.create_task(writer.write(Statement("x")))
+    await asyncio.sleep(0)
+    assert writer._running is not None
+    writer._running.cancel()
+    assert await asyncio.wait_for(writing, 5) == 7
 
 
 def test_a_loop_that_ends_with_runs_under_way_ends_and_frees_them(
