@@ -1,8 +1,8 @@
 """A batch as data: a conversation, the fields that vary, and limits for all of it together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Required, TypeAlias, TypedDict, Unpack
 
 from pydantic import (
     BeforeValidator,
@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..common.data import Cap, DistinctNames, Spec
+from ..common.data import Cap, DistinctNames, Fields, Spec, Thing
 from ..spec.conversation import Conversation
 from .paths import check_apart, flattened, paths_in, written
 
@@ -54,12 +54,27 @@ class Limits(Spec):
     """How fast each model may be called, by its name; ``*`` stands for all others, one by one."""
 
 
+class BatchFields(TypedDict, total=False):
+    """The fields of a `Batch`, as they may be given."""
+
+    conversation: Required[Conversation | Fields | str | Path]
+    vary: Mapping[str, Sequence[object] | Mapping[str, object] | str]
+    trials: int
+    seed: int | None
+    limits: Limits | Fields
+    score: Thing | Sequence[Thing]
+
+
 class Batch(Spec):
     """Many sessions of one conversation: one for each combination of the values that vary.
 
     Raises:
         SpecError: A field is missing, unknown or wrong; names it, and the row of a file.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[BatchFields]) -> None: ...
 
     conversation: dict[str, Any] | str | Conversation
     """What each session holds but for what varies: a conversation, its fields or a short form's,
