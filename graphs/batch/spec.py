@@ -57,8 +57,8 @@ class Limits(Spec):
 class BatchFields(TypedDict, total=False):
     """The fields of a `Batch`, as they may be given."""
 
-    conversation: Required[Conversation | Fields | str | Path]
-    vary: Mapping[str, Sequence[object] | Mapping[str, object] | str]
+    conversation: Required[Conversation | Fields | str]
+    vary: Mapping[str, Sequence[JsonValue | tuple[object, ...]] | Mapping[str, object] | str]
     trials: int
     seed: int | None
     limits: Limits | Fields

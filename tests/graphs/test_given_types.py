@@ -49,7 +49,7 @@ OPTIONS = {kind: typed(form, f"{form.__name__}Options") for kind, form in forms_
 
 def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
     assert {*GIVEN} == {
-        *("AllOf", "AnyOf", "Code", "Conversation", "EndChat", "EndingTool", "Generation"),
+        *("AllOf", "AnyOf", "Batch", "Code", "Conversation", "EndChat", "EndingTool", "Generation"),
         *(
             "Handoff",
             "HumanReply",
