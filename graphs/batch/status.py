@@ -48,9 +48,14 @@ class BatchStatus(Shown, Data):
         return self.of("failed")
 
     @property
+    def done(self) -> int:
+        """How many cells have ended or failed."""
+        return self.finished + self.failed
+
+    @property
     def left(self) -> int:
         """How many cells are still to be run: all but those that have ended or failed."""
-        return max(0, self.cells - self.finished - self.failed)
+        return max(0, self.cells - self.done)
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -93,9 +98,8 @@ class BatchStatus(Shown, Data):
 
     def standing(self) -> str:
         """Say in a few words how far it is."""
-        done = self.finished + self.failed
         state = ", running" if self.is_running else ""
-        return f"{done:,} of {self.cells:,} done{state}"
+        return f"{self.done:,} of {self.cells:,} done{state}"
 
     def rows(self) -> list[tuple[str, int]]:
         """Give each status and reason with its number of cells, those without any left out."""

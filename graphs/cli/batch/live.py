@@ -50,7 +50,7 @@ class BatchView:
     def show(self, status: BatchStatus, pace: Figures | None = None) -> None:
         """Show how a batch stands now, and how fast it goes, where that is known."""
         if self._done_before is None:
-            self._done_before = status.finished + status.failed
+            self._done_before = status.done
         if self._live is not None:
             self._live.update(self._table(status, pace), refresh=True)
             return
@@ -64,21 +64,19 @@ class BatchView:
         plain(self._console, text)
 
     def _table(self, status: BatchStatus, pace: Figures | None) -> RenderableType:
-        done = status.finished + status.failed
         grid = Table.grid(padding=(0, 2))
         for name, number in status.rows():
             grid.add_row(Text(name), Text(f"{number:,}", justify="right"))
         return Group(
-            Text(f"Batch {status.batch}: {done:,} of {status.cells:,} done", "bold"),
-            _bar(status.cells, done, min(60, self._console.width)),
+            Text(f"Batch {status.batch}: {status.done:,} of {status.cells:,} done", "bold"),
+            _bar(status.cells, status.done, min(60, self._console.width)),
             grid,
             Text(one_line(" · ".join(self._used(status, pace)), self._console.width), "dim"),
         )
 
     def _words(self, status: BatchStatus, pace: Figures | None) -> list[str]:
-        done = status.finished + status.failed
         rows = [f"{number:,} {name}" for name, number in status.rows()]
-        return [f"{done:,} of {status.cells:,} done", *rows, *self._used(status, pace)]
+        return [f"{status.done:,} of {status.cells:,} done", *rows, *self._used(status, pace)]
 
     def _used(self, status: BatchStatus, pace: Figures | None) -> list[str]:
         calls, tokens, cost = status.calls, status.tokens, status.cost
@@ -98,7 +96,7 @@ class BatchView:
 
     def _left(self, status: BatchStatus) -> str | None:
         """How long it may still take, where cells have ended since this is shown."""
-        done = status.finished + status.failed - (self._done_before or 0)
+        done = status.done - (self._done_before or 0)
         if not done or not status.left or not status.is_running:
             return None
         return lasted(round((self._clock() - self._began) / done * status.left))

@@ -90,10 +90,8 @@ class _Run:
             plain(stderr(), "Broken off. The same command goes on with it.")
             return ExitCode(128 + self.signals[0])
         status = (await self._status()).model_copy(update={"is_running": False})
-        if self.as_json:
-            print_status(status, as_json=True)
-        else:
-            print_status(status, as_json=False)
+        print_status(status, as_json=self.as_json)
+        if not self.as_json:
             self._say_what_is_next(status)
         return self._code(status)
 
