@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    ByteSize,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -27,6 +28,9 @@ from .validation import explained
 
 EMBEDDED_CONTEXT = 8192
 """The context of a model on this machine, in tokens, unless set otherwise."""
+
+MAX_REPLY_SIZE = 16 * 2**20
+"""The maximum size of a model server's reply, in bytes, unless set otherwise."""
 
 
 def _key(key: SecretStr) -> SecretStr:
@@ -70,6 +74,9 @@ class Settings(BaseSettings):
     """How long a try of a model call waits for the server to go on, in seconds."""
     max_retries: NonNegativeInt = 4
     """How often a call is tried again when the server is busy, fails or can't be reached."""
+    max_reply_size: Annotated[ByteSize, Field(ge=1024)] = ByteSize(MAX_REPLY_SIZE)
+    """The maximum size of a model server's reply, unpacked: bytes, or with a unit as in ``64MiB``.
+    At least 1 KiB."""
     embedded_context: int = Field(default=EMBEDDED_CONTEXT, ge=512)
     """The context of the embedded model, or of a ``.gguf`` file, in tokens: prompt and answer."""
 

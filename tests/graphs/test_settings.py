@@ -19,6 +19,7 @@ def test_without_any_variable_there_is_no_key_no_server_and_no_model() -> None:
     assert (settings.api_key, settings.base_url, settings.model, settings.store) == (None,) * 4
     assert (settings.timeout, settings.max_retries) == (120, 4)
     assert settings.embedded_context == 8192
+    assert settings.max_reply_size == 16 * 2**20
 
 
 @pytest.mark.parametrize("prefix", ["OPENAI", "DUOLOGUE"])
@@ -45,6 +46,8 @@ OTHERS = [
     ("DUOLOGUE_TIMEOUT", "0.5", "timeout", 0.5),
     ("DUOLOGUE_MAX_RETRIES", "0", "max_retries", 0),
     ("DUOLOGUE_EMBEDDED_CONTEXT", "512", "embedded_context", 512),
+    ("DUOLOGUE_MAX_REPLY_SIZE", "64MiB", "max_reply_size", 64 * 2**20),
+    ("DUOLOGUE_MAX_REPLY_SIZE", "1024", "max_reply_size", 1024),
     ("DUOLOGUE_MCP_SERVERS", "servers.json", "mcp_servers", Path("servers.json")),
     ("duologue_model", "gpt-5", "model", "gpt-5"),
 ]
@@ -104,6 +107,8 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
         ("DUOLOGUE_MAX_RETRIES", "1.5"),
         ("DUOLOGUE_EMBEDDED_CONTEXT", "511"),
         ("DUOLOGUE_EMBEDDED_CONTEXT", "big"),
+        ("DUOLOGUE_MAX_REPLY_SIZE", "1023"),
+        ("DUOLOGUE_MAX_REPLY_SIZE", "big"),
         ("OPENAI_BASE_URL", "localhost:8000"),
         ("DUOLOGUE_BASE_URL", "ftp://here"),
     ],

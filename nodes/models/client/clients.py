@@ -9,17 +9,19 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import httpx2
 import openai
 from pydantic import SecretStr
 
 from ....graphs.common.addresses import redacted
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import clean
-from ....graphs.common.settings import Settings
+from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
 from .chat_model import ChatModel
 from .connections import close_with_loop, made_in
 from .failures import address_of, failures, name_of
 from .http_client import HttpClient
+from .reply_size import LIMIT
 from .retries import tries_told
 
 _CONNECT_SECONDS = 10.0
@@ -31,7 +33,25 @@ _T = TypeVar("_T")
 
 
 class ApiClient(openai.AsyncOpenAI):
-    """OpenAI's client, which takes a list of models in other forms than its API's, too."""
+    """OpenAI's client, which limits a reply's size, and takes other forms of a list of models.
+
+    Args:
+        max_reply_size: The maximum size of a reply, in bytes.
+        options: The options of the class above.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_reply_size: int = MAX_REPLY_SIZE,
+        **options: Any,  # as in the class above
+    ) -> None:
+        super().__init__(**options)
+        self._max_reply_size = max_reply_size
+
+    async def _prepare_request(self, request: httpx2.Request) -> None:
+        request.extensions = {**request.extensions, LIMIT: self._max_reply_size}
+        await super()._prepare_request(request)
 
     @property
     def user_agent(self) -> str:
@@ -61,6 +81,7 @@ def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> Api
         timeout=_timeout(settings),
         max_retries=settings.max_retries,
         http_client=http,
+        max_reply_size=settings.max_reply_size,
     )
 
 
@@ -75,7 +96,8 @@ def client(
     is_ours: bool = False,
 ) -> ChatModel:
     """Give the client for one model, made where there is none yet. Reads files, so it blocks."""
-    place = (url, key, name, settings.timeout, settings.max_retries, max_tokens)
+    limits = (settings.timeout, settings.max_retries, settings.max_reply_size, max_tokens)
+    place = (url, key, name, *limits)
     with _making, failures(name, None if is_ours else redacted(url or "")):
         http = _http(loop, is_ours=is_ours)
         cached = made_in(loop)

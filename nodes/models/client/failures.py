@@ -14,7 +14,7 @@ from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ..refusals import is_unavailable
 from .origin import comes_from, is_api_error, is_clients, is_status_error
-from .server_replies import NoReplyError, UnreadableReplyError, WithheldError
+from .server_replies import NoReplyError, TooLargeReplyError, UnreadableReplyError, WithheldError
 from .too_long import as_too_long
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ def _refused(error: "openai.APIStatusError", label: str) -> str:
 
 def _unreadable(error: Exception) -> str:
     """Why a reply could not be read."""
+    if isinstance(error, TooLargeReplyError):
+        return f"sent {error}"
     if isinstance(error, WithheldError):
         return f"withheld its answer: {error}"
     if isinstance(error, NoReplyError | json.JSONDecodeError):

@@ -1,5 +1,7 @@
 """The HTTP client under OpenAI's: how many connections it has, and how long a body may take.
 
+How large a body may be is in `nodes.models.client.reply_size`.
+
 httpx's timeout begins anew with each byte, so a server that sends white space now and then would be
 waited for without end. And it takes a connection for each call that is under way, so many
 conversations at once would use up the process's file descriptors.
@@ -15,7 +17,9 @@ from typing import Any
 import httpx2
 import openai
 
+from ....graphs.common.settings import MAX_REPLY_SIZE
 from .pools import Pools
+from .reply_size import LIMIT, limit_reply
 from .retries import tell_try, through_gate
 
 _MOST_CONNECTIONS = 1000
@@ -46,7 +50,7 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
         most = _most_connections()
         verify = httpx2.create_ssl_context(trust_env=options.get("trust_env", True))
         super().__init__(
-            event_hooks={"request": [tell_try], "response": [_time]},
+            event_hooks={"request": [tell_try], "response": [_limit]},
             limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
             verify=verify,
             **options,
@@ -78,16 +82,19 @@ def _most_connections() -> int:
     return _MOST_CONNECTIONS if soft < 0 else max(1, min(_MOST_CONNECTIONS, soft // 2))
 
 
-async def _time(response: httpx2.Response) -> None:
-    """Put the time limit on a response whose head has come. Called for each redirect as well."""
+async def _limit(response: httpx2.Response) -> None:
+    """Limit the size and the time of a response whose head has come.
+
+    It is called for each redirect as well.
+    """
     extensions = response.request.extensions
+    limit_reply(response, extensions.get(LIMIT, MAX_REPLY_SIZE))
     seconds = extensions.get("timeout", {}).get("read")
     stream = response.stream
     if seconds is not None and isinstance(stream, httpx2.AsyncByteStream):
         heard = None
         if extensions.get(_STREAMS) and response.is_success:
-            is_packed = "content-encoding" in response.headers
-            heard = (lambda _: _Heard.EVENT) if is_packed else _Lines().heard
+            heard = _Lines().heard
         response.stream = _TimedStream(stream, seconds, response.request, heard)
 
 

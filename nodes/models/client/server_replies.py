@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ByteSize
+
 from ....graphs.common.sanitize import excerpt
 from ....graphs.spec.usage import token_count
 
@@ -40,6 +42,22 @@ class UnreadableReplyError(ValueError):
 
 class NoReplyError(UnreadableReplyError):
     """No JSON object at all, as what sends it is mostly not the API."""
+
+
+class TooLargeReplyError(UnreadableReplyError):
+    """A reply that has more bytes than the limit allows.
+
+    It is no error of the HTTP client's, so that no client asks once more.
+
+    Args:
+        limit: The limit, in bytes.
+        status: The HTTP status if the reply is an error.
+    """
+
+    def __init__(self, limit: int, status: int | None = None) -> None:
+        what = "a reply" if status is None else f"an error ({status})"
+        size = ByteSize(limit).human_readable(separator=" ")
+        super().__init__(f"{what} of more than {size}; raise DUOLOGUE_MAX_REPLY_SIZE to read it")
 
 
 class WithheldError(UnreadableReplyError):
