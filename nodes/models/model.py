@@ -36,7 +36,7 @@ from .embedded.grammar import grammar
 from .gate import Gate
 from .list_prices import ListPrice
 from .listeners import Listener
-from .providers import provider_failures
+from .providers import check_reply_size, provider_failures
 from .structured import shaped
 from .tool_calling.by_schema import answer_schema, read_answer, response_format, told
 from .tool_calling.calls import normalised, unread
@@ -72,6 +72,8 @@ class Model:
     """Whether it runs in a child of this process."""
     is_of_provider: bool = False
     """Whether it was made by the name of a provider."""
+    max_reply_size: int | None = None
+    """Maximum size of a reply, in bytes, if its client does not limit it. No limit if None."""
     is_embedded: bool = False
     """Whether it is the tiny embedded one, which is told little and held to its form."""
     n_ctx: int = embedded.N_CTX
@@ -311,7 +313,10 @@ class Model:
                 config = merge_configs(ensure_config(), config)
             # Others may change what they are given, and it is shown again.
             prompt = [*messages] if is_ours(self.chat) else copied(messages)
-            return read(await ask(prompt, config=config, **options))
+            found = await ask(prompt, config=config, **options)
+            if self.max_reply_size is not None:
+                check_reply_size(found, self.label, self.max_reply_size)
+            return read(found)
 
         asked = Asked(self.label, self.address, self.notify, retries, is_ours(self.chat))
         gate = None if self.gate is None else AtGate(self.gate, self.label, messages)

@@ -1,17 +1,19 @@
 """Models of providers, by names such as ``anthropic:claude-…``, as LangChain makes them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Final
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
 from ...graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ...graphs.common.sanitize import excerpt
 from .client.failures import passed, refusals
 from .client.origin import answer_in
+from .client.server_replies import TooLargeReplyError
 from .refusals import is_unavailable
 from .tool_calling.calls import unread
 
@@ -66,6 +68,30 @@ def of_provider(name: str) -> BaseChatModel:
 
     with provider_failures(name, ModelUnavailableError):
         return init_chat_model(name)
+
+
+def check_reply_size(found: object, label: str, limit: int) -> None:
+    """Check the size of a reply that a provider's package has read, before anything else reads it.
+
+    These packages read with clients of their own, which have no limit. Each character counts as a
+    byte.
+
+    Raises:
+        ModelError: The reply is larger than the limit.
+    """
+    left, size = [found], 0
+    while left:
+        part = left.pop()
+        size += len(part) if isinstance(part, str | bytes) else 1
+        if size > limit:
+            raise ModelError(f"the model {label} sent {TooLargeReplyError(limit)}")
+        if isinstance(part, AIMessage):
+            calls = (*part.tool_calls, *part.invalid_tool_calls)
+            left += (part.content, part.additional_kwargs, *calls)
+        elif isinstance(part, Mapping):
+            left += part.values()
+        elif isinstance(part, list | tuple):
+            left += part
 
 
 @contextmanager

@@ -139,7 +139,8 @@ class Models:
         name = name or (self.default if isinstance(self.default, str) else None) or settings.model
         if name is not None and is_of_provider(name):
             chat = await asyncio.to_thread(of_provider, name)
-            return Model(name, chat, is_of_provider=True)
+            most = settings.max_reply_size
+            return Model(name, chat, is_of_provider=True, max_reply_size=most)
         loop = asyncio.get_running_loop()
         await close_with_loop()
         if await asyncio.to_thread(is_local, name, settings):

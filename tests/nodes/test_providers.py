@@ -1,6 +1,7 @@
 """Models by names such as ``anthropic:claude-…``, which LangChain makes."""
 
 import re
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,7 +10,15 @@ from genai_prices import Usage, calc_price
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from duologue.graphs import Conversation, EndChat, MaxCost, ModelError, SpecError, converse
+from duologue.graphs import (
+    Conversation,
+    EndChat,
+    MaxCost,
+    ModelError,
+    SpecError,
+    converse,
+    stream,
+)
 from duologue.nodes.models.providers import _PACKAGES, is_of_provider
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
@@ -53,6 +62,31 @@ def test_without_prices_the_providers_price_list_counts(monkeypatch: pytest.Monk
     assert result.outcome is not None
     assert result.outcome.total.input_tokens
     assert not result.outcome.total.cost
+
+
+LARGE = {
+    "text": "bean " * 300,
+    "calls": Reply(tool_calls=[SUM.model_copy(update={"args": {"expression": "2 * 3" * 300}})]),
+    "broken calls": Reply(tool_calls=[SUM.model_copy(update={"args": "2 * 3" * 300})]),
+}
+
+
+@pytest.mark.usefixtures("deepseek")
+@pytest.mark.parametrize("run", [converse, lambda *given, **options: [*stream(*given, **options)]])
+@pytest.mark.parametrize("name", LARGE)
+def test_an_answer_that_is_too_large_is_refused_before_it_is_used(
+    name: str, run: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUOLOGUE_MAX_REPLY_SIZE", "1KiB")
+    words = (
+        "the model deepseek:deepseek-chat sent a reply of more than 1.0 KiB; "
+        "raise DUOLOGUE_MAX_REPLY_SIZE to read it"
+    )
+    with ScriptedServer([LARGE[name]], models=("deepseek-chat",)) as server:
+        monkeypatch.setenv("DEEPSEEK_API_BASE", server.url)
+        with pytest.raises(ModelError, match=re.escape(words)):
+            run(PAIR, model="deepseek:deepseek-chat", store="memory:large")
+    assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize("installed", [True, False])
