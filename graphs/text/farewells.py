@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from .phrases import phrases
 
+_LONGEST = 100_000
+"""A longer text, in characters, is no farewell: reading one of 16 MiB would take many seconds."""
+
 _TOPIC_WORDS = 6
 """How many words may name what somebody gives thanks for."""
 
@@ -40,6 +43,8 @@ _NO_APOSTROPHES = str.maketrans("ı", "i", APOSTROPHES)  # noqa: RUF001
 
 def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ()) -> bool:
     """Whether a text holds nothing but thanks, farewells and pleasantries."""
+    if len(text) > _LONGEST:
+        return False
     known, signed = _known(tuple(names))
     shown = _stripped(text, signed, marks)
     if _NOT_COURTESY.search(shown):
