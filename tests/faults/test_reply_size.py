@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx2._decoders as decoders
 import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.utils.json import parse_partial_json
 
 from duologue.graphs import (
     Batch,
@@ -17,6 +19,7 @@ from duologue.graphs import (
     astream,
     batch_rows,
     converse,
+    get_session,
     load_conversation,
     resume,
     run_batch,
@@ -290,6 +293,60 @@ async def test_other_coroutines_go_on_while_a_reply_is_read(
             # The loop goes round at least once for what comes of a socket at a time.
             assert rounds > 4 * 2**20 // 2**18
             rounds = 0
+
+
+LONG = 9_000
+"""How many characters of arguments a call has in pieces; mending may try 4,000."""
+
+
+@pytest.mark.parametrize("size", [3, 1000, LONG])
+def test_a_streamed_call_with_long_broken_arguments_is_kept_and_not_mended(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended: list[int] = []
+
+    def counting(text: str, **options: bool) -> object:
+        mended.append(len(text))
+        return parse_partial_json(text, **options)
+
+    monkeypatch.setattr("langchain_core.messages.ai.parse_partial_json", counting)
+    arguments = '{"expression": "2 * 3"' + "beans" * LONG
+    pieces = [arguments[at : at + size] for at in range(0, LONG, size)]
+    calls: list[Body] = [
+        {"index": 0, "id": "c", "function": {"name": "calculator", "arguments": ""}}
+    ]
+    calls += [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+    deltas = [{"choices": [{"delta": {"tool_calls": [call]}}]} for call in calls]
+    lines = "".join(f"data: {json.dumps(delta)}\n\n" for delta in deltas)
+    sent = iter([lines.encode() + b"data: [DONE]\n\n", *[events(200)] * 9])
+    speakers = [{"name": "Ann", "tools": ["calculator"]}, {"name": "Bob"}]
+    talk = load_conversation({**SPEC, "speakers": speakers})
+    monkeypatch.setenv("DUOLOGUE_MAX_REPLY_SIZE", "1MiB")
+    with FaultyServer(lambda *_: Sent(next(sent), headers=EVENTS)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        *_, ended = stream(talk, store=f"memory:broken-{size}", session="s")
+    assert isinstance(ended, Ended)
+    assert max(mended, default=0) <= 4_000
+    [broken] = [
+        call
+        for message in get_session("s", store=f"memory:broken-{size}").messages
+        if isinstance(message, AIMessage)
+        for call in message.invalid_tool_calls
+    ]
+    assert broken["args"] == "".join(pieces)
+
+
+def test_the_pieces_of_a_long_stream_are_joined_in_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = [f"{number} " for number in range(1_301)]
+    lines = b"".join(map(event, words)) + b"data: [DONE]\n\n"
+    monkeypatch.setenv("DUOLOGUE_MAX_REPLY_SIZE", "1MiB")
+    with FaultyServer(lambda *_: Sent(lines, headers=EVENTS)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        list(stream(TALK, store="memory:pieces", session="s"))
+    (_, said), *_ = get_session("s", store="memory:pieces").speeches
+    assert said.split() == "".join(words).split()
 
 
 def test_a_session_goes_on_behind_a_reply_that_was_too_large(

@@ -64,7 +64,7 @@ def test_without_prices_the_providers_price_list_counts(monkeypatch: pytest.Monk
     assert not result.outcome.total.cost
 
 
-LARGE = {
+LARGE: dict[str, str | Reply] = {
     "text": "bean " * 300,
     "calls": Reply(tool_calls=[SUM.model_copy(update={"args": {"expression": "2 * 3" * 300}})]),
     "broken calls": Reply(tool_calls=[SUM.model_copy(update={"args": "2 * 3" * 300})]),

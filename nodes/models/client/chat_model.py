@@ -3,6 +3,7 @@
 It overrides private hooks of langchain-openai; tests hold it equal to the stock client.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,12 +14,14 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.ai import add_usage, subtract_usage
+from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
 from ....graphs.common.sanitize import excerpt
 from ..tool_calling.calls import RAW, raw_calls, read_calls
+from .kept_pieces import KeptPieces
 from .server_replies import (
     DETAILS,
     PARTS,
@@ -31,6 +34,9 @@ from .server_replies import (
 )
 
 _PATH = "/chat/completions"
+
+_EVENTS_AT_ONCE = 100
+"""After how many events of a stream other coroutines get their turn."""
 
 _RAW_RESPONSE = {"X-Stainless-Raw-Response": "true"}
 """Has OpenAI's client give the HTTP response as it came; the stock `ChatOpenAI` sends it, too."""
@@ -116,7 +122,7 @@ class ChatModel(ChatOpenAI):
             ):
                 yield typed
             return
-        is_empty, told = True, None
+        kept, told, count = KeptPieces(), None, 0
         with _errors_of_langchain():
             stream = await self.root_async_client.post(
                 _PATH,
@@ -129,15 +135,19 @@ class ChatModel(ChatOpenAI):
                 async for event in events:
                     chunk = piece_of_reply(_checked(event, events.response.request))
                     piece = self._convert_chunk_to_generation_chunk(chunk, AIMessageChunk, None)
-                    if piece is None:
+                    if piece is None or (count and not chunk["choices"] and not chunk["usage"]):
                         continue
-                    is_empty, message = False, piece.message
+                    count, message = count + 1, piece.message
                     if isinstance(message, AIMessageChunk) and message.usage_metadata:
                         # Each tells what was used until then, and LangChain sums them up.
                         message.usage_metadata = subtract_usage(message.usage_metadata, told)
                         told = add_usage(told, message.usage_metadata)
                     yield piece
-        if is_empty:
+                    kept.add(piece)
+                    if count % _EVENTS_AT_ONCE == 0:
+                        # Many may have come at once; others get their turn between them.
+                        await asyncio.sleep(0)
+        if not count:
             raise NoReplyError("the reply is not a stream of events")
 
     def _convert_chunk_to_generation_chunk(
@@ -150,9 +160,8 @@ class ChatModel(ChatOpenAI):
         delta = choice.get("delta") or {}
         calls = raw_calls(delta.get("tool_calls"))
         if calls:
-            # It loses calls that are not all there.
-            plain = {**delta, "tool_calls": [_as_usual(call) for call in calls]}
-            chunk = {**chunk, "choices": [{**choice, "delta": plain}]}
+            # It loses calls that are not all there, and tries to mend each piece of arguments.
+            chunk = {**chunk, "choices": [{**choice, "delta": {**delta, "tool_calls": None}}]}
         made = super()._convert_chunk_to_generation_chunk(
             chunk, default_chunk_class, base_generation_info
         )
@@ -161,17 +170,18 @@ class ChatModel(ChatOpenAI):
             # A list in a list: LangChain joins the fields of its items, even those that are whole.
             pieces = {name: [thought[name]] for name in DETAILS if name in thought}
             made.message.additional_kwargs |= {**thought, **pieces}
-            if calls:
+            if calls and isinstance(made.message, AIMessageChunk):
                 made.message.additional_kwargs[RAW] = calls
+                made.message.tool_call_chunks = [_as_usual(call) for call in calls]
         return made
 
 
-def _as_usual(call: dict[str, Any]) -> dict[str, Any]:
-    """A part of a call as LangChain expects it."""
-    function = {
-        key: value if isinstance(value := call[key], str) else None for key in ("name", "arguments")
-    }
-    return {"index": call.get("index"), "id": call["id"], "function": function}
+def _as_usual(call: dict[str, Any]) -> ToolCallChunk:
+    """Return a part of a call as LangChain has it."""
+    name, arguments = (
+        value if isinstance(value := call[key], str) else None for key in ("name", "arguments")
+    )
+    return tool_call_chunk(name=name, args=arguments, id=call["id"], index=call.get("index"))
 
 
 def _thought_in(fields: Mapping[str, Any]) -> dict[str, Any]:
