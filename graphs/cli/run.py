@@ -16,10 +16,10 @@ from pydantic import JsonValue
 
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
+from ..run.answers import GivenAnswer
 from ..run.engine import ConversationLike, run_session
 from ..run.events import Ended, Event, SessionStarted
 from ..run.options import Options
-from ..run.steps import GivenAnswer
 from ..sessions.result import Result
 from ..spec.questions import Question
 from ..store.address import open_store

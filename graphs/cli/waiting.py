@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..run.steps import GivenAnswer
+from ..run.answers import GivenAnswer
 from ..sessions.session import get_session
 from ..spec.questions import Question
 from .terminal.follow_up import FollowUp

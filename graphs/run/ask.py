@@ -6,7 +6,7 @@ After Yacana's tasks, which an agent solves alone, and Lagent's agents, which ar
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
@@ -37,7 +37,7 @@ from ..spec.usage import Price
 from ..store.address import open_store
 from ..store.rows import check_session_id
 from ..text.words import cut
-from .converse import aconverse
+from .converse import run_to_result
 from .options import Options
 
 
@@ -116,7 +116,9 @@ async def aask(
     asked = _asked(_able(agent, given.get("tools"), schema), user, of_spec)
     waits = session is not None and not reset and await _waits(session, text, given.get("store"))
     message = None if waits else text
-    return await aconverse(asked, session=session, reset=reset, message=message, **given)
+    queued = cast("Options", dict(**given, message=message))
+    # It answers nothing that somebody was asked: beside another question it waits for its turn.
+    return await run_to_result(asked, session, queued, reset=reset, queues=True)
 
 
 ask = in_background(aask)

@@ -11,11 +11,11 @@ from typing import Unpack
 
 from ..common.background import in_background, iterate
 from ..sessions.result import Result
+from .answers import GivenAnswer
 from .engine import ConversationLike, run_session
 from .events import Event, MessageSaid, Notice
 from .in_cell import shown_in_cell
 from .options import Options
-from .steps import GivenAnswer
 
 _log = logging.getLogger("duologue")
 
@@ -51,8 +51,9 @@ async def aconverse(
         SpecError: The conversation, its file or a setting is not valid, or ``answer`` failed.
         ModelError: A model can't be had or did not answer. The session can be resumed.
         AnswerError: ``answer`` gave what does not fit, again and again. The session waits.
-        SessionError: The id is odd, another run has the session, or it belongs to another
-            conversation; names the first field that differs.
+        SessionError: The id is odd, another run has the session, it belongs to another
+            conversation (names the first field that differs), or the question that waited for the
+            ``message`` at the call was already answered.
         StoreError: The store can't be opened or written.
 
     Example:
@@ -63,7 +64,7 @@ async def aconverse(
         >>> converse(garden, model=model, store="memory:docs").outcome.reason.value
         'done_token'
     """
-    return await _run(conversation, session, options, reset=reset)
+    return await run_to_result(conversation, session, options, reset=reset)
 
 
 converse = in_background(aconverse)
@@ -80,11 +81,12 @@ async def aresume(session: str, **options: Unpack[Options]) -> Result:
         The result, with the outcome or with what people are asked.
 
     Raises:
-        SessionError: There is no such session, or another run has it.
+        SessionError: There is no such session, another run has it, or the question that waited for
+            the ``message`` at the call was already answered.
         ModelError: A model can't be had or did not answer. The session can be resumed.
         StoreError: The store can't be opened or written.
     """
-    return await _run(None, session, options)
+    return await run_to_result(None, session, options)
 
 
 resume = in_background(aresume)
@@ -101,7 +103,8 @@ async def aanswer_session(
         session: The session's id.
         value: The answer: text for a `MessageQuestion`, else what the question's
             ``response_schema`` says.
-        question: The id of the question. None: the one that waits, of which there must be just one.
+        question: The id of the question that the answer is for. None: the only question that waits
+            at the call.
         **options: See `Options`; ``answer`` in it answers what is asked after this.
 
     Returns:
@@ -109,8 +112,8 @@ async def aanswer_session(
 
     Raises:
         AnswerError: The answer does not fit. The session waits on.
-        SessionError: There is no such session, it waits for no answer or for another one, or
-            another run has it.
+        SessionError: There is no such session, another run has it, several questions wait and none
+            is named, or the question was already answered: nothing is changed.
         ModelError: A model can't be had or did not answer. The answer is kept, and the session can
             be resumed.
         StoreError: The store can't be opened or written.
@@ -129,7 +132,7 @@ async def aanswer_session(
         'quit'
     """
     reply = GivenAnswer(value, question)
-    return await _run(None, session, options, reply=reply)
+    return await run_to_result(None, session, options, reply=reply)
 
 
 answer_session = in_background(aanswer_session)
@@ -176,17 +179,21 @@ async def astream(
                 yield event
 
 
-async def _run(
+async def run_to_result(
     source: ConversationLike | None,
     session: str | None,
     options: Options,
     *,
     reset: bool = False,
     reply: GivenAnswer | None = None,
+    queues: bool = False,
 ) -> Result:
+    """Run a session and return its result; `graphs.run.engine.run_session` says more."""
     result: Result | None = None
     async with shown_in_cell(options) as (shown, saw):
-        run_of_it = run_session(source, session, reset=reset, tokens=False, reply=reply, **shown)
+        run_of_it = run_session(
+            source, session, reset=reset, tokens=False, reply=reply, queues=queues, **shown
+        )
         async with aclosing(run_of_it) as events:
             async for event in events:
                 if isinstance(event, Result):

@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from ..common.errors import SessionError, SpecError
 from ..common.settings import Settings, load_settings
 from ..common.validation import listing
 from ..kinds.load import load_conversation
+from ..sessions.checkpoints import questions_of
 from ..sessions.result import Result
 from ..sessions.session import read_session, title_of
 from ..sessions.stored_state import stored_conversation
@@ -29,14 +30,15 @@ from ..spec.changes.difference import first_difference
 from ..spec.conversation import Conversation
 from ..spec.end_chat import EndChatMode
 from ..spec.judges import SeparateJudge
+from ..spec.questions import Question
 from ..store.address import Held, Store, open_store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
+from .answers import BoundInput, GivenAnswer, bind_answer
 from .events import Event, Notice, SessionStarted
 from .log_events import replayed
 from .options import Options, check_run
 from .play import Begun, play, says_more
-from .steps import GivenAnswer, answer_of
 
 ConversationLike = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that holds one."""
@@ -50,9 +52,24 @@ async def run_session(
     tokens: bool,
     reply: GivenAnswer | None = None,
     gate: Gate | None = None,
+    queues: bool = False,
     **options: Unpack[Options],
 ) -> AsyncGenerator[Event | Result, None]:
-    """Run a session, whose model calls pass a gate where one is given."""
+    """Run a session.
+
+    Args:
+        source: The conversation. None: go on with the session.
+        session: The session's id. None: a new one is made up.
+        reset: Whether to delete what is stored of that session first.
+        tokens: Whether tokens are events.
+        reply: An answer to begin with.
+        gate: What the model calls pass.
+        queues: Whether the message among the options waits for its turn, whatever is asked by then.
+        **options: See `Options`.
+
+    Yields:
+        Events, then the result.
+    """
     check_run(options)
     given = None if source is None else await asyncio.to_thread(_loaded, source)
     if session is not None:
@@ -70,6 +87,9 @@ async def run_session(
             session = _new_id("session" if given is None else title_of(given))
         # Nobody can ask while it is not run: what stands here was meant for an earlier run.
         before = await store.get(session)
+        message = options.get("message")
+        is_bound = message is not None and not queues
+        bound = await _bound(store, session, None if reset else before, reply, is_bound=is_bound)
         async with store.lock(session) as held:
             row = await store.get(session)
             if reset and given is not None and row is not None:
@@ -86,12 +106,12 @@ async def run_session(
                 resumed=row is not None,
                 people=conversation.people,
             )
-            message = options.get("message")
             person = _person(conversation, message)
-            result = await _stored(store, row, conversation, reply)
-            if result is not None and (not says_more(message) or reply is not None):
+            result, waiting = await _read(store, row, conversation)
+            bound.check(waiting, has_ended=result is not None)
+            if result is not None and not says_more(message):
                 ended = started.model_copy(update={"ended": True})
-                for event in (ended, *_told_again(result, reply)):
+                for event in (ended, *replayed(result), result):
                     yield event
                 return
             # What has begun goes on, however little room it has.
@@ -113,7 +133,7 @@ async def run_session(
             )
             waits = row is not None and row.status == "waiting"
             begun = Begun(running, conversation, result, person, waits=waits)
-            async with aclosing(play(held, begun, reply, options)) as events:
+            async with aclosing(play(held, begun, bound.answer, options)) as events:
                 async for event in events:
                     yield event
 
@@ -135,14 +155,6 @@ async def check_here(
     resources = _resources(options, await asyncio.to_thread(load_settings), gate)
     await resources.check(conversation)
     await resources.models.prepare(conversation, lambda text: None)
-
-
-def _told_again(finished: Result, reply: GivenAnswer | None) -> Iterator[Event | Result]:
-    """The events and the result of a session that has ended already."""
-    if reply is not None:
-        raise SessionError(f"Session {finished.session!r} has ended: it waits for no answer.")
-    yield from replayed(finished)
-    yield finished
 
 
 IDLE_JUDGE = (
@@ -227,17 +239,35 @@ def _person(conversation: Conversation, message: str | None) -> str:
     return people[0] if people else ""
 
 
-async def _stored(
-    store: Store, row: SessionRow | None, conversation: Conversation, reply: GivenAnswer | None
-) -> Result | None:
-    """Read a stored session, which raises if it is damaged; give its result if finished."""
+async def _bound(
+    store: Store,
+    session: str,
+    row: SessionRow | None,
+    reply: GivenAnswer | None,
+    *,
+    is_bound: bool,
+) -> BoundInput:
+    """Bind an answer, or a message, to the questions that wait before the session is waited for."""
+    waiting: list[Question] = []
+    if row is not None and (reply is not None or is_bound):
+        graph = build_graph(checkpointer=store.checkpointer)
+        waiting = await questions_of(graph, session)
+    answer = None if reply is None else bind_answer(session, waiting, reply)
+    return BoundInput(session, waiting, answer, is_bound)
+
+
+async def _read(
+    store: Store, row: SessionRow | None, conversation: Conversation
+) -> tuple[Result | None, Sequence[Question]]:
+    """Read a stored session, which raises if it is damaged.
+
+    Returns:
+        Its result if it has ended, and the questions that it waits with.
+    """
     if row is None:
-        return None
-    found = await read_session(
-        row.session, conversation, build_graph(checkpointer=store.checkpointer)
-    )
+        return None, ()
+    graph = build_graph(checkpointer=store.checkpointer)
+    found = await read_session(row.session, conversation, graph)
     if row.status == "finished" and found.outcome is not None:
-        return found
-    if reply is not None:
-        answer_of(row.session, found.pending, reply)
-    return None
+        return found, ()
+    return None, found.pending

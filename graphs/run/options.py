@@ -36,7 +36,8 @@ class Options(Registered, total=False):
     it has ended, after the end. Then the session goes on: caps, guards and what else ends it count
     anew from this message, budgets of money, tokens, calls and seconds do not. ``exit`` leaves, and
     says nothing more where it has ended. Where calls of tools are to be decided first and
-    ``answer`` does not, `SessionError` tells that it was not said."""
+    ``answer`` does not, `SessionError` tells that it was not said. It is for the question that
+    waits at the call: if that was answered meanwhile, or another was asked, it is refused."""
 
 
 def check_run(options: Mapping[str, Any]) -> None:

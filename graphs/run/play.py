@@ -15,10 +15,11 @@ from ..sessions.session import read_session
 from ..spec.conversation import Conversation
 from ..spec.questions import is_exit
 from ..store.address import Held
+from .answers import BoundAnswer
 from .events import Ended, Event, QuestionAsked
 from .log_events import events_of
 from .options import Options
-from .steps import GivenAnswer, RunOptions, Steps
+from .steps import RunOptions, Steps
 
 
 class Begun(NamedTuple):
@@ -32,7 +33,7 @@ class Begun(NamedTuple):
 
 
 async def play(
-    held: Held, begun: Begun, reply: GivenAnswer | None, options: Options
+    held: Held, begun: Begun, reply: BoundAnswer | None, options: Options
 ) -> AsyncGenerator[Event | Result, None]:
     """Run a session to its end, or to a question; then on from its end, if more is to be said."""
     resources, conversation, result, person, waits = begun

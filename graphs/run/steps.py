@@ -15,7 +15,7 @@ from langgraph.types import Command
 
 from ..build import Graph
 from ..common.background import in_caller
-from ..common.errors import AnswerError, SessionError, failed
+from ..common.errors import AnswerError, failed
 from ..log.channels import log_of
 from ..log.messages import storable
 from ..rules.approval import check_decisions
@@ -32,6 +32,7 @@ from ..spec.questions import (
     check_message,
 )
 from ..store.serializer import check_storable
+from .answers import BoundAnswer, answered_question
 from .events import Event, Notice, QuestionAsked
 from .log_events import events_of
 from .token_stream import TokenStream
@@ -42,15 +43,6 @@ _TRIES = 5
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{32}")
 """What LangGraph takes for the id of a question."""
-
-
-class GivenAnswer(NamedTuple):
-    """An answer that a run begins with, to a question that the session waits with."""
-
-    value: Any
-    """The answer."""
-    question: str | None = None
-    """The id of the question. None: the one that waits."""
 
 
 class RunOptions(NamedTuple):
@@ -72,7 +64,7 @@ class Steps:
         conversation: Conversation,
         options: RunOptions,
         answer: Answer | None = None,
-        reply: GivenAnswer | None = None,
+        reply: BoundAnswer | None = None,
         message: str | None = None,
     ) -> None:
         self._graph = graph
@@ -89,7 +81,7 @@ class Steps:
     async def run(self) -> AsyncGenerator[Event, None]:
         """Run it from where it is, and tell what happens."""
         asked = await self.waiting()
-        reply = None if self._reply is None else answer_of(self._session, asked, self._reply)
+        reply = None if self._reply is None else self._paired(asked, self._reply)
         # Going on would give a tool or an agent the answer that another has had in the same step.
         runs = reply is not None or not any(map(_is_foreign, asked))
         at_hand, tries, problem, skipped = reply is not None, 0, "", set[str]()
@@ -117,15 +109,16 @@ class Steps:
             if problem and is_same:
                 question = question.model_copy(update={"problem": problem})
             yield QuestionAsked(question=question)
-            if self.message is not None and isinstance(question, MessageQuestion):
-                value, self.message = self.message, None
-            else:
-                value = await self._answered(question)
+            value = await self._value(question)
             runs = value is not None
             if runs:
                 reply = (question, value)
             else:
                 skipped.add(question.id)
+
+    def _paired(self, asked: Sequence[Question], answer: BoundAnswer) -> tuple[Question, Any]:
+        """Pair an answer with its question, which must wait."""
+        return answered_question(self._session, asked, answer), answer.value
 
     async def waiting(self) -> list[Question]:
         """Give the questions that the session waits with."""
@@ -212,6 +205,17 @@ class Steps:
                     for event in events_of(self._conversation, message):
                         yield from streamed.whole(event)
 
+    async def _value(self, question: Question) -> Any:  # noqa: ANN401
+        """The message or the answer for a question; None if there is none."""
+        if self.message is not None and isinstance(question, MessageQuestion):
+            value, self.message = self.message, None
+            return value
+        value = await self._answered(question)
+        if value is not None:
+            # Whoever answers may take days, in which this run may have lost the session.
+            self._paired(await self.waiting(), BoundAnswer(value, question.id, waited=True))
+        return value
+
     async def _answered(self, question: Question) -> Any:  # noqa: ANN401
         """The answer to a question; None where there is none."""
         answer = self._answer
@@ -235,24 +239,6 @@ def _beside(conversation: Conversation) -> set[str]:
     """Give whose messages may go on by what their calls say."""
     speakers = conversation.speakers
     return {one.name for one in speakers if one.to_user or has_tool(conversation, one)}
-
-
-def answer_of(session: str, asked: Sequence[Question], reply: GivenAnswer) -> tuple[Question, Any]:
-    """Pair the answer with the question that it is for."""
-    ids = [one.id for one in asked]
-    if not asked:
-        raise SessionError(f"Session {session!r} waits for no answer: resume it without one.")
-    if reply.question is None and len(ids) > 1:
-        raise SessionError(
-            f"Session {session!r} waits for several answers: name the question, one of "
-            f"{', '.join(ids)}."
-        )
-    if reply.question not in (None, *ids):
-        raise SessionError(
-            f"Session {session!r} does not wait for an answer to {reply.question!r}: somebody has "
-            f"given it already, or it was never asked; now it waits for {', '.join(ids)}."
-        )
-    return next(one for one in asked if reply.question in (None, one.id)), reply.value
 
 
 def _is_foreign(question: Question) -> bool:

@@ -17,10 +17,11 @@ from ..spec.conversation import Conversation
 from ..store.address import Held, Store
 from ..store.errors import damaged_store
 from ..store.rows import check_session_id
-from .checkpoints import settle, write_state
+from .checkpoints import questions_of, settle, write_state
 from .listing import known_store
 from .result import Result
 from .session import check_speaker, known_session, read_session
+from .waiting import check_still_waits
 
 
 async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
@@ -45,7 +46,8 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
 
     Raises:
         SpecError: Nobody has that name, or the text is blank.
-        SessionError: There is no such session, somebody runs it, or its opening is not over.
+        SessionError: There is no such session, somebody runs it, its opening is not over, or it
+            has asked or was answered since the call.
         StoreError: The store can't be opened, read or written.
 
     Example:
@@ -60,7 +62,10 @@ async def asay(session: str, speaker: str, text: str, *, store: str | Path | Non
     async with known_store(store) as opened:
         conversation = await known_session(opened, session)
         check_speaker(session, conversation, speaker)
+        graph = build_graph(checkpointer=opened.checkpointer)
+        before = await questions_of(graph, session)
         async with opened.lock(session) as held:
+            check_still_waits(session, before, await questions_of(graph, session))
             return await say_in(held, conversation, speaker, text)
 
 

@@ -16,14 +16,25 @@ from uuid import uuid4
 import psycopg
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.types import interrupt
 
 from drawn_faults import Faults
-from duologue.graphs import SessionError, StoreError, aconverse, aget_session, role_play
+from duologue.graphs import (
+    Question,
+    Result,
+    SessionError,
+    StoreError,
+    aanswer_session,
+    aconverse,
+    aget_session,
+    chat,
+    role_play,
+)
 from duologue.graphs.common.threads import in_thread
 from duologue.graphs.store.address import Held, Store, open_store
 from duologue.graphs.store.sql.postgres import PostgresStore
 from duologue.graphs.store.sql.tables import SqlStore
-from duologue.nodes.testing import Prompt, ScriptedChatModel
+from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.pgbouncer import pgbouncer
 
 pytestmark = pytest.mark.process
@@ -118,6 +129,48 @@ async def test_a_conversation_that_loses_its_session_stops_with_a_clear_error(
     with pytest.raises(SessionError, match=LOST):
         await aconverse(GARDEN, session="s", store=path, model=model)
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("name", ["wire", "pay"])
+async def test_an_answer_to_a_run_that_has_lost_its_session_lets_nothing_run(
+    name: str, tmp_path: Path
+) -> None:
+    """A person thinks; meanwhile another run takes over, and asks the next question."""
+    path, ran = tmp_path / "x.db", list[str]()
+
+    def wire() -> str:
+        """Wires money, once a person has approved."""
+        ran.append("wire")
+        return "Wired."
+
+    def pay() -> str:
+        """Asks a person twice."""
+        ran.append(f"pay {interrupt('First?')} {interrupt('Second?')}")
+        return "Paid."
+
+    call = Reply(tool_calls=[ScriptedToolCall(name=name, id="1")])
+    talk = chat("Go.", tools=["wire", "pay"], interrupt_on={"wire": True})
+    value = {"decisions": [{"type": "approve"}]} if name == "wire" else "late"
+    options: dict[str, Any] = {"store": path, "tools": [wire, pay]}
+    taken_over: list[Result] = []
+
+    async def take_over() -> None:
+        model = ScriptedChatModel(script=[call])
+        answer = value if name == "wire" else "yes"
+        taken_over.append(await aanswer_session("s", answer, model=model, **options))
+
+    async def answer(question: Question) -> object:
+        if not taken_over:
+            remove_locks(path)
+            await elsewhere(take_over)
+        return value
+
+    model = ScriptedChatModel(script=[call])
+    with pytest.raises(SessionError, match="was already answered or dropped; now it waits"):
+        await aconverse(talk, session="s", model=model, answer=answer, **options)
+    assert ran == (["wire"] if name == "wire" else [])
+    assert await aget_session("s", store=path) == taken_over[0]
+    assert len(taken_over[0].pending) == 1
 
 
 async def test_a_link_to_a_store_is_that_store(tmp_path: Path) -> None:

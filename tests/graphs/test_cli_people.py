@@ -256,7 +256,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             ["answer", "c", "Hi.", "--question", "other"],
             4,
-            "Session 'c' does not wait for an answer to 'other': somebody has given it already",
+            "Session 'c' does not wait for an answer to 'other': the question was already answered",
         ),
         (["answer", "c", ""], 2, "the answer does not fit, and the question stays open"),
         (["answer", "c", "Hi.", "--store", "gone.db"], 4, "gone.db"),
