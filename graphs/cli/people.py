@@ -83,7 +83,9 @@ def answer(
     ],
     question: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Which question it answers. [default: the only one]"),
+        typer.Option(
+            metavar="ID", help="Which question it answers. [default: the only one that waits now]"
+        ),
     ] = None,
     store: StoreOption = None,
     model: ModelOption = None,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..run.answers import GivenAnswer
+from ..run.answers import GivenAnswer, answered_question, bind_answer
 from ..sessions.session import get_session
 from ..spec.questions import Question
 from .terminal.follow_up import FollowUp
@@ -21,9 +21,12 @@ def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) ->
     """Say how a session that waits is answered, and how it goes on."""
     answers = []
     for question in questions:
-        options = ["--question", question.id] if len(questions) > 1 else []
+        # By the time somebody copies it, the session may ask something else.
         command = follow_up.command(
-            "answer", session, options=options, arguments=[question.sample()]
+            "answer",
+            session,
+            options=["--question", question.id],
+            arguments=[question.sample()],
         )
         answers.append(f"Answer it with: {command}")
     return [*answers, f"Or be asked: {follow_up.command('resume', session)}"]
@@ -33,9 +36,9 @@ def reply_of(
     session: str, answer: str, question: str | None, store: str | Path | None
 ) -> GivenAnswer:
     """Read the ANSWER argument of `duologue answer`."""
-    pending = get_session(session, store=store).pending
-    meant = [one for one in pending if question in (None, one.id)]
-    if len(meant) != 1:
-        return GivenAnswer(answer, question)
+    found = get_session(session, store=store)
+    bound = bind_answer(session, found.pending, GivenAnswer(answer, question))
+    has_ended = found.outcome is not None
+    meant = answered_question(session, found.pending, bound, has_ended=has_ended)
     # By its id it can't become the answer to another question that is asked meanwhile.
-    return GivenAnswer(meant[0].read(answer), meant[0].id)
+    return GivenAnswer(meant.read(answer), meant.id)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -15,14 +16,14 @@ from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import install_package
 
-from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, meanwhile, serving
+from .cli_help import ANSWER, FIRST, SHORT, duologue, isolate, meanwhile, serving, ways_on
 
 CHAT = ["chat", "--session", "c"]
-WAITS = (
-    "Session c waits for an answer. User, it is your turn. exit: leave.\n"
-    "Answer it with: duologue answer c TEXT\n"
-    "Or be asked: duologue resume c\n"
-)
+
+
+def waits() -> str:
+    """What is said of a session "c" that waits for a message."""
+    return f"Session c waits for an answer. User, it is your turn. exit: leave.\n{ways_on()}"
 
 
 @pytest.fixture(autouse=True)
@@ -80,20 +81,18 @@ def test_a_chat_is_read_from_a_pipe_until_exit(server: ScriptedServer) -> None:
 def test_the_end_of_the_input_leaves_the_session_waiting(server: ScriptedServer) -> None:
     """Row G5."""
     ran = duologue("chat", "Hello.", "--session", "c")
-    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    assert (ran.exit_code, ran.stderr) == (5, waits())
     assert ran.stdout.endswith("\nUser:\nHello.\n\nAssistant:\nIt is 42.\n")
     assert duologue("sessions").stdout.split()[:2] == ["c", "waiting"]
     assert duologue("show", "c").stdout.endswith(
-        "\n\nWaits for an answer. User, it is your turn. exit: leave.\n"
-        "Answer it with: duologue answer c TEXT\n"
-        "Or be asked: duologue resume c\n"
+        f"\n\nWaits for an answer. User, it is your turn. exit: leave.\n{ways_on()}"
     )
     shown = json.loads(duologue("show", "c", "--json").stdout.splitlines()[-1])
     assert (shown["event"], shown["question"]["kind"]) == ("question", "message")
     listed = json.loads(duologue("sessions", "--json").stdout)
     assert listed["status"] == "waiting"
     ran = duologue("resume", "c", lines="Thanks.\n")
-    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    assert (ran.exit_code, ran.stderr) == (5, waits())
     assert "Hello." not in ran.stdout.partition("goes on.")[2]
     ran = duologue("resume", "c", lines="exit\n")
     assert (ran.exit_code, ran.stderr) == (0, "")
@@ -102,12 +101,12 @@ def test_the_end_of_the_input_leaves_the_session_waiting(server: ScriptedServer)
 
 def test_with_json_nobody_is_asked_and_answers_come_as_commands(server: ScriptedServer) -> None:
     ran = duologue(*CHAT, "--json", lines="not read\n")
-    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    assert (ran.exit_code, ran.stderr) == (5, waits())
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [event["event"] for event in events] == ["session", "question"]
     question = events[-1]["question"]
     ran = duologue("answer", "c", "What is it?", "--question", question["id"], "--json")
-    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    assert (ran.exit_code, ran.stderr) == (5, waits())
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     said = [event["text"] for event in events if event["event"] == "message"]
     assert said == ["What is it?", "It is 42."]
@@ -143,7 +142,7 @@ def test_an_answer_is_refused_while_another_run_asks(server: ScriptedServer) -> 
     assert (ran.exit_code, ran.stdout) == (4, "")
     assert "busy" in ran.stderr
     ran = duologue("answer", "c", "Hello.")
-    assert (ran.exit_code, ran.stderr) == (5, WAITS)
+    assert (ran.exit_code, ran.stderr) == (5, waits())
     assert "It is 42." in ran.stdout
 
 
@@ -180,8 +179,7 @@ def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
     assert ran.stderr == (
         "Session c waits for an answer. Assistant wants to call send with "
         '{"to": "ann", "body": "Hi."}.\n'
-        """Answer it with: duologue answer c '{"decisions": [{"type": "approve"}]}'\n"""
-        "Or be asked: duologue resume c\n"
+        + ways_on(sample="""'{"decisions": [{"type": "approve"}]}'""")
     )
     ran = duologue("answer", "c", "yes, do")
     assert (ran.exit_code, ran.stdout) == (2, "")
@@ -189,6 +187,25 @@ def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
     assert ran.stderr.endswith('it must be like {"decisions": [{"type": "approve"}]}\n')
     ran = duologue("answer", "c", '{"decisions": [{"type": "approve"}]}')
     assert "(It answers: {'decisions': [{'type': 'approve'}]})" in ran.stdout
+
+
+def test_a_command_that_was_copied_answers_the_question_that_it_was_shown_with(
+    offer: Callable[[str], None],
+) -> None:
+    """Somebody else has answered, and another call waits, by the time it is run."""
+    offer("send")
+    approve = '{"decisions": [{"type": "approve"}]}'
+    duologue("chat", "Go.", "--session", "c", "--tool", "send", lines="e\n")
+    (shown,) = [one for one in duologue("show", "c").stdout.splitlines() if "--question" in one]
+    copied = shlex.split(shown.removeprefix("Answer it with: duologue "))
+    assert copied[-1] == approve
+    duologue("answer", "c", approve)
+    after = get_session("c")
+    assert after.pending
+    ran = duologue(*copied)
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    assert "the question was already answered or dropped" in ran.stderr
+    assert get_session("c") == after
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from .cli_help import (
     serving,
     signals_kept,
     started,
+    ways_on,
 )
 
 pytestmark = pytest.mark.live
@@ -169,8 +170,7 @@ def test_a_question_outlives_the_process_that_asked_it_and_was_killed(
         assert ran.exit_code == 5
         # What the session does not hold must be said again.
         assert ran.stderr.endswith(
-            f"Answer it with: duologue answer --store '{store}' --model scripted c TEXT\n"
-            f"Or be asked: duologue resume --store '{store}' --model scripted c\n"
+            ways_on("--store", f"'{store}'", "--model", "scripted", store=store)
         )
         assert [text for _, text in get_session("c", store=store).speeches] == [
             *("What is it?", "It is 42.", "Thanks.", "Bye."),
