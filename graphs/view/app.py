@@ -36,6 +36,8 @@ _ON_A_PAGE: Final = 50
 _MOST: Final = 1_000_000
 """Bytes of a form, at most."""
 
+_GONE: Final = "this question was already answered or dropped, so your answer was not used"
+
 _PLACE: Final = TypeAdapter(tuple[str, str])
 
 
@@ -114,7 +116,7 @@ class _View:
             asked = (await aget_session(row.session, store=self._target)).pending
             question = next((one for one in asked if one.id == form.get("question")), None)
             if question is None:
-                raise AnswerError("this question is not open any more")
+                raise AnswerError(_GONE)
             value = answer_of(question, form)
         except AnswerError as error:
             self._runs.problems[row.session] = str(error)

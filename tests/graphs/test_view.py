@@ -10,9 +10,18 @@ from urllib.parse import urlencode
 import pytest
 from starlette.testclient import TestClient
 
-from duologue.graphs import Conversation, chat, converse, get_session
+from duologue.graphs import (
+    Conversation,
+    Question,
+    Result,
+    answer_session,
+    chat,
+    converse,
+    get_session,
+)
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.store.address import open_store
+from duologue.graphs.view.answers import Form, answer_of
 from duologue.graphs.view.app import view_app
 from duologue.graphs.view.security import HEADERS, Guard
 from duologue.graphs.view.serve import bound
@@ -250,7 +259,7 @@ def test_an_answer_is_given_and_the_session_goes_on(user: TestClient, store: str
     assert result.speeches == said
     # The old question is not answered twice.
     user.post("/sessions/shade/answer", data=form)
-    assert "this question is not open any more" in user.get("/sessions/shade").text
+    assert "this question was already answered" in user.get("/sessions/shade").text
     assert len(get_session("shade", store=store).speeches) == 2
     leave = {"question": question(store, "shade"), "leave": "1"}
     user.post("/sessions/shade/answer", data=leave)
@@ -297,6 +306,55 @@ def test_what_does_not_fit_is_said_and_the_question_stays(
     assert asked in page
     too_long = user.post("/sessions/sums/answer", data={"text0": "x" * 1_000_001})
     assert too_long.status_code == 413
+
+
+def more_sums(store: str) -> Result:
+    """Somebody else approves of the call, and another one waits."""
+    called = ScriptedToolCall(name="calculator", args={"expression": "7*8"}, id="c2")
+    model = ScriptedChatModel(script=[Reply(tool_calls=[called])])
+    return answer_session("sums", {"decisions": [{"type": "approve"}]}, store=store, model=model)
+
+
+def form_of(page: str) -> dict[str, str]:
+    """The hidden fields of the form that a page shows."""
+    fields = [one for one in Seen(page).all("input") if one.get("type") == "hidden"]
+    return {str(one["name"]): str(one["value"]) for one in fields}
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["its question", "no question"])
+def test_a_form_decides_no_call_that_it_did_not_show(
+    user: TestClient, store: str, model: ScriptedChatModel, is_named: bool
+) -> None:
+    """The page is open while somebody else answers."""
+    sums(store)
+    shown = form_of(user.get("/sessions/sums").text)
+    assert shown == {"question": question(store, "sums")}
+    after = more_sums(store)
+    user.post("/sessions/sums/answer", data=(shown if is_named else {}) | {"decision0": "approve"})
+    page = user.get("/sessions/sums").text
+    assert "this question was already answered or dropped, so your answer was not used" in page
+    assert form_of(page) == {"question": after.pending[0].id}
+    assert get_session("sums", store=store) == after
+    assert model.calls == []
+
+
+def test_of_two_forms_that_are_sent_at_once_one_decides(
+    user: TestClient, store: str, model: ScriptedChatModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else answers after this form was read, and before the session is held."""
+    sums(store)
+    after: list[Result] = []
+
+    def overtaken(asked: Question, form: Form) -> Any:  # noqa: ANN401
+        after.append(more_sums(store))
+        return answer_of(asked, form)
+
+    monkeypatch.setattr("duologue.graphs.view.app.answer_of", overtaken)
+    form = {"question": question(store, "sums"), "decision0": "approve"}
+    user.post("/sessions/sums/answer", data=form)
+    assert "already answered or dropped" in user.get("/sessions/sums").text
+    assert get_session("sums", store=store) == after[0]
+    assert model.calls == []
 
 
 def test_what_only_a_program_registers_is_said(user: TestClient, store: str) -> None:
