@@ -5,6 +5,7 @@ from collections import Counter
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt
 
 from ..common.data import Data
+from ..common.sanitize import escape_invisible
 from ..display.panel import Panel, Shown
 from ..store.address import Store
 from ..store.batches import BatchRow, CellCount, CellStatus
@@ -90,10 +91,10 @@ class BatchStatus(Shown, Data):
         cost = f", cost {self.cost:.4g}" if self.cost else ""
         used = f"{self.calls:,} model calls, {self.tokens:,} tokens{cost}."
         return Panel(
-            title=f"Batch {self.batch}: {self.standing()}",
+            title=f"Batch {escape_invisible(self.batch)}: {self.standing()}",
             notes=tuple(filter(None, (self.title, used, self.stopped))),
             head=("Cells", "Number"),
-            rows=tuple((name, f"{number:,}") for name, number in self.rows()),
+            rows=tuple((escape_invisible(name), f"{number:,}") for name, number in self.rows()),
         )
 
     def standing(self) -> str:

@@ -272,20 +272,22 @@ for command in (view, say, fork, dump, load, reset, copy, export):
 def stop(session: Session, store: StoreOption = None) -> None:
     """Stop a session that runs, after its turn, or one that waits."""
     from ..sessions.stop import stop_session
+    from .terminal.console import plain, stdout
 
     if stop_session(session, store=store):
-        typer.echo(f"Stopped {session}.")
+        plain(stdout(), f"Stopped {session}.")
     else:
-        typer.echo(f"Asked {session} to stop after its current turn.")
+        plain(stdout(), f"Asked {session} to stop after its current turn.")
 
 
 @app.command()
 def delete(session: Session, store: StoreOption = None) -> None:
     """Delete a session and everything it holds."""
     from ..sessions.listing import delete_session
+    from .terminal.console import plain, stdout
 
     delete_session(session, store=store)
-    typer.echo(f"Deleted {session}.")
+    plain(stdout(), f"Deleted {session}.")
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 from rich.text import Text
 
-from ..common.sanitize import clean
+from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import listing
 from ..rules.approval import call_shown
 from ..spec.questions import (
@@ -21,10 +21,10 @@ from ..spec.questions import (
     ToolQuestion,
     is_exit,
 )
-from .terminal.console import prose, whole
+from .terminal.console import plain, prose, whole
 from .terminal.events import Transcript
 from .terminal.input import Lines
-from .terminal.text import one_line
+from .terminal.text import cut_text, one_line
 
 _KEYS = {"a": "approve", "e": "edit", "r": "reject", "s": "respond"}
 _ALL = ("v", "view")
@@ -89,7 +89,7 @@ class Asker:
                 self._tell(f"{question.speaker}{words}")
                 self._body(text)
         for call in question.calls if is_new else ():
-            self._tell(f"A call waits: {call_shown(call.name, call.args)}")
+            self._exact(f"A call waits: {call_shown(call.name, call.args)}", "dim")
         if any(text for _, text in parts) or (question.calls and is_new):
             self._gap()
 
@@ -141,10 +141,8 @@ class Asker:
         return {"type": word}
 
     def _arguments(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        text = json.dumps(call["args"], ensure_ascii=False)
-        if clean(text) != text:
-            # It goes to the terminal as it is.
-            text = json.dumps(call["args"])
+        # It goes to the terminal as it is.
+        text = dump_exact_json(call["args"])
         prompt = Text("arguments as JSON (nothing: back)> ", "bold")
         while True:
             text = self._lines.read(prompt, prefilled=text)
@@ -161,25 +159,27 @@ class Asker:
 
     def _call(self, call: dict[str, Any], longest: int | None) -> bool:
         """Show a waiting call; return whether any argument was cut."""
-        described = str(call.get("description") or "")
+        name = escape_invisible(str(call["name"]))
+        described = escape_invisible(str(call.get("description") or ""), keep="\n")
         # What is described by its arguments is shown by them below.
         quoting = described.partition(call_shown(call["name"], call["args"]))
-        self._say(f"{quoting[0]}{call['name']}:" if quoting[1] else described or call["name"])
+        self._say(f"{quoting[0]}{name}:" if quoting[1] else described or name)
         was_cut = False
-        for name, value in call["args"].items():
-            text = json.dumps(value, ensure_ascii=False)
-            if longest is not None and len(text) > longest:
-                text = f"{text[:longest]}… ({len(text):,} characters)"
-                was_cut = True
-            self._body(f"  {one_line(name)}: {text}")
+        for argument, value in call["args"].items():
+            text = dump_exact_json(value)
+            shown = text if longest is None else cut_text(text, longest)
+            was_cut = was_cut or shown != text
+            self._exact(f"  {escape_invisible(argument)}: {shown}")
         return was_cut
 
     def _tools_own(self, question: ToolQuestion) -> JsonValue:
         self._gap()
         self._say("A tool asks:" if question.by == "tool" else "An agent asks:")
         value = question.value
-        self._body(
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        self._exact(
+            escape_invisible(value, keep="\n")
+            if isinstance(value, str)
+            else dump_exact_json(value, indent=2)
         )
         self._explain("JSON, or any text. Ctrl-D leaves it for later.")
         while True:
@@ -209,6 +209,11 @@ class Asker:
 
     def _complain(self, text: str) -> None:
         prose(self._lines.console, text, "yellow")
+
+    def _exact(self, text: str, style: str = "") -> None:
+        """Show what a person decides on, with each of its blanks."""
+        if self._lines.typed:
+            plain(self._lines.console, text, style)
 
     def _body(self, text: str) -> None:
         if self._lines.typed:

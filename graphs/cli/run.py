@@ -25,12 +25,12 @@ from ..spec.questions import Question
 from ..store.address import open_store
 from .ask import Asker
 from .exit_code import ExitCode
-from .terminal.console import plain, prose, stderr, stdout
+from .terminal.console import plain, stderr, stdout
 from .terminal.events import JsonLines, Transcript, View
 from .terminal.follow_up import FollowUp
 from .terminal.input import Lines
 from .terminal.progress import Progress
-from .waiting import told, ways_on
+from .waiting import print_question, ways_on
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -193,7 +193,7 @@ class _Run:
         self._pause()
         assert self.session is not None  # noqa: S101  # it has begun
         for question in questions:
-            prose(stderr(), f"Session {self.session} waits for an answer. {told(question)}")
+            print_question(stderr(), question, of=f"Session {self.session} waits")
         if await _waits(self.session, self.follow_up.store):
             for way in ways_on(self.session, questions, self.follow_up):
                 plain(stderr(), way)

@@ -10,7 +10,7 @@ from rich.text import Text
 from ..sessions.listing import known_store
 from ..store.rows import SessionRow
 from .terminal.console import json_line, on_screen, plain, stderr, stdout
-from .terminal.text import one_line
+from .terminal.text import cell, one_line, pad
 
 _TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
 
@@ -43,14 +43,14 @@ def _status(row: SessionRow, *, locked: bool) -> str:
 
 
 def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
-    ids = max(len(row.session) for row, _ in rows)
-    states = max(cell_len(status) for _, status in rows)
+    cells = [(cell(row.session), cell(status)) for row, status in rows]
+    ids, states = (max(map(cell_len, column)) for column in zip(*cells, strict=True))
     narrow = on_screen(out) and out.width < ids + states + 20 + _TITLE
-    for row, status in rows:
+    for (row, _), (session, status) in zip(rows, cells, strict=True):
         when = f"{row.created_at.astimezone():%Y-%m-%d %H:%M}"
         style = {"running": "green", "unfinished": "yellow", "waiting": "cyan"}.get(status, "")
         line = Text.assemble(
-            (row.session.ljust(ids), "bold"), "  ", (status.ljust(states), style), "  ", when
+            (pad(session, ids), "bold"), "  ", (pad(status, states), style), "  ", when
         )
         room = out.width - (2 if narrow else line.cell_len + 2) if on_screen(out) else None
         line.append("\n  " if narrow else "  ")

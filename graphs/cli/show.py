@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -13,11 +14,11 @@ from ..run.log_events import events_of, replayed
 from ..sessions.prompting import get_prompt
 from ..sessions.result import Result
 from ..sessions.session import check_speaker, get_session, title_of
-from .terminal.console import json_line, on_screen, plain, prose, stderr, stdout
+from .terminal.console import json_line, on_screen, plain, stderr, stdout
 from .terminal.events import JsonLines, Transcript
 from .terminal.follow_up import FollowUp
-from .terminal.text import one_line
-from .waiting import told, ways_on
+from .terminal.text import cell, one_line, pad
+from .waiting import print_question, ways_on
 
 
 def show_session(
@@ -82,7 +83,7 @@ def _print_end(
         plain(out, follow_up.command("resume", result.session))
         return
     for question in result.pending:
-        prose(out, f"Waits for an answer. {told(question)}", "bold")
+        print_question(out, question, of="Waits", style="bold")
     for way in ways_on(result.session, result.pending, follow_up):
         plain(out, way)
 
@@ -92,16 +93,17 @@ def _print_causes(out: Console, causes: list[Cause]) -> None:
     if not causes:
         plain(out, "Nothing was judged, rejected or counted on the way.", "dim")
         return
-    ids = max(len(cause.message or "") for cause in causes)
-    for cause in causes:
-        row = Text((cause.message or "").ljust(ids) + "  ", "dim")
+    places = [cell(cause.message or "") for cause in causes]
+    width_of_places = max(map(cell_len, places))
+    for cause, place in zip(causes, places, strict=True):
+        row = Text(pad(place, width_of_places) + "  ", "dim")
         text = Text(one_line(cause.text), _STYLES.get(cause.kind, ""))
         # On a screen further lines are indented to where the text begins.
         width = max(1, out.width - row.cell_len)
         lines = text.wrap(out, width) if on_screen(out) else [text]
-        for place, part in enumerate(lines):
+        for number, part in enumerate(lines):
             part.rstrip()
-            out.print(row if place == 0 else " " * row.cell_len, part, sep="", soft_wrap=True)
+            out.print(row if number == 0 else " " * row.cell_len, part, sep="", soft_wrap=True)
 
 
 _STYLES = {CauseKind.REJECTED: "dim", CauseKind.THOUGHT: "dim", CauseKind.COUNTED: "yellow"}

@@ -3,18 +3,35 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
+from ..common.sanitize import escape_invisible
 from ..run.answers import GivenAnswer, answered_question, bind_answer
 from ..sessions.session import get_session
-from ..spec.questions import Question
+from ..spec.questions import MessageQuestion, Question
+from .terminal.console import plain, prose
 from .terminal.follow_up import FollowUp
-from .terminal.text import one_line
+from .terminal.text import cut_text, one_line
 
 _LONGEST = 300  # characters of what is asked, where it is told in a line
 
 
-def told(question: Question) -> str:
-    """Summarise a question on one line."""
-    return one_line(question.summary(), _LONGEST)
+def print_question(console: Console, question: Question, *, of: str, style: str = "") -> None:
+    """Print on one line what a session waits for.
+
+    Args:
+        console: Where it is printed.
+        question: The question.
+        of: The words before "for an answer", such as which session waits.
+        style: The style of the line.
+    """
+    waits = f"{of} for an answer. "
+    if isinstance(question, MessageQuestion):
+        prose(console, waits + one_line(question.summary(), _LONGEST), style)
+        return
+    # A person may approve it as it is shown here: each of its blanks stays.
+    asked = cut_text(escape_invisible(question.summary()), _LONGEST)
+    plain(console, waits + asked, style)
 
 
 def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) -> list[str]:

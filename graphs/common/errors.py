@@ -1,6 +1,6 @@
 """The errors a user can meet. Each message is one sentence that names the thing and what to do."""
 
-from .sanitize import clean, short
+from .sanitize import short
 
 
 class DuologueError(RuntimeError):
@@ -14,7 +14,7 @@ class DuologueError(RuntimeError):
     """
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(clean(short(text)).replace("\n", " "))
+        super().__init__(short(text).replace("\n", " "))
 
 
 class SpecError(DuologueError, ValueError):

@@ -3,7 +3,9 @@
 from typing import Final, Self, SupportsIndex, TypeVar, overload
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.tool import ToolCall
 
+from ..common.sanitize import dump_exact_json, escape_invisible
 from .panel import Panel, Shown
 
 MOST: Final = 60
@@ -41,4 +43,8 @@ _ROLES: Final = {"ai": "assistant", "human": "user"}
 def _text(message: BaseMessage) -> str:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     said = [message.text] if message.text else []
-    return "\n".join([*said, *(f"calls {call['name']} with {call['args']}" for call in calls)])
+    return "\n".join([*said, *map(_call, calls)])
+
+
+def _call(call: ToolCall) -> str:
+    return f"calls {escape_invisible(call['name'])} with {dump_exact_json(call['args'])}"

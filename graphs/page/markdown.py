@@ -28,7 +28,7 @@ def as_html(text: str) -> Markup:
 
 
 def shown(text: str) -> str:
-    """Show control characters as signs; those that turn the direction stay, as texts need them."""
+    """Escape control characters; those that turn the direction stay, as texts need them."""
     return _CONTROLS.sub(lambda found: clean(found[0]), text)
 
 

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from ..display.panel import TEMPLATES
 from .charts import colour
 from .contents import Ending, Line, Page
+from .exact import editable_json, exact, exact_json
 from .markdown import as_html, shown
 
 
@@ -75,4 +76,5 @@ def templates(*more: Path) -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {"markdown": as_html, "shown": shown, "colour": colour}
+    found.filters |= {"exact": exact, "exact_json": exact_json, "editable": editable_json}
     return found

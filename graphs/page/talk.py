@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from ..common.sanitize import dump_exact_json, escape_invisible
 from ..log.kinds import Kind
 from ..log.messages import About, Source, line, place_of
 from ..log.remembered import memory
@@ -148,19 +149,21 @@ def _folds(
 
 def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fold]:
     for call in message.tool_calls:
-        called[str(call["id"])] = call["name"]
-        yield Fold(kind="call", title=f"{does} {call['name']}", text=_arguments(call["args"]))
+        name = called[str(call["id"])] = escape_invisible(call["name"])
+        yield Fold(kind="call", title=f"{does} {name}", text=_arguments(call["args"]))
     for broken in message.invalid_tool_calls:
-        name = broken["name"] or "a tool"
-        called[str(broken["id"])] = name
+        name = called[str(broken["id"])] = escape_invisible(broken["name"] or "a tool")
         title = f"Calls {name} with what is not JSON"
-        yield Fold(kind="call", title=title, text=broken["args"] or "")
+        text = escape_invisible(broken["args"] or "", keep="\n")
+        yield Fold(kind="call", title=title, text=text)
 
 
 def _arguments(args: Mapping[str, object]) -> str:
-    """Write arguments as JSON; code alone is shown as code."""
+    """Write arguments as exact JSON; code alone is shown as code if all of it can be seen."""
     code = args.get("code")
-    return code if len(args) == 1 and isinstance(code, str) else _json(args)
+    if len(args) == 1 and isinstance(code, str) and escape_invisible(code, keep="\n\t") == code:
+        return code
+    return dump_exact_json(args, indent=2)
 
 
 def _json(value: object) -> str:

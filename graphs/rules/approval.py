@@ -1,6 +1,5 @@
 """Approval before tools run: what a person is asked, and whether an answer fits."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ..common.errors import AnswerError
+from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault, listing, near_or_all
 from ..speakers.approval import (
     DECISIONS,
@@ -39,13 +39,13 @@ def approval(
         asked.append((call, rule if isinstance(rule, InterruptOn) else InterruptOn()))
     if not asked:
         return None
+    who = escape_invisible(speaker.name)
     return Approval(
         action_requests=tuple(
             ActionRequest(
                 name=call["name"],
                 args=call["args"],
-                description=rule.description
-                or f"{speaker.name} wants to call {call_shown(call['name'], call['args'])}.",
+                description=rule.description or f"{who} wants to call {_shown(call)}.",
             )
             for call, rule in asked
         ),
@@ -62,9 +62,13 @@ def approval(
     )
 
 
+def _shown(call: ToolCall) -> str:
+    return call_shown(call["name"], call["args"])
+
+
 def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
-    """Show a call to people and models: the tool's name, and its arguments as JSON."""
-    return f"{name} with {json.dumps(arguments, ensure_ascii=False)}"
+    """Return a call as people approve it: the tool's name, and its arguments as exact JSON."""
+    return f"{escape_invisible(name)} with {dump_exact_json(arguments)}"
 
 
 def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:

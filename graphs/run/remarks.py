@@ -1,5 +1,6 @@
 """One-line descriptions of events other than messages."""
 
+from ..common.sanitize import escape_invisible
 from ..rules.why import verdict_in_words
 from .events import (
     CodeStarted,
@@ -30,7 +31,7 @@ def remark(
             return f"{event.speaker} runs {'the code' if count == 1 else f'{count} blocks of code'}"
         case ToolCalled():
             arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
-            return f"{event.speaker} calls {event.name}({arguments})"
+            return f"{event.speaker} calls {escape_invisible(f'{event.name}({arguments})')}"
         case ToolAnswered(decision="reject"):
             return event.text
         case ToolAnswered(decision="respond"):

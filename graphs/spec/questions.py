@@ -24,6 +24,7 @@ from pydantic_core import to_jsonable_python
 
 from ..common.data import Data
 from ..common.errors import AnswerError
+from ..common.sanitize import dump_exact_json, escape_invisible
 from ..speakers.approval import Action
 
 EXIT = "exit"
@@ -170,8 +171,11 @@ class ApprovalQuestion(_Question):
     """For each call ``action_name`` and ``allowed_decisions``."""
 
     def summary(self) -> str:
-        """Give what is said of the calls."""
-        return " ".join(str(call.get("description", "")) for call in self.action_requests)
+        """Return the descriptions of the calls, and the calls that these do not quote.
+
+        What can't be seen in them is escaped.
+        """
+        return " ".join(map(_describe_call, self.action_requests))
 
     def allowed(self, call: dict[str, Any]) -> list[str]:
         """Give the decisions allowed for one of the calls."""
@@ -200,6 +204,13 @@ class ApprovalQuestion(_Question):
         return answer
 
 
+def _describe_call(call: dict[str, Any]) -> str:
+    described = escape_invisible(str(call.get("description") or ""), keep="\n")
+    name, arguments = str(call.get("name")), dump_exact_json(call.get("args"))
+    shown = f"{escape_invisible(name)} with {arguments}"
+    return described if shown in described else f"{described} ({shown})".lstrip()
+
+
 class ToolQuestion(_Question):
     """What a tool or an agent of the user's own asks by `langgraph.types.interrupt`."""
 
@@ -211,9 +222,9 @@ class ToolQuestion(_Question):
     """What asks."""
 
     def summary(self) -> str:
-        """Give what is asked, as JSON."""
+        """Return the question as JSON; what can't be seen in it is escaped."""
         who = "A tool" if self.by == "tool" else "An agent"
-        return f"{who} asks: {json.dumps(self.value, ensure_ascii=False)}"
+        return f"{who} asks: {dump_exact_json(self.value)}"
 
     def read(self, typed: str) -> JsonValue:
         """Read JSON, or take any other text as it is."""

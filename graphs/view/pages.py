@@ -152,6 +152,4 @@ def _digest(text: str) -> str:
 
 
 def _templates() -> Environment:
-    known = templates(_FOLDER)
-    known.filters["as_json"] = lambda value: json.dumps(value, ensure_ascii=False, indent=2)
-    return known
+    return templates(_FOLDER)

@@ -54,7 +54,7 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     # What is said of a whole reply, and of a streamed one, where that is something else.
     "page": (
         Sent(b"<html>Welcome\x1b[31m", headers={"Content-Type": "text/html"}),
-        "the reply is a page or plain text, not JSON: <html>Welcome\u241b[31m",
+        "the reply is a page or plain text, not JSON: <html>Welcome\\x1b[31m",
         "the reply is not a stream of events",
     ),
     "no body": (Sent(), "the reply is not JSON: ", "the reply is not a stream of events"),
@@ -121,7 +121,7 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     "refusal without a reason": (Sent(status=403), "refused the call (403): check what its key"),
     "error with status 200": (
         Sent(b'{"error": {"message": "no room\\u001b[2J"}}'),
-        "sent an error instead of an answer: no room\u241b[2J",
+        "sent an error instead of an answer: no room\\x1b[2J",
         "the reply is not a stream of events",
     ),
 }
@@ -164,7 +164,7 @@ def test_a_long_error_is_cut_and_says_how_long_it_was(
     body: bytes, run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = error_of(lambda *_: Sent(body, status=400), run, monkeypatch)
-    assert said.startswith("the model server at URL/v1 answered with an error (400): \u241b[31mno")
+    assert said.startswith("the model server at URL/v1 answered with an error (400): \\x1b[31mno")
     assert said.endswith(f"({len(LONG):,} characters in all)")
     assert len(said) < 500
     assert said.isprintable()

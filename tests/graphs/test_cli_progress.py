@@ -106,7 +106,7 @@ def test_a_line_with_seconds_comes_after_a_moment_and_goes_when_something_is_sho
         (Kind.SPECIFIED_TASK, None, "Waiting for the task"),
         (Kind.SUMMARY, None, "Waiting for a summary"),
         (None, None, "Waiting for a model"),
-        (Kind.SPEECH, "A\nnn\x1b[2J", "Waiting for A nn␛[2J"),
+        (Kind.SPEECH, "A\nnn\x1b[2J", "Waiting for A nn\\x1b[2J"),
     ],
 )
 def test_it_says_who_is_waited_for_and_since_when(

@@ -189,7 +189,7 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
     """Here a line begins with what it is now, long arguments are cut, and a key is a signal."""
     install_package(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    words = "word " * 60 + "\x1b[2Jlast"
+    words = "word " * 60 + "\x1b[2J\u202e\u200b  last"
     call = {"name": "send", "args": {"to": "ann", "body": words}, "id": "1"}
     with ScriptedServer([Reply(tool_calls=[call]), "Sent."]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -225,7 +225,9 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
     text = terminal.text.replace("^C", "")
     assert text.endswith("\nInterrupted.\nGo on with: duologue resume c\n")
     assert "Traceback" not in text
-    assert "\x1b[2J" not in text
+    assert not {"\u202e", "\u200b"} & {*text}
+    # Once where it is shown, and once where it is edited.
+    assert text.replace("\n", "").count(r"word \u001b[2J\u202e\u200b  last") >= 2
     assert server.calls[0].prompt[-1]["content"] == "Go."
     assert "'args': {'to': 'bob'}" in server.calls[1].prompt[-1]["content"]
 

@@ -9,7 +9,13 @@ from hypothesis import given, strategies as st
 
 from duologue.graphs import DuologueError, ModelError, SpecError, chat, converse, load_conversation
 from duologue.graphs.common.errors import AnswerError, ContextTooLongError, SessionError, StoreError
-from duologue.graphs.common.sanitize import LONGEST, escaped
+from duologue.graphs.common.sanitize import (
+    LONGEST,
+    clean,
+    dump_exact_json,
+    escape_invisible,
+    escaped,
+)
 from duologue.graphs.sessions.dumps.dump import read_dump
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -37,6 +43,40 @@ def test_escaped_json_is_read_back_the_same_and_holds_no_control_character(value
     text = escaped(json.dumps(value, ensure_ascii=False))
     assert json.loads(text) == value
     assert {*CONTROLS, "\u2028", "\u2029"}.isdisjoint(text)
+
+
+@given(value=JSON)
+def test_exact_json_is_read_back_the_same_and_has_nothing_invisible(value: object) -> None:
+    for indent in (None, 2):
+        text = dump_exact_json(value, indent)
+        assert json.loads(text) == value
+        assert escape_invisible(text, keep="\n") == text
+        assert CONTROLS.isdisjoint({*text} - {"\n"})
+
+
+@given(text=st.text())
+def test_what_is_escaped_is_visible_and_is_not_escaped_once_more(text: str) -> None:
+    exact = escape_invisible(text)
+    assert exact.isprintable()
+    assert escape_invisible(exact) == exact
+    assert clean(clean(text)) == clean(text)
+    assert (CONTROLS - {"\n", "\t"}).isdisjoint(clean(text))
+
+
+def test_every_character_that_nobody_sees_is_escaped_and_no_other() -> None:
+    unseen = "\n\t\r\x1b\x9b\xa0\xad\u034f\u115f\u180e\u200b\u200d\u2028\u202e\u2066\u2800\u3000"
+    for one in f"{unseen}\u3164\ufe0f\ufeff\uffa0\ue000\uffff\ud800\U000e0041\U000e0100":
+        assert escape_invisible(one) in (
+            *(f"\\{sign}" for sign in "ntr"),
+            *(f"\\{form % ord(one)}" for form in ("x%02x", "u%04x", "U%08x")),
+        )
+    seen = "plain 'text' \\x1b é e\u0301 שלום سلام नमस्ते 漢字 ไทย 👩🏽 €"
+    assert escape_invisible(seen) == seen
+
+
+def test_what_is_read_keeps_the_joiners_of_languages_and_emoji() -> None:
+    text = "می\u200cخواهم 👩\u200d💻 ❤\ufe0f नमस्\u200dते ไทย\u200bไทย"  # noqa: RUF001
+    assert clean(text) == text
 
 
 @pytest.mark.parametrize(
@@ -82,12 +122,13 @@ def test_an_error_is_short_and_harmless_whatever_it_quotes(
     assert (CONTROLS - {"\t"}).isdisjoint(said)
     assert said.startswith("The field ")
     assert said.endswith(": mend it.")
-    assert (" characters left out] " in said) == (len(text) > LONGEST)
+    is_long = len(text) > LONGEST or len(clean(text)) > LONGEST
+    assert (" characters left out] " in said) == is_long
 
 
 def test_an_error_keeps_what_it_knows_beside_its_text() -> None:
     error = ContextTooLongError("too long\x9b", prompt_tokens=9, limit=8)
-    assert (str(error), error.prompt_tokens, error.limit) == ("too long\ufffd", 9, 8)
+    assert (str(error), error.prompt_tokens, error.limit) == ("too long\\x9b", 9, 8)
 
 
 def test_a_field_of_any_length_is_cut_in_its_error() -> None:

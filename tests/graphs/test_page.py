@@ -295,7 +295,7 @@ def test_markdown_shows_what_was_said_and_fetches_nothing() -> None:
     assert "<h4>" in as_html("# A heading of its own")
     assert "<details" in as_html("```python\n" + "x = 1\n" * 20 + "```")
     assert "<details" not in as_html("```python\nx = 1\n```")
-    assert "␛" in as_html("a\x1b[31mb")
+    assert r"\x1b" in as_html("a\x1b[31mb")
     # What turns the direction is needed in prose, and could hide something in code.
     assert "\u200f" in as_html("שלום\u200f!")
     assert "\u202e" not in as_html("`a\u202eb`")

@@ -65,9 +65,9 @@ def flowed(text: str, width: int, *, pieces: int = 1) -> str:
         ("漢字漢字漢字", "漢字漢字漢\n字\n"),
         ("", ""),
         (" \n ", ""),
-        ("a\x1b[2Jb", "a␛[2Jb\n"),
+        ("a\x1b[2Jb", "a\\x1b[2Jb\n"),
         ("a\r\nb\r\n", "a\nb\n"),
-        ("a\rb\r", "a␍b␍\n"),
+        ("a\rb\r", "a\\rb\\r\n"),
     ],
 )
 def test_text_is_wrapped_between_words(text: str, shown: str) -> None:
@@ -276,7 +276,7 @@ def test_the_panel_tells_the_last_steps_that_led_to_the_reasons_and_no_others() 
         assert all(cell_len(line) == width for line in lines)
         return [text for line in lines if (text := line.strip("│ ")).startswith("m000")]
 
-    farewells = [f"m000{number} 漢␛[2J: a farewell ({number} of 9)" for number in (3, 4, 5)]
+    farewells = [f"m000{number} 漢\\x1b[2J: a farewell ({number} of 9)" for number in (3, 4, 5)]
     assert told(Reason.FAREWELLS) == farewells
     assert told(Reason.COMPLETED) == ["m0009 Ann: complete"]
     assert told(Reason.MAX_ITERATIONS) == []

@@ -75,7 +75,7 @@ def shown(text: str, width: int = 40) -> str:
         ("<answer>\n\n**b**\n\n</answer>", "<answer>\n\nb\n\n</answer>"),
         ("**b**\n\n[x]: http://y", "b\n\n[x]: http://y"),
         ("**b** [bold]rich[/bold] :smile:", "b [bold]rich[/bold] :smile:"),
-        ("**a\x1b[2Jb**\r\nc\u202ed", "a␛[2Jb\nc\ufffdd"),
+        ("**a\x1b[2Jb**\r\nc\u202ed", "a\\x1b[2Jb\nc\\u202ed"),
         ("", ""),
     ],
 )

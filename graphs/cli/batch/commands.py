@@ -136,6 +136,7 @@ def list_(store: StoreOption = None, as_json: Json = False) -> None:
 def delete(name: _Name, store: StoreOption = None) -> None:
     """Delete a batch with all its sessions."""
     from ...batch.listing import delete_batch
+    from ..terminal.console import plain, stdout
 
     delete_batch(name, store=store)
-    typer.echo(f"Deleted {name}.")
+    plain(stdout(), f"Deleted {name}.")

@@ -9,6 +9,7 @@ from ...batch.exports.manifest import ExportManifest
 from ...common.errors import SpecError
 from ..terminal.console import plain, stderr, stdout
 from ..terminal.progress import Progress
+from ..terminal.text import cell
 
 
 def export_to(batch: str, output: Path | None, **options: Any) -> None:
@@ -21,7 +22,7 @@ def export_to(batch: str, output: Path | None, **options: Any) -> None:
     rows, sessions = _counted(told.rows, "row"), _counted(told.sessions, "session")
     plain(stdout(), f"{output}: {rows} of {sessions}")
     if told.left_out:
-        left = ", ".join(f"{why} {count:,}" for why, count in told.left_out.items())
+        left = ", ".join(f"{cell(why)} {count:,}" for why, count in told.left_out.items())
         plain(stdout(), f"Left out: {left}")
 
 

@@ -14,7 +14,7 @@ from ...batch.limiter import Figures
 from ...batch.status import BatchStatus, lasted
 from ...run.remarks import money
 from ..terminal.console import on_screen, plain
-from ..terminal.text import one_line
+from ..terminal.text import cell, one_line
 
 _FIRST_LINE: Final = 5.0
 """Seconds until the first plain line; each next one takes three times as long."""
@@ -66,16 +66,16 @@ class BatchView:
     def _table(self, status: BatchStatus, pace: Figures | None) -> RenderableType:
         grid = Table.grid(padding=(0, 2))
         for name, number in status.rows():
-            grid.add_row(Text(name), Text(f"{number:,}", justify="right"))
+            grid.add_row(Text(cell(name)), Text(f"{number:,}", justify="right"))
         return Group(
-            Text(f"Batch {status.batch}: {status.done:,} of {status.cells:,} done", "bold"),
+            Text(f"Batch {cell(status.batch)}: {status.done:,} of {status.cells:,} done", "bold"),
             _bar(status.cells, status.done, min(60, self._console.width)),
             grid,
             Text(one_line(" · ".join(self._used(status, pace)), self._console.width), "dim"),
         )
 
     def _words(self, status: BatchStatus, pace: Figures | None) -> list[str]:
-        rows = [f"{number:,} {name}" for name, number in status.rows()]
+        rows = [f"{number:,} {cell(name)}" for name, number in status.rows()]
         return [f"{status.done:,} of {status.cells:,} done", *rows, *self._used(status, pace)]
 
     def _used(self, status: BatchStatus, pace: Figures | None) -> list[str]:

@@ -5,13 +5,14 @@ import json
 from datetime import datetime
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from ...batch.listing import list_batches
 from ...batch.status import BatchStatus, read_status
 from ...sessions.listing import known_store
 from ..terminal.console import json_line, on_screen, plain, stderr, stdout, whole
-from ..terminal.text import one_line
+from ..terminal.text import cell, one_line, pad
 
 _LOOK = 1.0
 """Seconds between two looks at a batch that another process runs."""
@@ -75,10 +76,10 @@ def show_batches(store: str | None, *, as_json: bool) -> None:
         plain(stderr(), "There are no batches yet: `duologue batch run` begins one.", "dim")
         return
     out = stdout()
-    names = max(len(status.batch) for status in found)
+    names = max(cell_len(cell(status.batch)) for status in found)
     for status in found:
         line = Text.assemble(
-            (status.batch.ljust(names), "bold"), "  ", status.standing(), "  ", _when(status)
+            (pad(cell(status.batch), names), "bold"), "  ", status.standing(), "  ", _when(status)
         )
         room = out.width - line.cell_len - 2 if on_screen(out) else None
         line.append("  ")

@@ -1,17 +1,31 @@
 """Where the command line prints: results to stdout, notices and errors to stderr."""
 
 import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.style import StyleType
 from rich.text import Text
 
-from ...common.sanitize import clean, escaped
+from ...common.sanitize import clean, escape_invisible_json
 from .text import Flow, one_line
 
 
 class _Console(Console):
+    """A console to which no text brings control or direction characters.
+
+    Writers fit text to columns, by `one_line` and `cell`; what one forgets is escaped here.
+    """
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render it, with all of its text escaped."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else clean(text), style, control)
+
     def on_broken_pipe(self) -> NoReturn:
         # The run has to be cancelled, not the process ended on the spot.
         raise BrokenPipeError
@@ -34,13 +48,13 @@ def on_screen(console: Console) -> bool:
 
 
 def plain(console: Console, text: str, style: StyleType = "") -> None:
-    """Print text as it is, wrapped by the terminal alone."""
+    """Print text wrapped by the terminal alone, so that it can be copied as it is."""
     console.print(Text(text, style), soft_wrap=True)
 
 
 def json_line(text: str) -> None:
     """Print JSON on one line, at once."""
-    sys.stdout.write(escaped(text) + "\n")
+    sys.stdout.write(escape_invisible_json(text) + "\n")
     sys.stdout.flush()
 
 

@@ -8,6 +8,7 @@ words in `graphs.run.remarks`; what runs the conversation is in
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.rule import Rule
 from rich.style import StyleType
@@ -35,7 +36,7 @@ from .console import json_line, on_screen, plain, prose, whole
 from .ending import show_end
 from .follow_up import FollowUp
 from .reply import Reply
-from .text import one_line
+from .text import cell, one_line
 
 # Legible on light and on dark; red is for errors.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
@@ -132,15 +133,15 @@ class Transcript:
         """Announce who speaks, and which message it is where ids are shown."""
         self.pause()
         colour = "bold" if name == _TASK else self.colour(name)
-        mark = message if self._ids else ""
+        mark = cell(message) if self._ids else ""
         if not self._live:
             beside = f" ({mark})" if mark else ""
             plain(self._out, f"\n{one_line(name)}{beside}:", f"bold {colour}")
             return
         behind = f" {mark}" if mark else ""
-        title = Text(one_line(name, self._out.width - 8 - len(behind)), f"bold {colour}")
+        title = Text(one_line(name, self._out.width - 8 - cell_len(behind)), f"bold {colour}")
         line = Text.assemble(("── ", f"dim {colour}"), title, " ")
-        room = self._out.width - line.cell_len - len(behind)
+        room = self._out.width - line.cell_len - cell_len(behind)
         line.append("─" * max(0, room), f"dim {colour}")
         line.append(behind, "dim")
         self._out.print()
@@ -178,7 +179,7 @@ class Transcript:
         hint = " Ctrl-C stops it for later." if self._live else ""
         if event.ended:
             kind, hint = "has ended already", " This is what was said."
-        plain(self._out, f"Session {event.session} {kind}.{hint}", "dim")
+        plain(self._out, f"Session {cell(event.session)} {kind}.{hint}", "dim")
 
     def _stream(self, event: Token) -> None:
         if not self.shows(event):

@@ -13,15 +13,34 @@ from rich.segment import ControlType
 from rich.style import StyleType
 from rich.text import Text
 
-from ...common.sanitize import clean
+from ...common.sanitize import clean, escape_invisible
+
+_CELL = 128
+"""The most columns of a cell: the longest id of a session fits."""
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Put text on one line."""
+    """Put prose on one line."""
     line = " ".join(clean(text).split())
     if width is None or cell_len(line) <= width:
         return line
     return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
+
+
+def cut_text(text: str, most: int) -> str:
+    """Cut a text after so many characters, and say how many it has."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def cell(text: str) -> str:
+    """Return an id, a name or a reason for a column, in which no two look the same."""
+    shown = escape_invisible(text)
+    return shown if cell_len(shown) <= _CELL else one_line(shown, _CELL)
+
+
+def pad(text: str, width: int) -> str:
+    """Fill a cell up with blanks."""
+    return text + " " * (width - cell_len(text))
 
 
 def beside(left: str, parts: Sequence[str], width: int) -> str:

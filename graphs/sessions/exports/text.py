@@ -2,7 +2,7 @@
 
 What a message says is a model's or a user's text: in a page it stands in a quotation that it can't
 leave, what is HTML in it, which a reader would not see, is shown as it is written, and control
-characters are shown as signs.
+characters are escaped.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from markdown_it import MarkdownIt
 
-from ...common.sanitize import clean_page, escaped, in_markdown
+from ...common.sanitize import clean_page, dump_exact_json, escaped, in_markdown
 from ...log.kinds import Kind
 from ...log.messages import About, line, place_of
 from ...log.remembered import memory
@@ -104,7 +104,7 @@ def _calls(message: BaseMessage, called: dict[str, str]) -> Iterator[str]:
     for call in says.tool_calls:
         called[str(call.id)] = call.name
         yield f"*Calls {in_markdown(call.name)}:*"
-        yield _fenced(json.dumps(call.args, ensure_ascii=False, indent=2), "json")
+        yield _fenced(dump_exact_json(call.args, indent=2), "json")
     for broken in says.invalid_tool_calls:
         name = broken.name or "a tool"
         called[str(broken.id)] = name

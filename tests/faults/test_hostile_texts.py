@@ -1,0 +1,298 @@
+"""A store from elsewhere shows nothing but what stands in it, whatever its texts are.
+
+Every text in a store is replaced in turn, in its rows, its checkpoints and its batches; then the
+commands are run and the pages are read as bytes.
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from html import unescape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ormsgpack
+import pytest
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from drawn_faults import Faults
+from duologue.graphs import DuologueError, chat, converse, export_session, get_session, run_batch
+from duologue.graphs.batch.report.report import report_batch
+from duologue.graphs.cli.app import app
+from duologue.graphs.common.sanitize import escape_invisible
+from duologue.graphs.view.app import view_app
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.cases import thorough
+
+from .damage import fill
+
+HOSTILE = (
+    "\x1b[31m\x9b2J\x07\x7f\u061c\u200e\u202e\u2066\u2028\u200b\U000e0041"
+    "[red]x[/red]\x1b]8;;http://a.example\x1b\\\r\ny\tz\r"
+)
+
+CONTROLS = {
+    *map(chr, (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x2070))),
+    *"\u061c\u200e\u200f\u2028\u2029",
+}
+MARKS = {*"\u061c\u200e\u200f"}
+
+COMMANDS = (
+    *("sessions", "sessions --json", "show *", "show * --why", "show * --json", "show * --as Ann"),
+    *("export *", "export * --format jsonl", "dump *", "batch list", "batch list --json"),
+    *("batch status b", "batch status b --json", "batch export", "resume *", "answer * x"),
+    *("stop *", "delete *", "batch delete b"),
+)
+SESSIONS = ("finished", "waiting", "asking", "approving")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with sessions of each sort, one of which waits for an approval, and a batch."""
+    file = tmp_path_factory.mktemp("texts") / "base.db"
+    fill(str(file))
+    approving(str(file))
+    batch = {
+        "conversation": {
+            "task": "Plan.",
+            "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+            "end_chat": {"max_iterations": 1},
+        },
+        "vary": {"task": ["Dig.", "Sow."]},
+    }
+    run_batch(batch, name="b", store=str(file), model=ScriptedChatModel(script=lambda _: "Yes."))
+    return file
+
+
+def approving(store: str, session: str = "approving", **arguments: Any) -> None:
+    """Leave a session that waits for a decision on a call."""
+    call = ScriptedToolCall(name="calculator", args={"expression": "2*3"} | arguments, id="c1")
+    talk = chat("How many?", tools=["calculator"], interrupt_on={"calculator": True})
+    model = ScriptedChatModel(script=[Reply(tool_calls=[call])])
+    converse(talk, session=session, store=store, model=model)
+
+
+def run(*words: str) -> str:
+    """Run a command, and return all that it has written."""
+    ran = CliRunner().invoke(app, words)
+    assert ran.exception is None or isinstance(ran.exception, SystemExit), words
+    return ran.stdout_bytes.decode() + ran.stderr_bytes.decode()
+
+
+def told(store: str, sessions: tuple[str, ...] = SESSIONS) -> Iterator[tuple[str, str]]:
+    """Run all commands; yield each with what it has written."""
+    for command in COMMANDS:
+        for session in sessions if "*" in command else ("",):
+            words = [session if word == "*" else word for word in command.split()]
+            yield " ".join(words), run(*words, "--store", store)
+
+
+def is_harmless(command: str, text: str) -> None:
+    kept = {"\n", *MARKS} if re.fullmatch(r"export \S+", command) else {"\n"}
+    found = (CONTROLS - kept) & {*text}
+    assert not found, (command, found)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        *(("duologue_sessions", name) for name in ("session", "title", "status", "reason")),
+        *(("duologue_sessions", name) for name in ("spec", "digest", "created_at")),
+        *(("duologue_batches", name) for name in ("batch", "title", "stopped", "spec", "settings")),
+        *(("duologue_cells", name) for name in ("batch", "session", "varied", "status", "reason")),
+        *(("duologue_cells", name) for name in ("error", "scores", "updated_at")),
+    ],
+)
+def test_no_column_of_a_row_reaches_the_terminal_raw(
+    table: str, column: str, base: Path, tmp_path: Path
+) -> None:
+    store = copied(base, tmp_path)
+    with closing(sqlite3.connect(store)) as connection:
+        query = f"SELECT rowid, {column} FROM {table}"  # noqa: S608  # ours
+        for row, value in connection.execute(query).fetchall():
+            order = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608  # ours
+            connection.execute(order, (within(value, lambda text: text + HOSTILE), row))
+        connection.commit()
+    for command, text in told(store, ("approving",)):
+        is_harmless(command, text)
+
+
+def within(value: object, change: Callable[[str], str]) -> str:
+    """Change a text; of JSON each text in it."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        return json.dumps(changed(json.loads(value), change))
+    return change("" if value is None else str(value))
+
+
+def changed(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401
+    """Change each text in plain values and in what msgpack holds."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Extension):
+        data = value.data
+        with suppress(ValueError):
+            data = ormsgpack.packb(changed(unpacked(data), change))
+        return ormsgpack.Ext(value.tag, data)
+    if isinstance(value, list | tuple):
+        return [changed(one, change) for one in value]
+    if isinstance(value, dict):
+        return {key: changed(one, change) for key, one in value.items()}
+    return value
+
+
+class Extension(NamedTuple):
+    """An object in msgpack."""
+
+    tag: int
+    data: bytes
+
+
+def unpacked(data: bytes) -> Any:  # noqa: ANN401
+    return ormsgpack.unpackb(data, ext_hook=Extension, option=ormsgpack.OPT_NON_STR_KEYS)
+
+
+CELLS = (("checkpoints", "checkpoint"), ("writes", "value"), ("duologue_sessions", "spec"))
+
+
+def rewrite(store: str, change: Callable[[str], str]) -> None:
+    """Change the texts within all that sessions have stored."""
+    with closing(sqlite3.connect(store)) as connection:
+        for table, column in CELLS:
+            query = f"SELECT rowid, {column} FROM {table}"  # noqa: S608  # ours
+            for row, value in connection.execute(query).fetchall():
+                if not value:
+                    continue
+                if isinstance(value, str):
+                    new: object = within(value, change)
+                else:
+                    packed = changed(unpacked(value), change)
+                    new = ormsgpack.packb(packed, option=ormsgpack.OPT_NON_STR_KEYS)
+                order = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608  # ours
+                connection.execute(order, (new, row))
+        connection.commit()
+
+
+def hostile(text: str) -> Callable[[str], str]:
+    """Return what makes this text hostile, wherever it is found."""
+    return lambda one: one + HOSTILE if one == text else one
+
+
+def copied(base: Path, folder: Path, name: str = "copy") -> str:
+    file = folder / f"{name}.db"
+    file.write_bytes(base.read_bytes())
+    return str(file)
+
+
+@thorough
+def test_no_text_of_a_session_reaches_the_terminal_or_an_approval_raw(
+    thorough: bool, base: Path, tmp_path: Path, faults: Faults
+) -> None:
+    texts: dict[str, None] = {}
+    rewrite(copied(base, tmp_path, "read"), lambda text: texts.setdefault(text) or text)
+    assert {"Plan a garden", "Ann", "calculator", "2*3", "Dig.", "approve"} <= {*texts}
+    some = [*texts]
+    if not thorough:
+        some = faults.random("texts").sample(some, faults.times(2))
+        some += ["Ann", "calculator", "2*3"]
+    for number, text in enumerate(some):
+        store = copied(base, tmp_path, str(number))
+        rewrite(store, hostile(text))
+        for command, shown in told(store, ("asking", "approving")):
+            is_harmless(command, shown)
+        store = copied(base, tmp_path, f"{number} pages")
+        rewrite(store, hostile(text))
+        for page in pages(store):
+            is_exact(page)
+
+
+def pages(store: str) -> Iterator[str]:
+    """Yield the pages on which a person reads and approves."""
+    with TestClient(view_app(store, None, lambda: False)) as client:
+        for path in ("/", *(f"/sessions/{name}" for name in SESSIONS)):
+            yield client.get(path).text
+    for session in SESSIONS:
+        with suppress(DuologueError):
+            yield export_session(session, format="html", store=store)
+            yield get_session(session, store=store)._repr_html_()
+    with suppress(DuologueError):
+        report = report_batch("b", store=store, output=Path(f"{store}.html"), transcripts=0)
+        assert report.page is not None
+        yield Path(report.page).read_text(encoding="utf-8")
+
+
+def is_exact(page: str) -> None:
+    """Check that no control character is on a page, and nothing invisible is approved there."""
+    unseen = CONTROLS - MARKS - {"\n", "\t"} - {chr(one) for one in range(0x2028, 0x2070)}
+    assert not unseen & {*page}
+    for approval in approvals(page):
+        assert escape_invisible(approval, keep="\n") == approval
+
+
+def approvals(page: str) -> list[str]:
+    """Return what is asked for on a page with a decision, without what is only sent back."""
+    forms = re.findall(r'(?s)<fieldset class="call">.*?</fieldset>', page)
+    return [re.sub(r' value="[^"]*"', "", form) for form in forms]
+
+
+ARGUMENTS = [
+    {"expression": HOSTILE},
+    {"expression": "rm -rf /a    /b  ", "empty": [{}, [], "", None, 1.5, True]},
+    {"expression": "2\u202e*\u202c3", HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]},
+    {"expression": "👩\u200d💻 שלום ❤\ufe0f", "to": ["א", "ב", 100]},
+    {"expression": r"\u202e and \\u202e and \n", "blank": "\xa0\u3000\u3164\u2800\xad\u034f"},
+]
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+def test_what_is_approved_shows_each_of_its_characters(
+    arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    store = str(tmp_path / "s.db")
+    approving(store, **arguments)
+    with TestClient(view_app(store, None, lambda: False)) as client:
+        page = client.get("/sessions/approving").text
+    (form,) = approvals(page)
+    (shown,) = re.findall(r'(?s)<pre tabindex="0" dir="ltr">(.*?)</pre>', form)
+    (edited,) = re.findall(r"(?s)<textarea name=\"args0\"[^>]*>\n(.*?)</textarea>", form)
+    for text in (re.sub("</?bdi>", "", shown), edited):
+        written = unescape(text)
+        assert escape_invisible(written, keep="\n") == written
+        assert json.loads(written) == arguments
+    # No string is drawn in the place of another.
+    assert len(re.findall(r"<bdi>&#34;", shown)) == shown.count("<bdi>") > 1
+    (question,) = get_session("approving", store=store).pending
+    _, _, call = question.summary().partition("calculator with ")
+    assert json.loads(call.removesuffix(".")) == arguments
+    assert escape_invisible(call) == call
+    # Where a command tells what waits, each blank stays, too.
+    assert question.summary()[:300] in run("show", "approving", "--store", store)
+    assert question.summary() in str(get_session("approving", store=store))
+    for display in (get_session("approving", store=store)._repr_html_(), page):
+        assert question.summary() in unescape(display)
+
+
+def test_ids_and_reasons_are_told_apart_in_lists(base: Path, tmp_path: Path) -> None:
+    store = copied(base, tmp_path)
+    ids = ["a", "a\u200b", "a\xa0", "a\n", "a\ta", "a" * 5000]
+    with closing(sqlite3.connect(store)) as connection:
+        for place, name in enumerate(ids):
+            order = "UPDATE duologue_sessions SET session = ?, reason = ? WHERE rowid = ?"
+            connection.execute(order, (name, f"\u202e{name}", place + 1))
+            connection.execute(
+                "INSERT INTO duologue_batches SELECT ?, title, spec, settings, cells, seconds, "
+                "stopped, created_at, updated_at FROM duologue_batches WHERE batch = 'b'",
+                (name,),
+            )
+        connection.commit()
+    for command in (["sessions"], ["batch", "list"]):
+        lines = run(*command, "--store", store).splitlines()
+        names = [line.split("  ")[0] for line in lines]
+        assert {"a", "a\\u200b", "a\\xa0", "a\\n", "a\\ta"} <= {*names}
+        assert len({*names}) == len(names)
+        # A long name leaves room for the others.
+        assert max(map(len, lines)) < 400
+    shown = run("sessions", "--store", store)
+    assert "finished: \\u202ea" in shown
