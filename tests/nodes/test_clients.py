@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
 from duologue.graphs import ModelError, aconverse, astream, converse, role_play
+from duologue.graphs.common.errors import ModelUnavailableError
 from duologue.graphs.common.settings import Settings
 from duologue.nodes.models.client.clients import client, listed
 from duologue.nodes.models.resolve import Models
@@ -122,7 +123,54 @@ async def test_a_server_sees_the_stock_client(connect: ScriptedServer) -> None:
     assert first == second
 
 
-async def test_models_may_be_listed_without_anything_around_them() -> None:
-    body = b'[{"id": "one"}, {"id": "two"}]'
-    with FaultyServer(lambda *_: Sent(body)) as server:
-        assert await listed(Settings(base_url=server.url), print) == ["one", "two"]
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "names"),
+    [
+        (Sent(b'[{"id": "one"}, {"id": "two"}]'), ["one", "two"]),
+        (Sent(b'{"data": [{"id": "one"}]}', headers=HTML), ["one"]),
+        (Sent(b'{"data": [{"name": "x"}, 1, {"id": 2}, {"id": " "}, {"id": "two"}]}'), ["two"]),
+        (Sent(b'{"data": [{"id": "\\u001b[2J"}, {"id": "a\\u202eb"}, {"id": "two"}]}'), ["two"]),
+        (Sent(b'{"data": []}'), []),
+    ],
+)
+async def test_models_are_listed_in_other_forms_too(sent: Sent, names: list[str]) -> None:
+    with FaultyServer(lambda *_: sent) as server:
+        assert await listed(Settings(base_url=server.url), print) == names
+
+
+NO_LISTS = {
+    "a page": (Sent(b"<html>Welcome\x1b[2J</html>", headers=HTML), "not JSON: <html>Welcome\\x1b"),
+    "nothing": (Sent(), "the reply is not JSON: "),
+    "no text": (Sent(headers=HTML), "the reply is not JSON: empty"),
+    "no UTF-8": (Sent(b"\xff\xfe{"), "the reply is not JSON: "),
+    "null": (Sent(b"null"), "the reply is null"),
+    "a number": (Sent(b"3"), "the reply is a int"),
+    "no field": (Sent(b"{}"), "has no list of models in it: {}"),
+    "a null field": (Sent(b'{"data": null}'), 'in it: {"data": null}'),
+    "a text": (Sent(b'{"data": "one"}'), 'in it: {"data": "one"}'),
+    "an object": (Sent(b'{"data": {"id": "one"}}'), "has no list of models in it"),
+    "an error": (Sent(b'{"error": {"message": "no room"}}'), "no room"),
+    "names alone": (Sent(b'["one", "two"]'), 'no model in the reply has an id: ["one", "two"]'),
+    "no ids": (Sent(b'{"data": [{"object": "model"}, {"id": null}]}'), "has an id"),
+    "much": (Sent(b'{"models": "' + b"x" * 10**6 + b'"}'), "characters in all)"),
+}
+
+
+@pytest.mark.parametrize("name", NO_LISTS)
+async def test_what_is_no_list_of_models_is_one_sentence(name: str) -> None:
+    sent, words = NO_LISTS[name]
+    with FaultyServer(lambda *_: sent) as server:
+        settings = Settings(base_url=server.url)
+        for ask in (listed(settings, print), Models(settings=settings).get(None, print)):
+            with pytest.raises(ModelUnavailableError) as caught:
+                await ask
+            said = str(caught.value)
+            assert said.startswith(f"the model server at {server.url} does not list its models (")
+            assert words in said
+            assert said.endswith("check its address, which mostly ends in /v1, or name a model")
+            assert "Error" not in said
+            assert len(said) < 400
+            assert said.isprintable()

@@ -5,9 +5,10 @@ to make. Which model a name means is there too.
 """
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 import openai
@@ -15,7 +16,7 @@ from pydantic import SecretStr
 
 from ....graphs.common.addresses import redacted
 from ....graphs.common.errors import ModelUnavailableError
-from ....graphs.common.sanitize import clean
+from ....graphs.common.sanitize import escape_invisible, excerpt
 from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
 from .chat_model import ChatModel
 from .connections import close_with_loop, made_in
@@ -23,17 +24,15 @@ from .failures import address_of, failures, name_of
 from .http_client import HttpClient
 from .reply_size import LIMIT
 from .retries import tries_told
+from .server_replies import TooLargeReplyError, UnreadableReplyError, model_names
 
 _CONNECT_SECONDS = 10.0
 
 _making = threading.Lock()
 
 
-_T = TypeVar("_T")
-
-
 class ApiClient(openai.AsyncOpenAI):
-    """OpenAI's client, which limits a reply's size, and takes other forms of a list of models.
+    """OpenAI's client, which limits a reply's size, and names itself as the stock client does.
 
     Args:
         max_reply_size: The maximum size of a reply, in bytes.
@@ -57,12 +56,6 @@ class ApiClient(openai.AsyncOpenAI):
     def user_agent(self) -> str:
         """The name of the class above: some gateways let known clients through alone."""
         return super().user_agent.replace(type(self).__name__, openai.AsyncOpenAI.__name__, 1)
-
-    def _process_response_data(self, *, data: object, cast_to: type[_T], response: Any) -> _T:  # noqa: ANN401
-        if isinstance(data, list) and cast_to is not object:
-            # Some servers list their models so.
-            data = {"data": data}
-        return super()._process_response_data(data=data, cast_to=cast_to, response=response)
 
 
 def _http(loop: asyncio.AbstractEventLoop, *, is_ours: bool) -> HttpClient:
@@ -142,11 +135,22 @@ async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]
     with failures("models", address), tries_told(notify, name_of("models", address), retries):
         asking = await asyncio.to_thread(made)
         try:
-            found = [model.id for model in (await asking.models.list()).data]
-            # What can't be shown as it is can't be named, either.
-            return [name for name in found if isinstance(name, str) and clean(name) == name]
+            # The client's own `models.list` fails with a TypeError at what is no list of models.
+            names = model_names(await asking.get("/models", cast_to=object))
         except openai.NotFoundError as error:
-            raise ModelUnavailableError(
-                f"the model server at {address} lists no models: check its address, which mostly "
-                "ends in /v1, or name a model"
-            ) from error
+            raise _no_list(address, "404") from error
+        except TooLargeReplyError:
+            raise
+        except UnreadableReplyError as error:
+            raise _no_list(address, str(error)) from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise _no_list(address, f"the reply is not JSON: {error}") from error
+        # What can't be shown as it is can't be named, either.
+        return [name for name in names if escape_invisible(name) == name]
+
+
+def _no_list(address: str, why: str) -> ModelUnavailableError:
+    return ModelUnavailableError(
+        f"the model server at {address} does not list its models ({excerpt(why)}): check its "
+        "address, which mostly ends in /v1, or name a model"
+    )

@@ -32,6 +32,9 @@ DETAILS = ("reasoning_details", "thinking_blocks")
 PARTS = "thinking_parts"
 """Where a message of ours has the parts of its content that are thought."""
 
+_QUOTED = 80
+"""Characters that an error quotes of a reply in place of a list of models."""
+
 _MOST_CALLS = 2**31
 """A larger index is taken for junk and dropped."""
 
@@ -124,6 +127,40 @@ def piece_of_reply(found: object) -> dict[str, Any]:
         "choices": choices,
         "usage": _usage(body.get("usage")),
     }
+
+
+def model_names(found: object) -> list[str]:
+    """Return the names in a server's list of models.
+
+    Args:
+        found: The reply's JSON, or its text if it does not say that it is JSON.
+
+    Raises:
+        UnreadableReplyError: It is no list of models.
+    """
+    if isinstance(found, str):
+        found = _json_in(found)
+    # Some servers send the list alone.
+    models = found if isinstance(found, list) else _object(found).get("data")
+    if not isinstance(models, list):
+        raise UnreadableReplyError(f"the reply has no list of models in it: {_quoted(found)}")
+    named = [one.get("id") for one in models if isinstance(one, Mapping)]
+    names = [name for name in named if isinstance(name, str) and name.strip()]
+    if models and not names:
+        raise UnreadableReplyError(f"no model in the reply has an id: {_quoted(found)}")
+    return names
+
+
+def _json_in(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        what = excerpt(text, _QUOTED) or "empty"
+        raise NoReplyError(f"the reply is not JSON: {what}") from None
+
+
+def _quoted(found: object) -> str:
+    return excerpt(_as_json(found), _QUOTED)
 
 
 def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
