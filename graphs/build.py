@@ -19,10 +19,11 @@ from ..nodes.models.resolve import Models
 from ..nodes.step.in_threads import waited_for
 from ..nodes.step.resources import AskedToStop, Resources, session_id
 from ..nodes.step.running import RunningSessions
-from ..nodes.task_specification import task_specification
+from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
+from .conversation_graph import ConversationGraph
 from .log.state import Input, Latest, Messages, Output, State
 from .rules.end_chat import Node
 from .spec.assistant import settings_of
@@ -137,7 +138,10 @@ def compiled(
         builder.add_conditional_edges(node.value, edge, [after.value for after in following])
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
     name = name or (_NAME if form is None else form.kind())
-    return builder.compile(checkpointer=checkpointer, name=name)
+    made = builder.compile(checkpointer=checkpointer, name=name)
+    return ConversationGraph.wrap(
+        made, lambda state, context: read_start(state, resources, context)
+    )
 
 
 def _first_input(schema: type[Input]) -> type[State]:

@@ -5,14 +5,14 @@ specification has no such check).
 """
 
 from math import ceil
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.runtime import get_runtime
 
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
-from ..graphs.log.channels import log_of, update_of
+from ..graphs.log.channels import apply_update, hide_removed, log_of, update_of
 from ..graphs.log.kinds import Kind
 from ..graphs.log.messages import NOBODY, About, line, said
 from ..graphs.log.remembered import brought_along
@@ -34,27 +34,57 @@ from .step.running import RunningSession
 from .step.starting import begins_anew, both, emptied, given_to, gone_on
 
 
-async def task_specification(state: State, resources: Resources) -> dict[str, Any]:
-    """Take what a run was started with, and make the task specific."""
+class Start(NamedTuple):
+    """The input of a run, read and checked."""
+
+    state: State
+    """The state after the input. It is empty of messages if a new conversation begins."""
+    begun: dict[str, Any]
+    """The writes that take the input in."""
+    conversation: Conversation
+    """The conversation that runs."""
+    brought: Brought
+    """The messages of the input."""
+    sayer: str | None = None
+    """The person who says the user's newest message. None if nobody does."""
+    is_first: bool = False
+    """Whether the conversation begins with this run."""
+    is_complete: bool = False
+    """Whether `begun` is all that the first node writes, since the task is known."""
+
+
+async def read_start(state: State, resources: Resources, context: object) -> Start:
+    """Read and check the input of a run. No model is called, and nothing is written.
+
+    Args:
+        state: The state, with the input in it.
+        resources: What the graph was built with.
+        context: The run's context, such as the settings of an assistant.
+
+    Raises:
+        SpecError: The input is not valid.
+        SessionError: The input does not fit the session.
+    """
+    begun: dict[str, Any] = {**hide_removed(state)}
+    state = apply_update(state, begun)
     brought = Brought.of(state)
     known = restored(state["spec"]) if state.get("spec") else None
-    begun: dict[str, Any] = {}
     state = {**state, "messages": brought.known}
-    if known is not None and begins_anew(brought, known, state):
-        begun, known = emptied(state, brought), None
+    is_new = known is not None and begins_anew(brought, known, state)
+    if is_new:
+        begun, known = both(begun, emptied(state, brought)), None
         state = {**state, "messages": [], "unspoken": [], "usage": {}}
-    context = get_runtime().context
     if known is None and resources.form is not None:
         given_fields = {name: value for name, value in state.items() if value is not None}
         state = cast("State", prompts_set(resources.form, context) | given_fields)
-    given = given_to(state, resources.form, brought, is_new=bool(begun))
+    given = given_to(state, resources.form, brought, is_new=is_new)
     if known is None:
         if given.conversation is None:
             raise SpecError("conversation: is missing")
         # What the run names goes before what its assistant sets.
         set_by_assistant = AssistantSettings.of(context).applied_to(given.conversation)
         conversation = await resources.check(set_by_assistant)
-        begun |= {"spec": conversation.stored(), **given.filled}
+        begun = begun | {"spec": conversation.stored(), **given.filled}
     else:
         conversation = known
         _refuse_another(given.conversation, conversation)
@@ -62,22 +92,32 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
             # In another process nothing that it names is known yet.
             resources.registry.bring(given.conversation)
         if state.get("position"):
-            # At the least the task, so that a run of a session that has ended gives its state.
-            still = {"specified_task": state.get("specified_task", "")}
-            return {**still, **gone_on(state, conversation, brought)}
+            begun = both(begun, gone_on(state, conversation, brought))
+            return Start(state, begun, conversation, brought, is_complete=True)
     is_said = brought.text is not None and not given.is_task
     sayer = brought.speaker(conversation) if is_said else None
     begun = both(begun, {"messages": brought.kept(sayer)})
+    return Start(state, begun, conversation, brought, sayer, is_first=known is None)
+
+
+async def task_specification(state: State, resources: Resources) -> dict[str, Any]:
+    """Take what a run was started with, and make the task specific."""
+    start = await read_start(state, resources, get_runtime().context)
+    state, conversation = start.state, start.conversation
+    if start.is_complete:
+        # At the least the task, so that a run of a session that has ended gives its state.
+        return {"specified_task": state.get("specified_task", ""), **start.begun}
     drafts = log_of(state)
     session, usage = RunningSession(conversation), used_so_far(state)
     moment = Moment(resources, session, Position(), drafts, usage, None)
     if conversation.task_specification is None:
-        before = brought.remembered(conversation, sayer) if sayer and known is None else []
+        remembers = start.sayer is not None and start.is_first
+        before = start.brought.remembered(conversation, start.sayer or "") if remembers else []
         update = await _begin(moment, conversation.task, before, moment.usage)
     else:
         task = conversation.task or ""
         update = await _rewrite(moment, conversation.task_specification, task)
-    return both(begun, update)
+    return both(start.begun, update)
 
 
 def _refuse_another(given: Conversation | None, known: Conversation) -> None:

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMe
 from ..common.fold import goes_on
 from .kinds import Kind
 from .messages import PLACE, line
-from .reducer import found_beside, without_removed
+from .reducer import append, found_beside, take_back, without_removed
 from .state import State
 
 
@@ -80,8 +80,9 @@ def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[
 def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
     """Give what is written to a state so that new messages are put after a log.
 
-    What the speakers say to one another goes to `messages`, all else to `unspoken`: there within
-    one more list, in which LangGraph's stream mode ``messages`` looks for no messages to show.
+    What the speakers say to one another goes to `messages`, all else to `unspoken`, removed
+    messages too: there within one more list, in which LangGraph's stream mode ``messages`` looks
+    for no messages to show.
     """
     private = _private_calls([*log, *new]) if any(map(_is_result, new)) else set()
     spoken: list[AnyMessage] = []
@@ -91,6 +92,9 @@ def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
             # Where its id is not known it changes nothing.
             spoken.append(message)
             unspoken.append(message)
+        elif line(message).kind is Kind.REMOVED:
+            spoken.append(take_back(str(message.id)))
+            unspoken.append(message)
         else:
             (spoken if _is_spoken(message, private) else unspoken).append(message)
     update: State = {}
@@ -99,6 +103,55 @@ def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
     if unspoken:
         update["unspoken"] = cast("list[AnyMessage]", [unspoken])
     return update
+
+
+def hide_removed(state: Mapping[str, Any]) -> State:
+    """Return the writes that move removed messages out of `messages`; none if there are none.
+
+    The log keeps them in `unspoken`. A removed message that a client sends again is dropped.
+    """
+    messages: list[AnyMessage] = state.get("messages") or []
+    unspoken = [one for _, one in _placed(state.get("unspoken") or ())]
+    gone = {one.id for one in unspoken if is_removed(one)}
+    sent_again = [take_back(str(one.id)) for one in messages if one.id in gone]
+    known = [one for one in messages if one.id not in gone]
+    removed = {one.id for one in known if is_removed(one)}
+    update: State = {}
+    if removed:
+        log = log_of({"messages": known, "unspoken": unspoken})
+        update = update_of([one for one in _number_places(log) if one.id in removed], log)
+    if sent_again:
+        update["messages"] = [*sent_again, *update.get("messages", [])]
+    return update
+
+
+def apply_update(state: State, update: Mapping[str, Any]) -> State:
+    """Return a state after an update was written to it."""
+    known: Mapping[str, Any] = state
+    names = {"messages", "unspoken"} & update.keys()
+    after = {name: append(known.get(name) or [], [update[name]]) for name in names}
+    return cast("State", {**known, **update, **after})
+
+
+def is_removed(message: BaseMessage) -> bool:
+    """Return whether a message is marked as removed."""
+    return found_beside(message).get("kind") == Kind.REMOVED
+
+
+def _number_places(log: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
+    """Yield the messages of a log; a message without a place takes the next free place."""
+    taken = {message.additional_kwargs.get(PLACE) for message in log}
+    place = -1
+    for message in log:
+        known = message.additional_kwargs.get(PLACE)
+        place = place + 1 if known is None else known
+        if known is not None:
+            yield message
+            continue
+        while place in taken:
+            place += 1
+        extra = {**message.additional_kwargs, PLACE: place}
+        yield message.model_copy(update={"additional_kwargs": extra})
 
 
 def _placed(

@@ -3,19 +3,23 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final, cast
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
+    BaseMessageChunk,
     RemoveMessage,
     ToolMessage,
     convert_to_messages,
+    message_chunk_to_message,
 )
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import TypeAdapter, ValidationError
 
+from ..common.errors import SpecError
+from ..common.sanitize import excerpt
 from .kinds import Kind
 from .messages import KEY, NOBODY, PLACE, place_of
 from .stage import Stage
@@ -33,9 +37,11 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
     A message in the place of another one keeps what stands beside that, unless it brings its own;
     where the words of a reply are others, it is marked as still to be read.
 
-    A removed message stays, marked, so that an answer is never taken for another one's. An id that
-    is not known removes nothing: an error here would make a thread that holds such a write
-    unreadable.
+    A removed line of the log stays, marked, so that an answer is never taken for another one's;
+    `graphs.log.channels.hide_removed` then moves it out of `messages`. A message that was only
+    kept is dropped. An id that is not known removes nothing: an error here would make a thread
+    that holds such a write unreadable, which is why `read_messages` refuses bad ones before they
+    are written.
 
     Applying two batches one after the other gives the same as applying them at once, which
     LangGraph's delta channel needs.
@@ -52,7 +58,8 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
                 new = [one for one in new if one.id != message.id]
                 slots = _slots(new)
             elif isinstance(message, RemoveMessage):
-                _remove(new, str(message.id), slots)
+                _remove(new, str(message.id))
+                slots = _slots(new)
             elif message.id is not None and message.id in slots:
                 slot = slots[message.id]
                 new[slot] = _instead(new[slot], message)
@@ -69,6 +76,9 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
 def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
     """Give what stands in the place of a message when one of the same id is written."""
     was, new = found_beside(known), found_beside(write)
+    if was.get("kind") == Kind.REMOVED and not new:
+        # As with `add_messages`, a message that is written after its removal stays.
+        return _instead(_restore(known), write)
     if was.get("kind", Kind.GIVEN) == Kind.GIVEN and new:
         # Whoever gave it finds their own marks on what is said with it.
         extra = {**known.additional_kwargs, **write.additional_kwargs}
@@ -98,6 +108,50 @@ def _slots(messages: Sequence[AnyMessage]) -> dict[str, int]:
     return {message.id: slot for slot, message in enumerate(messages) if message.id is not None}
 
 
+def read_messages(given: object, field: str = "messages") -> list[AnyMessage]:
+    """Read a write to a channel of messages, in any form that LangGraph's `add_messages` takes.
+
+    Each message gets an id. Messages that the same write removes again are dropped.
+
+    Raises:
+        SpecError: A part is not a message. The write must not be stored then, since the reducer
+            would fail whenever the thread is read.
+    """
+    if given is None:
+        raise SpecError(f"{field}: is None; give a list of messages, or leave the field out")
+    # As in `add_messages`, a tuple alone is a pair of role and text.
+    parts = given if isinstance(given, list) else [given]
+    found: list[AnyMessage] = []
+    for place, part in enumerate(parts):
+        message = _read_message(part, f"{field}.{place}" if parts is given else field)
+        if isinstance(message, RemoveMessage):
+            is_all = message.id == REMOVE_ALL_MESSAGES
+            found = [] if is_all else [one for one in found if one.id != message.id]
+        found.append(message)
+    return found
+
+
+def _read_message(part: object, field: str) -> AnyMessage:
+    try:
+        message = _message(part)
+    # LangChain raises errors of many types here.
+    except Exception as error:
+        raise SpecError(
+            f"{field}: {excerpt(repr(part), 100)} is not a message; give a text, a pair of a role "
+            "and a text, or a dict with 'role' and 'content'"
+        ) from error
+    if isinstance(message, BaseMessageChunk):
+        message = message_chunk_to_message(message)
+    extra = message.additional_kwargs
+    if type(extra.get(PLACE, 0)) is not int:
+        # Not our mark; the log is sorted by places.
+        extra = {name: one for name, one in extra.items() if name != PLACE}
+        message = message.model_copy(update={"additional_kwargs": extra})
+    if not message.id:
+        message = message.model_copy(update={"id": str(uuid4())})
+    return cast("AnyMessage", message)
+
+
 def take_back(message_id: str) -> AnyMessage:
     """Give the write that takes a message away, with nothing left of it: its place is free."""
     write = RemoveMessage(id=message_id, additional_kwargs={TAKEN_BACK: True})
@@ -122,13 +176,17 @@ def _message(given: Any) -> Any:  # noqa: ANN401  # a message; LangChain knows R
     return convert_to_messages([given])[0]
 
 
-def _remove(messages: list[AnyMessage], wanted: str, slots: dict[str, int]) -> None:
-    """Mark the message of this id as removed, and what was made of it."""
-    if wanted == REMOVE_ALL_MESSAGES:
-        messages[:] = map(_marked, messages)
-    elif wanted in slots:
-        messages[slots[wanted]] = _marked(messages[slots[wanted]])
-        messages[:] = without_removed(messages)
+def _remove(messages: list[AnyMessage], wanted: str) -> None:
+    """Mark a message and its consequences as removed; drop a message that is no line of the log."""
+    is_all = wanted == REMOVE_ALL_MESSAGES
+    if is_all or any(one.id == wanted for one in messages):
+        left = [one for one in messages if not ((is_all or one.id == wanted) and _is_kept(one))]
+        marked = [_marked(one) if is_all or one.id == wanted else one for one in left]
+        messages[:] = without_removed(marked)
+
+
+def _is_kept(message: AnyMessage) -> bool:
+    return found_beside(message).get("kind") == Kind.GIVEN
 
 
 def _marked(message: AnyMessage) -> AnyMessage:
@@ -139,6 +197,14 @@ def _marked(message: AnyMessage) -> AnyMessage:
     if was:
         about["was"] = was
     extra = {**message.additional_kwargs, KEY: about}
+    return message.model_copy(update={"additional_kwargs": extra})
+
+
+def _restore(message: AnyMessage) -> AnyMessage:
+    """Return a removed message as it was before."""
+    extra = {name: one for name, one in message.additional_kwargs.items() if name != KEY}
+    if was := found_beside(message).get("was"):
+        extra[KEY] = was
     return message.model_copy(update={"additional_kwargs": extra})
 
 

@@ -63,8 +63,8 @@ class State(Input, Output, total=False):
     spec: Latest
     """The conversation that this session runs, complete and checked."""
     unspoken: Messages
-    """What else stands in the log, such as drafts, verdicts and what speakers are told. Each
-    message has its place beside it; `graphs.log.channels.log_of` puts both together."""
+    """The rest of the log, such as drafts, verdicts, instructions and removed messages. Each
+    message carries its place; `graphs.log.channels.log_of` puts both together."""
     position: dict[str, Any]
     """Where it is: a `Position`, as a dict. Missing until the task stands."""
     interpreter: Latest

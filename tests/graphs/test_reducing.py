@@ -58,6 +58,11 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
             st.sampled_from(["m1", "m2"]),
         ),
     ),
+    st.builds(
+        lambda text, key: HumanMessage(text, id=key, additional_kwargs={KEY: {"kind": "given"}}),
+        st.text(max_size=1),
+        IDS,
+    ),
 )
 REMOVALS = st.builds(
     lambda key: RemoveMessage(id=key), st.sampled_from(["m1", "m2", "m9", REMOVE_ALL_MESSAGES])

@@ -104,6 +104,9 @@ async def run(player: Player, data: st.DataObject) -> State:
             found = await graph.aget_state(config)
             log = log_of(found.values)
             assert found.next
+            # The log keeps its place, and other programs see it no more.
+            assert removed.id in {one.id for one in log}
+            assert removed.id not in {one.id for one in found.values["messages"]}
             gone |= words(log) - words(standing(log))
 
 

@@ -180,7 +180,10 @@ async def test_a_message_that_is_removed_there_is_heard_by_nobody(
     await client.threads.update_state(on, {"messages": [newest]})
     ended = await run(client, on, None)
     assert ended["outcome"]["messages"] == 3
-    marked = ended["messages"][len(said) - 1]
+    assert newest["id"] not in [one["id"] for one in ended["messages"]]
+    state: Any = await client.threads.get_state(on)
+    unspoken = {one["id"]: one for one in state["values"]["unspoken"]}
+    marked = unspoken[newest["id"]]
     assert marked["content"] == said[-1]
     assert marked["additional_kwargs"]["duologue"]["kind"] == "removed"
     prompts = [call.body["messages"] for call in model_server.calls[before:]]

@@ -1,0 +1,252 @@
+"""The compiled graph, which checks inputs and manual writes before LangGraph stores any of them.
+
+LangGraph stores a run's input before the first node sees it, and drops the question that the thread
+waits with, so the first node is too late to refuse it.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, TypeAlias, cast
+
+from langchain_core.messages import AnyMessage, RemoveMessage
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command, StateUpdate
+
+from ..nodes.step.in_threads import waited_for
+from .common.errors import SpecError
+from .log.channels import apply_update, hide_removed, is_removed
+from .log.reducer import read_messages
+from .log.state import Input, Output, State
+
+CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]]
+"""Takes the state with the input in it and the run's context; raises if the input is refused."""
+
+_AS_NODE_OF_A_RUN: Final = "__pregel_task_id"
+"""The key that LangGraph adds to a config when a graph runs as the node of another."""
+
+_NO_NODES: Final = (START, END, "__input__", "__copy__")
+"""LangGraph's own nodes, as which a write does not reach the channel `unspoken`."""
+
+
+class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
+    """A compiled conversation. A refused input or write leaves its thread as it was."""
+
+    def __init__(self, *, check_input: CheckInput, **fields: Any) -> None:
+        """Store the check of an input, and the fields of LangGraph's own compiled graph."""
+        super().__init__(**fields)
+        # The attribute has the argument's name: `copy` passes all attributes as arguments.
+        self.check_input = check_input
+
+    @classmethod
+    def wrap(
+        cls, graph: CompiledStateGraph[State, Any, Input, Output], check_input: CheckInput
+    ) -> "ConversationGraph":
+        """Return the same graph with checks of all that is given to it."""
+        fields = {name: one for name, one in vars(graph).items() if name != "__orig_class__"}
+        made = cls(check_input=check_input, **fields)
+        # Its constructor drops some of them, such as the types that a checkpoint may contain.
+        vars(made).update(fields)
+        return made
+
+    def stream(  # LangGraph's overloads differ by what they return
+        self,
+        input: Any,  # noqa: A002, ANN401  # as LangGraph has it
+        config: RunnableConfig | None = None,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """Stream a run's steps, as LangGraph does; `invoke` calls this.
+
+        Raises:
+            SpecError: The input is not valid.
+            SessionError: The input does not fit the session.
+        """
+        given = self._read_input(input)
+        if self._has_own_thread(config) and (isinstance(given, dict) or _writes_messages(given)):
+            known = cast("State", self.get_state(config or {}).values)
+            given = self._add_removals(given, known)
+            if isinstance(given, dict):
+                state = self._preview_state(given, known)
+                waited_for(lambda: self.check_input(state, options.get("context")))
+        yield from super().stream(given, config, **options)
+
+    async def astream(
+        self,
+        input: Any,  # noqa: A002, ANN401  # as LangGraph has it
+        config: RunnableConfig | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """Stream a run's steps, as `stream` does; `ainvoke` calls this."""
+        given = self._read_input(input)
+        if self._has_own_thread(config) and (isinstance(given, dict) or _writes_messages(given)):
+            found = await self.aget_state(config or {})
+            known = cast("State", found.values)
+            given = self._add_removals(given, known)
+            if isinstance(given, dict):
+                await self.check_input(self._preview_state(given, known), options.get("context"))
+        async with aclosing(cast("Any", super().astream(given, config, **options))) as parts:
+            async for part in parts:
+                yield part
+
+    def bulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Write to a state, as LangGraph does; `update_state` calls this.
+
+        Raises:
+            SpecError: A value for `messages` is not a message. Then nothing is written.
+        """
+        read = [_read_updates(updates) for updates in supersteps]
+        if not any(map(_has_messages, read)):
+            return super().bulk_update_state(config, read)
+        for updates in read:
+            known = cast("State", self.get_state(config).values)
+            config = super().bulk_update_state(config, [_hide_in_updates(updates, known)])
+        return config
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Write to a state, as `bulk_update_state` does; `aupdate_state` calls this."""
+        read = [_read_updates(updates) for updates in supersteps]
+        if not any(map(_has_messages, read)):
+            return await super().abulk_update_state(config, read)
+        for updates in read:
+            known = cast("State", (await self.aget_state(config)).values)
+            written = [_hide_in_updates(updates, known)]
+            config = await super().abulk_update_state(config, written)
+        return config
+
+    def _read_input(self, given: Any) -> Any:  # noqa: ANN401
+        """Read the messages of a run's input."""
+        if given is None:
+            return None
+        if isinstance(given, Command):
+            return _change_command(given, _read_values)
+        if not isinstance(given, dict):
+            what = type(given).__name__
+            raise SpecError(f"input: is a {what}; give a dict, such as {{'messages': […]}}")
+        if "messages" not in given:
+            return given
+        return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
+
+    def _has_own_thread(self, config: RunnableConfig | None) -> bool:
+        """Return whether a run's steps are stored on a thread of this graph's own."""
+        fields = dict((self.config or {}).get("configurable", {}))
+        fields |= ensure_config(config).get("configurable", {})
+        is_stored = isinstance(self.checkpointer, BaseCheckpointSaver) and "thread_id" in fields
+        return is_stored and _AS_NODE_OF_A_RUN not in fields
+
+    def _add_removals(self, given: Any, known: State) -> Any:  # noqa: ANN401
+        """Add the writes of removals to a command; for an input the first node adds them."""
+        if not isinstance(given, Command):
+            return given
+        return _change_command(given, lambda values: _hide_in_values(values, known)[0])
+
+    def _preview_state(self, given: Mapping[str, Any], known: State) -> State:
+        """Return the state that the first node will read."""
+        names = self.builder.schemas[self.builder.input_schema]
+        return apply_update(known, {name: one for name, one in given.items() if name in names})
+
+
+def _drop_own_marks(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """Drop marks that only nodes may write, and messages that are marked as removed."""
+    plain = [
+        cast("AnyMessage", RemoveMessage(id=str(one.id))) if _is_removal(one) else one
+        for one in messages
+    ]
+    # Another conversation removed it: nobody hears it here either.
+    return [one for one in plain if not is_removed(one)]
+
+
+def _is_removal(message: object) -> bool:
+    return isinstance(message, RemoveMessage)
+
+
+def _read_values(values: dict[str, Any]) -> dict[str, Any]:
+    """Read the messages among values that are written to a state."""
+    read = dict(values)
+    if "messages" in values:
+        read["messages"] = read_messages(values["messages"])
+    if "unspoken" in values:
+        given = values["unspoken"]
+        # As in `update_of`, within one more list.
+        read["unspoken"] = [
+            read_messages(part if isinstance(part, list) else [part], "unspoken")
+            for part in (given if isinstance(given, list) else [given])
+        ]
+    return read
+
+
+def _read_updates(updates: Sequence[StateUpdate]) -> list[StateUpdate]:
+    read = [StateUpdate(*update) for update in updates]
+    return [update._replace(values=_change_values(update.values, _read_values)) for update in read]
+
+
+def _change_values(values: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:  # noqa: ANN401
+    """Change the values of an update, which may be a command."""
+    if isinstance(values, Command):
+        return _change_command(values, change)
+    return change(values) if isinstance(values, dict) else values
+
+
+def _change_command(
+    command: Command[Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Command[Any]:
+    """Change the update of a command."""
+    update = _update_of(command)
+    if update is None:
+        return command
+    return Command(
+        graph=command.graph, update=change(update), resume=command.resume, goto=command.goto
+    )
+
+
+def _update_of(command: Command[Any]) -> dict[str, Any] | None:
+    """Return the values that a command writes, by channel."""
+    update: Any = command.update
+    if isinstance(update, list | tuple):
+        # Pairs, as clients of a server may send them.
+        names = [name for name, _ in update]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SpecError(f"{twice}: is written twice by one command; write it once")
+        update = dict(update)
+    return update if isinstance(update, dict) else None
+
+
+def _writes_messages(given: object) -> bool:
+    """Return whether values, or a command, write messages."""
+    update = _update_of(given) if isinstance(given, Command) else given
+    return isinstance(update, dict) and not {"messages", "unspoken"}.isdisjoint(update)
+
+
+def _has_messages(updates: Sequence[StateUpdate]) -> bool:
+    return any(_writes_messages(update.values) for update in updates)
+
+
+def _hide_in_updates(updates: Sequence[StateUpdate], known: State) -> list[StateUpdate]:
+    """Add the writes of removals to the updates of one superstep."""
+    added: list[StateUpdate] = []
+    for update in updates:
+        values: Any = update.values
+        if update.as_node not in _NO_NODES:
+
+            def change(given: dict[str, Any]) -> dict[str, Any]:
+                nonlocal known
+                written, known = _hide_in_values(given, known)
+                return written
+
+            values = _change_values(values, change)
+        added.append(update._replace(values=values))
+    return added
+
+
+def _hide_in_values(values: dict[str, Any], known: State) -> tuple[dict[str, Any], State]:
+    """Add the writes of removals to values; return the state after them, too."""
+    state = apply_update(known, values)
+    hidden: dict[str, Any] = {**hide_removed(state)}
+    written = {name: [*values.get(name, []), *one] for name, one in hidden.items()}
+    return {**values, **written}, apply_update(state, hidden)
