@@ -1,15 +1,13 @@
-"""Replies that are JSON of a pydantic model: its JSON schema, and reading one. Pure functions."""
+"""Replies that are JSON of a pydantic model: its JSON schema, and writing one. Pure functions."""
 
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from ..common.errors import failed
-
-M = TypeVar("M", bound=BaseModel)
 
 _NAME_LENGTH: Final = 64
 """The longest name of a schema that OpenAI takes."""
@@ -42,16 +40,6 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
         schema = {**schema["$defs"][referred], "$defs": schema["$defs"]}
     title = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", model.__name__))).strip("_")
     return {**schema, "title": title[:_NAME_LENGTH] or "answer"}
-
-
-def read_json(model: type[M], text: str) -> M:
-    """Read JSON as a pydantic model."""
-    try:
-        return model.model_validate_json(text)
-    except ValidationError:
-        raise
-    except Exception as error:
-        raise failed("pydantic model", model.__name__, error) from error
 
 
 def written_json(found: BaseModel) -> str:

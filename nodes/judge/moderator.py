@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import create_model
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
@@ -17,6 +17,7 @@ from ...graphs.rules.handoffs import next_speaker
 from ...graphs.rules.transitions import chose
 from ...graphs.rules.turns import in_turn
 from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.spec.handoffs import read_name
 from ...graphs.spec.judges import ByFunction, Handoff, Moderator
 from ...graphs.spec.usage import Usage
@@ -98,10 +99,10 @@ def _system(moment: Moment, order: Moderator) -> list[str]:
     return system if moment.task is None else [*system, worded(prompts.THE_TASK, task=moment.task)]
 
 
-def _schema(names: Sequence[str]) -> type[BaseModel]:
+def _schema(names: Sequence[str]) -> type[OwnAnswer]:
     one_of = Literal[tuple(names)]  # type: ignore[valid-type]  # the names are known only now
     fields: dict[str, Any] = {"next_speaker": (one_of, ...)}
-    return create_model("Choice", __config__=ConfigDict(extra="forbid"), **fields)
+    return create_model("Choice", __base__=OwnAnswer, **fields)
 
 
 async def _chosen(

@@ -6,16 +6,17 @@ be read counts as not complete and is recorded as such.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import asked, judged
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
+from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.spec.judges import Judge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model
@@ -33,14 +34,13 @@ _STRUCTURED, _LEFT, _WORD = 500, 400, 200
 
 
 def _first(given: object) -> object:
-    return given[:_MOST_OBJECTIVES] if isinstance(given, list) else given
+    if not isinstance(given, list):
+        return given
+    return [one for one in given if not isinstance(one, str) or one.strip()][:_MOST_OBJECTIVES]
 
 
-class Judgement(BaseModel):
+class Judgement(OwnAnswer):
     """Which objectives of a task are left, and whether it is complete."""
-
-    # Strict schemas of OpenAI's API want every field and no other.
-    model_config = ConfigDict(extra="forbid")
 
     objectives_left: Annotated[list[str], BeforeValidator(_first)] = Field(
         max_length=_MOST_OBJECTIVES,
@@ -48,6 +48,12 @@ class Judgement(BaseModel):
         f"ones, at most {_MOST_OBJECTIVES}.",
     )
     complete: bool = Field(description="True when every objective of the task is met.")
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.complete and self.objectives_left:
+            raise ValueError("objectives_left: none is left of a task that is complete")
+        return self
 
 
 async def judge_yourself(moment: Moment) -> dict[str, Any]:
@@ -106,9 +112,7 @@ async def _structured(
         text = str(found.answer.text)
     else:
         left = tuple(judgement.objectives_left)
-        # "Complete" beside a list of what is left is no completion.
-        complete = judgement.complete and not left
-        verdict = Verdict(speaker=speaker.name, complete=complete, objectives_left=left)
+        verdict = Verdict(speaker=speaker.name, complete=judgement.complete, objectives_left=left)
         text = _in_words(moment, verdict)
     # An unreadable answer is no reflection worth keeping in the speaker's view.
     audience = _kept(speaker) if verdict.readable else NOBODY

@@ -7,13 +7,14 @@ counts as not complete and is recorded as such.
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import Field, create_model
 
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.transitions import judged
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model
@@ -101,13 +102,13 @@ def _system(moment: Moment, judge: SeparateJudge) -> list[str]:
     ]
 
 
-def _schema(criteria: tuple[str, ...]) -> type[BaseModel]:
+def _schema(criteria: tuple[str, ...]) -> type[OwnAnswer]:
     """A field for each criterion: a list could be too short."""
     fields: dict[str, Any] = {
         f"criterion_{number}": (Finding, Field(description=text))
         for number, text in enumerate(criteria, start=1)
     }
-    return create_model("Findings", __config__=ConfigDict(extra="forbid"), **fields)
+    return create_model("Findings", __base__=OwnAnswer, **fields)
 
 
 def _in_words(findings: Findings) -> str:

@@ -95,7 +95,8 @@ def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
 
 def as_text(answer: AIMessage, found: object) -> AIMessage:
     """Turn a structured answer into one of text."""
-    is_called = not answer.text and found is not None
+    # Some clients have the model call a function, which it may introduce in words.
+    is_called = found is not None and (not answer.text or bool(answer.tool_calls))
     text = json.dumps(found, ensure_ascii=False) if is_called else str(answer.text)
     return answer.model_copy(
         update={"content": storable(text), "tool_calls": [], "invalid_tool_calls": []}

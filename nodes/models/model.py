@@ -20,11 +20,12 @@ from ...graphs.common.validation import listing
 from ...graphs.log.kinds import Kind
 from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.formats import Marks
-from ...graphs.speakers.schemas import is_strict, read_json, schema_of
+from ...graphs.speakers.schemas import is_strict, schema_of
+from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.ends import ends_by_money
 from ...graphs.spec.usage import Price
-from ...graphs.text.fences import unfenced
+from ...graphs.text.json_objects import UnreadableJsonError
 from .answers import as_answer, as_text, counted
 from .client.failures import failures, refusals
 from .client.forms import form_of, takes_forms
@@ -206,8 +207,8 @@ class Model:
             answer = counted(as_text(as_answer(raw, self.label), parsed), prompt)
             try:
                 # LangChain mends JSON that is cut off; half an answer must not count as whole.
-                return answer, read_json(schema, unfenced(answer.text))
-            except ValidationError:
+                return answer, read_structured(schema, answer.text)
+            except (ValidationError, UnreadableJsonError):
                 return answer, None
 
         try:

@@ -365,7 +365,9 @@ async def test_a_word_that_is_neither_yes_nor_no_is_not_complete_and_recorded_as
     "answer",
     [
         pytest.param("I am done!", id="Y9-no-json"),
-        pytest.param('{"complete": true}', id="Y9-a-field-missing"),
+        pytest.param('{"objectives_left": []}', id="Y9-a-field-missing"),
+        pytest.param('{"objectives_left": ["x"], "complete": true}', id="R4-contradiction"),
+        pytest.param('{"complete": true} {"complete": false}', id="R4-two"),
         pytest.param('{"objectives_left": [], "complete": "maybe"}', id="Y9-no-boolean"),
         pytest.param("", id="Y9-blank"),
     ],
@@ -385,6 +387,29 @@ async def test_an_answer_that_does_not_fit_the_schema_is_not_complete_and_record
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
     assert ran.kinds(Kind.REFLECTION)[0].text == answer
     assert ran.seen("B") == ["u:a1", "a:b1"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"complete": true}',
+        '{"objectives_left": null, "complete": true}',
+        '{"objectives_left": [null], "complete": true, "reason": "All {is} done."}',
+        'All is done.\n\n```json\n{"objectives_left": [], "complete": true}\n```\nFine?',
+        '{"Objectives left": [], "Complete": "Yes"}',
+    ],
+)
+@pytest.mark.parametrize("http", [False, True], ids=["model", "http"])
+async def test_r4_a_verdict_is_read_as_models_write_it(answer: str, http: bool) -> None:
+    conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
+    script = ["a1", "b1", answer]
+    if http:
+        with ScriptedServer(script) as server:
+            ran = await served(conversation, server)
+    else:
+        ran = await scripted(conversation, script)
+    assert ran.verdicts == [Verdict(speaker="B", complete=True)]
+    assert ran.outcome.reasons[0] is Reason.COMPLETED
 
 
 async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -> None:

@@ -222,6 +222,21 @@ def test_a_structured_reply_names_who_is_next_by_a_field() -> None:
     assert told in model.calls[3].messages[-1].text
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        'I hand over: {"words": "Cid begins.", "next": "Cid"}',
+        '```json\n{"words": "Cid begins.", "Next": "cid"}\n```\nGood luck!',
+        '{"words": "Cid begins.", "NEXT": "CID", "reason": "He knows {it}."}',
+    ],
+)
+def test_r4_a_field_that_names_who_is_next_is_read_as_models_write_it(reply: str) -> None:
+    spec = talk(1, Ann={"format": {"name": "step"}})
+    said: list[Line] = [reply, "Fine.", {"words": "Cid ended it.", "next": None}]
+    result, _ = play(spec, said, schemas={"step": Step})
+    assert order_of(result)[:2] == "AC"
+
+
 def test_anybody_names_who_is_next_by_a_message_that_begins_with_it() -> None:
     called = {"replies": [{"kind": "function", "name": "calls"}]}
     spec = talk(Bob=called, Ann={"replies": ["human"]})

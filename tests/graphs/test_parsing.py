@@ -416,6 +416,8 @@ WRITTEN = json.dumps(GOOD)
         pytest.param(f"```sh\nx\n```\n```json\n{WRITTEN}\n```", id="L5-beside-other-code"),
         pytest.param(f"[A plan]\n```json\n{WRITTEN}\n```", id="L5-behind-brackets"),
         pytest.param(json.dumps(GOOD, indent=2), id="L5-on-lines"),
+        pytest.param(f"Here you are: {WRITTEN} Fine?", id="L5-in-a-sentence"),
+        pytest.param(f"```\n{WRITTEN}\n```\n```\n{WRITTEN}\n```", id="L5-twice"),
     ],
 )
 def test_json_that_fits_is_read_as_plain_values(form: Schema, text: str) -> None:
@@ -435,7 +437,11 @@ def test_json_that_fits_is_read_as_plain_values(form: Schema, text: str) -> None
         ),
         pytest.param(WRITTEN.replace("2", "0"), "steps.0.hours: ", id="L5-deep"),
         pytest.param(WRITTEN.replace("2", "2" * 30), "too large", id="L5-number-no-store-keeps"),
-        pytest.param(f"```\n{WRITTEN}\n```\n```\n{WRITTEN}\n```", "invalid JSON", id="L5-two"),
+        pytest.param(
+            f"```\n{WRITTEN}\n```\n```\n{WRITTEN.replace('2', '3')}\n```",
+            "two different JSON objects",
+            id="L5-two",
+        ),
         pytest.param("[]", "", id="L5-list"),
     ],
 )

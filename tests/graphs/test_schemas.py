@@ -219,13 +219,14 @@ def test_models_are_held_to_objects_and_told_of_anything(model: type[BaseModel])
     assert result.parsed("Ann") == [[1] if text == "[1]" else 1]
 
 
-def test_an_answer_that_is_a_call_of_a_tool_is_said_as_it_was_given() -> None:
+@pytest.mark.parametrize("text", ["", "I answer by the form."])
+def test_an_answer_that_is_a_call_of_a_tool_is_said_as_it_was_given(text: str) -> None:
     """L5: as some providers hold their models to schemas; the names are those of the JSON."""
     given = {"the first": 2}
 
     class Calling(ScriptedChatModel):
         def with_structured_output(self, *_: object, **__: object) -> Runnable[Any, Any]:
-            answer = AIMessage("", tool_calls=[ToolCall(name="Named", args=given, id="c1")])
+            answer = AIMessage(text, tool_calls=[ToolCall(name="Named", args=given, id="c1")])
             return RunnableLambda(lambda _: {"raw": answer, "parsed": given})
 
     model = Calling(script=[])

@@ -212,7 +212,7 @@ def test_last_words_follow_a_separate_judges_verdict() -> None:
         "They all are.",
         {"criterion_1": "met"},
         {"criterion_1": "met", "criterion_2": "nearly"},
-        {"criterion_1": "met", "criterion_2": "met", "criterion_3": "met"},
+        {"criterion_1": "met", "criterion_2": "met", "Criterion 2": "not met"},
     ],
 )
 def test_what_cannot_be_read_counts_as_not_complete_and_is_recorded(answer: Line) -> None:
@@ -223,6 +223,20 @@ def test_what_cannot_be_read_counts_as_not_complete_and_is_recorded(answer: Line
     assert not verdict["complete"]
     assert result.outcome is not None
     assert result.outcome.reason.value == "max_iterations"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'I look at both: {"criterion_1": "met", "criterion_2": "met"}. That is all.',
+        '```json\n{"Criterion 1": "Met", "Criterion 2": "MET"}\n```',
+        {"criterion_1": "met", "criterion_2": "met", "reason": "They said so."},
+    ],
+)
+def test_r4_a_verdict_is_read_as_models_write_it(answer: Line) -> None:
+    result, _ = play(judged(), ["Beans?"], [answer])
+    assert result.outcome is not None
+    assert result.outcome.reason.value == "completed"
 
 
 def test_three_unreadable_verdicts_in_a_row_end_it() -> None:
@@ -327,6 +341,16 @@ def test_a_moderator_gives_the_word_to_somebody_else() -> None:
     assert [name for name, _ in result.speeches] == ["Ann", "Bob", "Cid"]
     problems = [line(message).problem for message in result.messages if line(message).problem]
     assert problems == ["This names nobody who could speak next."]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ['Cid is next: {"next_speaker": "cid"}', '{"Next Speaker": "CID", "reason": "He is silent."}'],
+)
+def test_r4_a_choice_is_read_as_models_write_it(answer: str) -> None:
+    spec = moderated(end_chat={"max_iterations": 1})
+    result, _ = play(spec, ["Line one.", "Line two.", "Line three."], [answer, answer])
+    assert [name for name, _ in result.speeches][:2] == ["Ann", "Cid"]
 
 
 def test_between_two_no_moderator_needs_to_be_asked() -> None:

@@ -15,8 +15,10 @@ from ....nodes.prompts import formats as forms
 from ...common.data import Data
 from ...common.validation import explained
 from ...speakers.formats import Block, Blocks, Code, Format, Marks, Schema, Status
-from ...speakers.schemas import read_json, written_json
+from ...speakers.schemas import written_json
+from ...speakers.structured_answers import read_structured
 from ...text.fences import fences
+from ...text.json_objects import UnreadableJsonError
 from ..messages import storable
 from .marks import read_marks
 from .mending import begins_anew, mended
@@ -162,22 +164,17 @@ def _prose(text: str) -> Iterator[Block]:
 
 def _fields(schema: type[BaseModel], text: str) -> Parsed:
     try:
-        found = read_json(schema, _json(text))
+        found = read_structured(schema, text)
     except ValidationError as error:
         return Parsed(problem=forms.misfit(explained(error, schema)))
+    except UnreadableJsonError as error:
+        return Parsed(problem=forms.misfit(str(error)))
     written = written_json(found)
     try:
         # What JSON does not have, such as infinity, is none.
         return Parsed(value=json.loads(written, parse_int=_storable, parse_constant=_no_number))
     except ValueError as error:
         return Parsed(problem=forms.misfit(str(error)))
-
-
-def _json(text: str) -> str:
-    """The JSON of a reply: "Here you are:" before the only fence is no reason to ask again."""
-    # A fence begins a line, which nothing within JSON can do.
-    among = [fence.content for fence in fences(text)[1] if fence.is_json]
-    return among[0] if len(among) == 1 else text
 
 
 def _no_number(name: str) -> None:
