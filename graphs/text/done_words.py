@@ -12,9 +12,10 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
+from .code_places import Span
 from .farewells import FACE
 from .fences import fences
-from .thoughts import Span, thoughts
+from .thoughts import thoughts
 
 Match: TypeAlias = Literal["alone", "last", "anywhere"]
 """Where a done token counts."""

@@ -1,28 +1,58 @@
 """What a model thinks within its answer, told from what it says. Pure.
 
-Models write `<think>…</think>` in front of their words. Some servers leave only the closing tag,
-and an answer that is cut off may lack it. A tag in code is code, unless the message begins with it.
+Models write `<think>…</think>` or another tag in front of their words, or one channel for each, as
+in OpenAI's harmony format. Some servers leave only the closing tag, and an answer that is cut off
+may lack it. A tag in code is code, unless the message begins with it. Control tokens at the end of
+a message are no part of it.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
-from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from .fences import fences
+from .code_places import CodeFinder, Span, is_in_open_fence
+from .control_tokens import ENDS, TOKENS, end_of_words
 
-Span = tuple[int, int]
-"""A part of a text: its first character, and the one after it."""
+_NAMES: Final = ("think", "thinking", "thought", "reasoning", "seed:think")
+_PAIRS: Final = {f"<{name}>": f"</{name}>" for name in _NAMES} | {"◁think▷": "◁/think▷"}
+"""The tags that open a thought, and those that close it."""
 
-_TAG = re.compile(r"<(/?)(think(?:ing)?)>", re.IGNORECASE)
-_TAGS = ("<think>", "<thinking>", "</think>", "</thinking>")
-_INLINE = re.compile(r"(?<!`)(`+)(?!`)[^\n]+?(?<!`)\1(?!`)")
-_OUTER = re.compile(rf"\A\s*{_TAG.pattern}|{_TAG.pattern}\s*\Z", re.IGNORECASE)
+_START, _CHANNEL, _CONSTRAIN, _MESSAGE = (
+    re.escape(f"<|{name}|>") for name in ("start", "channel", "constrain", "message")
+)
+_ENDS: Final = "|".join(map(re.escape, ENDS))
+_ROLE, _TO, _FORM = r"[^<◁\n]{0,99}", r"[^<◁\n]{0,199}", r"[^<◁\n]{0,99}"
+# Who speaks, in which channel, to whom and in what form, as in
+# "<|start|>assistant<|channel|>final<|message|>".
+_HEADER: Final = (
+    rf"(?:{_START}(?P<role>{_ROLE})(?:{_CHANNEL}(?P<first>{_TO}))?|{_CHANNEL}(?P<second>{_TO}))"
+    rf"(?:{_CONSTRAIN}{_FORM})?{_MESSAGE}"
+)
+_BEGUN: Final = re.compile(
+    rf"(?:{_START}{_ROLE}(?:{_CHANNEL}{_TO})?|{_CHANNEL}{_TO})(?:{_CONSTRAIN}{_FORM})?\Z",
+    re.IGNORECASE,
+)
+"""A header that goes on."""
+
+_LONGEST_HEADER: Final = 500
+"""In characters, with the end of the message before it."""
+
+_TAG: Final = re.compile(
+    rf"{'|'.join(map(re.escape, (*_PAIRS, *_PAIRS.values())))}|(?:(?:{_ENDS})\s{{0,9}})?{_HEADER}",
+    re.IGNORECASE,
+)
+_CLOSES: Final = {
+    opening: re.compile(re.escape(closing), re.IGNORECASE) for opening, closing in _PAIRS.items()
+}
+_CLOSES_CHANNEL: Final = re.compile(rf"{_ENDS}|{_HEADER}", re.IGNORECASE)
+_BEGINNINGS: Final = (
+    *(*_PAIRS, *_PAIRS.values(), *TOKENS),
+    *("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"),
+)
+"""What is held back while it may still come."""
+
 _SPACE, _BLANKS = re.compile(r"\s*"), re.compile(r"[ \t]*")
-_LONGEST = 4000
-"""How far from a line's begin inline code is looked for, in characters."""
+_BEFORE_MENTION, _AFTER_MENTION = re.compile(r"[\w,] \Z"), re.compile(r" +[^\W\d_]|[.,;:!?)]")
 
 
 class Split(NamedTuple):
@@ -34,22 +64,31 @@ class Split(NamedTuple):
     """What it thinks."""
     is_unopened: bool
     """Whether a tag closes the thought that none has opened."""
+    text: str
+    """The text without the control tokens at its end."""
 
 
 def split(text: str) -> Split:
     """Tell thought from speech in a whole text."""
-    if _TAG.search(text) is None:
-        return Split(text, "", is_unopened=False)
+    if "<" not in text and "◁" not in text:
+        return Split(text, "", is_unopened=False, text=text)
     reader = ThoughtReader()
     reader.take(text, is_over=True)
-    return Split(reader.speech, reader.thought, reader.is_unopened)
+    return Split(reader.speech, reader.thought, reader.is_unopened, reader.text)
 
 
 def thoughts(text: str) -> list[Span]:
-    """Find the thoughts in a text, in order, with their tags and the space around them."""
+    """Find what is not said in a text, in order: its thoughts, and control tokens at its end.
+
+    Thoughts come with their tags and the space around them.
+    """
+    if "<" not in text and "◁" not in text:
+        return []
     reader = ThoughtReader()
     reader.take(text, is_over=True)
-    return reader.spans
+    end = len(reader.text)
+    is_more = end < len(text) and (not reader.spans or reader.spans[-1][1] <= end)
+    return [*reader.spans, (end, len(text))] if is_more else reader.spans
 
 
 class Told(NamedTuple):
@@ -76,15 +115,23 @@ class ThoughtReader:
         """The thoughts so far."""
         self.is_unopened = False
         """Whether a tag has closed a thought that none has opened."""
+        self._inside: list[Span] = []
         self._text = ""
+        self._end: int | None = None
         self._told = 0
         self._sought = 0
         self._begin = 0
-        self._closing: str | None = None
+        self._opened = 0
+        self._closing: re.Pattern[str] | None = None
         self._space: re.Pattern[str] | None = None
         self._waits = is_unopened
         self._has_told = False
-        self._code = _Code()
+        self._code = CodeFinder()
+
+    @property
+    def text(self) -> str:
+        """The text so far, at its end without its control tokens."""
+        return self._text[: self._end]
 
     @property
     def speech(self) -> str:
@@ -94,7 +141,7 @@ class ThoughtReader:
     @property
     def thought(self) -> str:
         """What was thought so far."""
-        inside = (_OUTER.sub("", self._text[start:end]).strip() for start, end in self.spans)
+        inside = (self._text[start:end].strip() for start, end in self._inside)
         return "\n\n".join(filter(None, inside))
 
     def take(self, piece: str, *, is_over: bool = False) -> Told:
@@ -103,18 +150,28 @@ class ThoughtReader:
         before, anew = self._has_told, False
         told: list[str] = []
         while (tag := self._next_tag(is_over=is_over)) is not None:
-            closes, name = tag.groups()
             self._waits = False
-            if not closes:
-                told.append(self._tell(tag.start()))
-                self._begin, self._closing = self._told, f"</{name}>"
-                self._sought = tag.end()
+            is_header = tag[0].lower().endswith("<|message|>")
+            if self._closing is not None:
+                # Another channel begins: what is thought there is a thought of its own.
+                goes_on = is_header and not _is_final(tag)
+                self._close(tag.start(), tag.start() if goes_on else tag.end())
                 continue
-            if self._closing is None:
+            closing = _CLOSES_CHANNEL if is_header else _CLOSES.get(tag[0].lower())
+            is_known = bool(self.spans) or not self._text[: tag.start()].strip()
+            if closing is None or (is_header and _is_final(tag) and not is_known):
                 # Its begin stands in the prompt, as some templates have it.
-                self.is_unopened, self._begin, self.spans = True, 0, []
+                self.is_unopened, self._begin, self._opened = True, 0, 0
+                self.spans, self._inside = [], []
                 told, anew, self._has_told = [], before, False
-            self._close(tag.end())
+                self._close(tag.start(), tag.end())
+                continue
+            told.append(self._tell(tag.start()))
+            self._begin, self._opened, self._sought = self._told, tag.end(), tag.end()
+            if is_header and _is_final(tag):
+                self._close(tag.end(), tag.end())
+            else:
+                self._closing = closing
         told.append(self._rest(is_over=is_over))
         return Told("".join(told), anew)
 
@@ -125,23 +182,37 @@ class ThoughtReader:
             self.spans[-1] = (self.spans[-1][0], self._told)
             if self._told < len(self._text):
                 self._space = None
+        if self._closing is not None:
+            tag = self._closing.search(self._text, self._sought)
+            if tag is not None or not (is_over and self._is_mentioned()):
+                return tag
+            self._closing, self._sought = None, self._opened
         for tag in _TAG.finditer(self._text, max(self._sought, self._told)):
-            if self._closing is not None:
-                if tag[0].lower() == self._closing.lower():
-                    return tag
-            elif (is_code := self._is_code(tag.start(), is_over=is_over)) is None:
+            is_code = self._is_code(tag.start(), is_over=is_over)
+            if is_code is None:
                 break
-            elif not is_code:
+            if not is_code:
                 return tag
             self._sought = tag.end()
         return None
+
+    def _is_mentioned(self) -> bool:
+        """Whether the tag that is not closed is a word of a sentence, as in "the <think> tag"."""
+        near = self._text[max(0, self._begin - 2) : self._begin]
+        after = _AFTER_MENTION.match(self._text, self._opened)
+        return (
+            self._closing is not _CLOSES_CHANNEL
+            and _BEFORE_MENTION.search(near) is not None
+            and after is not None
+            and after[0][-1] == after[0][-1].lower()
+        )
 
     def _is_code(self, at: int, *, is_over: bool) -> bool | None:
         """Whether a tag stands in code. None: what comes next decides."""
         if not self._has_told and not self._text[self._told : at].strip():
             return False
         behind = self.spans[-1][1] if self.spans else 0
-        return self._code.holds(self._text, at, behind, is_over=is_over)
+        return self._code.contains(self._text, at, behind, is_over=is_over)
 
     def _tell(self, end: int) -> str:
         """Take the text up to here for speech; space in front of all speech says nothing."""
@@ -151,8 +222,9 @@ class ThoughtReader:
         self._told, self._has_told = end, True
         return found
 
-    def _close(self, end: int) -> None:
+    def _close(self, inner_end: int, end: int) -> None:
         self.spans.append((self._begin, end))
+        self._inside.append((self._opened, inner_end))
         self._closing = None
         self._told = self._sought = end
         if not self._has_told:
@@ -163,70 +235,54 @@ class ThoughtReader:
     def _rest(self, *, is_over: bool) -> str:
         """What is known to be said behind the last tag."""
         if self._closing is not None:
-            self._sought = max(self._sought, len(self._text) - len(self._closing) + 1)
+            self._sought = max(self._sought, len(self._text) - _LONGEST_HEADER)
             if is_over:
-                self._close(len(self._text))
+                self._end = end_of_words(self._text, self._opened)
+                self._close(self._end, len(self._text))
             return ""
         if is_over:
-            found, self._told = self._text[self._told :], len(self._text)
+            self._end = end = self._end_of_speech()
+            found, self._told = self._text[self._told : end], len(self._text)
             return found
         return "" if self._waits else self._tell(max(self._told, self._open_at()))
 
+    def _end_of_speech(self) -> int:
+        """From where on the whole text has control tokens alone."""
+        behind = self.spans[-1][1] if self.spans else 0
+        # A header that was cut off follows the end of a message.
+        begun = self._open_at()
+        rest = self._text[begun:].lower()
+        if rest.startswith(ENDS) or (self.spans and begun == behind and rest.startswith("<|")):
+            end = begun
+        else:
+            end = end_of_words(self._text, self._told)
+        return len(self._text) if is_in_open_fence(self._text, behind, end) else end
+
     def _open_at(self) -> int:
         """From where on the text may be a tag, as far as it has come."""
-        text = self._text
-        tag = _TAG.search(text, max(self._sought, self._told))
+        text, since = self._text, max(self._sought, self._told)
+        tag = _TAG.search(text, since)
         if tag is not None:
             # It may be code.
-            return tag.start()
-        at = text.rfind("<", max(self._sought, self._told))
+            return end_of_words(text, since, tag.start())
+        at = max(text.rfind("<", since), text.rfind("◁", since))
         tail = text[at:].lower() if at >= 0 else ""
-        return at if tail and any(one.startswith(tail) for one in _TAGS) else len(text)
+        if not (tail and any(one.startswith(tail) for one in _BEGINNINGS)):
+            at = len(text)
+        header = _BEGUN.search(text, max(since, at - _LONGEST_HEADER), at)
+        return end_of_words(text, since, header.start() if header else at)
 
     def _said(self) -> Iterator[Span]:
         at = 0
         for start, end in self.spans:
             yield at, start
             at = end
-        yield at, len(self._text) if self._closing is None else self._begin
+        end = len(self._text) if self._end is None else self._end
+        yield at, end if self._closing is None else self._begin
 
 
-class _Code:
-    """Where a text that grows holds code, by the lines up to the end of the one asked about."""
-
-    def __init__(self) -> None:
-        self._window = (0, 0)
-        self._blocks: list[Span] = []
-        self._line = (0, 0)
-        self._inline: list[Span] = []
-
-    def holds(self, text: str, at: int, behind: int, *, is_over: bool) -> bool | None:
-        """Whether there is code at a place, by the text behind another one; None: not known yet."""
-        first = max(behind, at - _LONGEST)
-        first = max(first, text.rfind("\n", first, at) + 1)
-        is_fenced = "```" in text[behind:at] or "~~~" in text[behind:at]
-        if "`" not in text[first:at] and not is_fenced:
-            return False
-        end = text.find("\n", at, first + _LONGEST) + 1 or min(len(text), first + _LONGEST)
-        if end == len(text) and text[-1] != "\n" and not is_over:
-            return None
-        if is_fenced and (self._window[0] != behind or self._window[1] < end):
-            # Twice as far as needed, so that many tags take no longer than a few.
-            far = text.rfind("\n", 0, 2 * end - behind) + 1
-            self._window = (behind, max(end, far))
-            self._blocks = _blocks(text[behind : self._window[1]], behind)
-        if self._line != (first, end):
-            self._line = (first, end)
-            self._inline = [one.span() for one in _INLINE.finditer(text, first, end)]
-        return (is_fenced and _has(self._blocks, at)) or _has(self._inline, at)
-
-
-def _has(spans: list[Span], at: int) -> bool:
-    place = bisect_right(spans, at, key=itemgetter(0)) - 1
-    return place >= 0 and at < spans[place][1]
-
-
-def _blocks(text: str, begin: int) -> list[Span]:
-    lines, found = fences(text)
-    ends = [*accumulate(map(len, lines), initial=begin)]
-    return [(ends[one.first], ends[min(one.behind, len(lines))]) for one in found]
+def _is_final(header: re.Match[str]) -> bool:
+    """Whether the message after a header is said, and not thought: an answer, to everybody."""
+    channel = header["first"] or header["second"] or ""
+    is_plain = not channel and (header["role"] or "").strip().casefold() == "assistant"
+    return is_plain or channel.strip().casefold() == "final"

@@ -44,7 +44,8 @@ def as_answer(found: object, label: str) -> AIMessage:
     if not isinstance(found, AIMessage):
         raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
     text, extra = storable(str(found.text)), found.additional_kwargs
-    is_plain = isinstance(found.content, str) and "<" not in text and not any(extra.values())
+    has_marks = "<" in text or "◁" in text
+    is_plain = isinstance(found.content, str) and not has_marks and not any(extra.values())
     # Where it was read before, as in a replay, its thought is known.
     if not is_plain and THOUGHT not in extra:
         text, thought = apart(found, text)

@@ -24,13 +24,16 @@ _METADATA: Final = ("model_provider", "output_version")
 
 
 def apart(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
-    """Tell what a model says from what it thinks, where this is the text of its answer."""
+    """Tell what a model says from what it thinks, where this is the text of its answer.
+
+    Control tokens at the end are neither.
+    """
     read, blocks, fields = split(text), _blocks(answer), _fields(answer)
-    if read.speech == text and not blocks and not fields:
-        return text, None
+    if read.speech == read.text and not blocks and not fields:
+        return read.text, None
     about = answer.response_metadata if blocks else {}
     given = {
-        "text": text if read.speech != text else None,
+        "text": read.text if read.speech != read.text else None,
         "blocks": blocks,
         "fields": fields,
         "metadata": {name: about[name] for name in _METADATA if name in about},

@@ -45,6 +45,17 @@ WAYS = {
     "tags": Reply(text=f"<think>{THOUGHT}</think>Ready."),
     "other tags": Reply(text=f"<thinking>\n{THOUGHT}\n</thinking>\n\nReady."),
     "unopened": Reply(text=f"{THOUGHT}\n</think>\n\nReady."),
+    "thought tag": Reply(text=f"<thought>{THOUGHT}</thought>Ready.<|im_end|>"),
+    "reasoning tag": Reply(text=f"<reasoning>\n{THOUGHT}\n</reasoning>\nReady."),
+    "seed": Reply(text=f"<seed:think>{THOUGHT}</seed:think>Ready."),
+    "signs": Reply(text=f"◁think▷{THOUGHT}◁/think▷Ready."),
+    "channels": Reply(
+        text=f"<|channel|>analysis<|message|>{THOUGHT}<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>Ready.<|return|>"
+    ),
+    "unopened channel": Reply(
+        text=f"{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>Ready.<|return|>"
+    ),
     "field": Reply(text="Ready.", reasoning=THOUGHT),
     "other field": Reply(text="Ready.", reasoning=THOUGHT, reasoning_field="reasoning"),
 }
@@ -148,6 +159,43 @@ def test_r2_a_yes_in_a_thought_completes_nothing() -> None:
     result, _ = play(spec, "I dig.", unmet, "Go on.", unmet)
     assert result.outcome is not None
     assert result.outcome.reason == "max_iterations"
+
+
+END = "<|im_end|>"
+
+
+@pytest.mark.parametrize("end", [END, "</s>", "<|eot_id|>\n", f"{END}{END}"])
+@pytest.mark.parametrize("form", ["structured", "two_questions"])
+def test_r2_control_tokens_at_the_end_are_read_by_nothing(end: str, form: str) -> None:
+    when = {"kind": "done_token", "token": "STOP"}
+    spec = talk(
+        {"name": "Ann", "task": "Dig.", "stops_chat": True},
+        {"name": "Bob", "format": {"kind": "code", "required": True}},
+        rounds=3,
+        judge={"form": form},
+        end_chat={"mode": "end_chat_after_first_completion", "when": when},
+    )
+    code, verdicts = (
+        "```python\nx = 1\n```",
+        {
+            "structured": ['{"objectives_left": ["x"], "complete": false}'],
+            "two_questions": ["A hole.", "No"],
+        }[form],
+    )
+    said = ["I dig.", *verdicts, f"So:\n{code}", "STOP"]
+    result, prompts = play(spec, *(f"{one}{end}" for one in said))
+    assert result.outcome is not None
+    assert result.outcome.reason == "done_token"
+    assert [one for one in result.messages if "<" in one.text] == []
+    assert result.parsed("Bob")[0][0]["action"] == "x = 1"
+    assert "<" not in heard(prompts)
+
+
+def test_r2_control_tokens_that_are_talked_about_are_said() -> None:
+    for text in (f"It ends with `{END}`.", f"{END} ends it.", f"Write:\n```\n{END}\n```"):
+        result, prompts = play(talk(), text, "I see.")
+        assert result.speeches[0] == ("Ann", text)
+        assert END in heard(prompts[1:])
 
 
 def test_r2_a_moderator_who_thinks_is_read() -> None:
@@ -311,7 +359,7 @@ def test_r2_a_thought_is_an_event_in_front_of_the_tokens(way: str, size: int) ->
     kinds = [one.event for one in found]
     assert kinds.index("thought") < kinds.index("message")
     assert "start" in kinds[kinds.index("thought") : kinds.index("message")]
-    if way != "unopened":
+    if "unopened" not in way:
         assert THOUGHT.split()[0] not in "".join(
             one.text for one in found if isinstance(one, Token)
         )
@@ -329,14 +377,18 @@ def test_r2_once_a_thought_came_unopened_nothing_of_the_next_is_told() -> None:
     "said", ["###STOP###", "Thank you! ###STOP###", "Thank you!\n\n**###STOP###**\n", "So. ###S"]
 )
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_r2_a_done_token_is_never_told(said: str, size: int) -> None:
+@pytest.mark.parametrize("end", ["", "<|im_end|>", "</s> <|eot_id|>"])
+def test_r2_a_done_token_is_never_told(said: str, size: int, end: str) -> None:
     when = [{"kind": "done_token", "token": "###STOP###"}]
-    chunks = tuple(said[at : at + size] for at in range(0, len(said), size))
-    found = events(Reply(text=said, chunks=chunks), "Fine.", spec=talk(end_chat={"when": when}))
+    whole = said + end
+    chunks = tuple(whole[at : at + size] for at in range(0, len(whole), size))
+    found = events(Reply(text=whole, chunks=chunks), "Fine.", spec=talk(end_chat={"when": when}))
     message = next(one for one in found if isinstance(one, MessageSaid))
     assert message.text == said
     assert told(found)[0] == (message.text if message.heard is None else message.heard)
-    assert "STOP" not in "".join(one.text for one in found if isinstance(one, Token))
+    tokens = "".join(one.text for one in found if isinstance(one, Token))
+    assert "STOP" not in tokens
+    assert "<" not in tokens
 
 
 def test_r2_a_thought_is_shown_by_why_and_in_exports_but_in_nobodys_memory() -> None:

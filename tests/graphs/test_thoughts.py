@@ -7,9 +7,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from duologue.graphs.text.control_tokens import TOKENS
 from duologue.graphs.text.done_words import Match, settled, without
 from duologue.graphs.text.thoughts import ThoughtReader, split, thoughts
 from support.cases import drawn_cases
+
+ANALYSIS = "<|channel|>analysis<|message|>"
+FINAL = "<|start|>assistant<|channel|>final<|message|>"
+CALL = "<|channel|>commentary to=functions.look <|constrain|>json<|message|>"
 
 SPLIT = [
     # The text, what it says, and what it thinks.
@@ -54,6 +59,80 @@ SPLIT = [
     ("    <think>Hm.</think>Ready.", "Ready.", "Hm."),
     ("A ` alone. <think>Hm.</think> Ready.", "A ` alone. Ready.", "Hm."),
     ("`a` <think>Hm.</think>`b`", "`a` `b`", "Hm."),
+    # Other models' tags.
+    ("<thought>Hm.</thought>Ready.", "Ready.", "Hm."),
+    ("<thought>\nHm.\n</thought>\n\nReady.", "Ready.", "Hm."),
+    ("So. <Thought>Hm.</thought> Ready.", "So. Ready.", "Hm."),
+    ("<thought>I wonder", "", "I wonder"),
+    ("Hm.</thought>Ready.", "Ready.", "Hm."),
+    ("<reasoning>Hm.</reasoning>Ready.", "Ready.", "Hm."),
+    ("<reasoning>\nThe <b>user</b> waits.\n</reasoning>\nReady.", "Ready.", None),
+    ("<REASONING>I wonder </reason", "", "I wonder </reason"),
+    ("Hm.\n</reasoning>\nReady.", "Ready.", "Hm."),
+    ("<seed:think>Hm.</seed:think>Ready.", "Ready.", "Hm."),
+    ("<seed:think>嗯。</seed:think>\n好的。", "好的。", "嗯。"),
+    ("<seed:think>One </think> is no other", "", "One </think> is no other"),
+    ("Hm.</seed:think>Ready.", "Ready.", "Hm."),
+    ("◁think▷Hm.◁/think▷Ready.", "Ready.", "Hm."),
+    ("◁think▷\nХм.\n◁/think▷\n\nГотово.", "Готово.", "Хм."),
+    ("◁think▷I wonder ◁/thi", "", "I wonder ◁/thi"),
+    ("Hm.◁/think▷Ready.", "Ready.", "Hm."),
+    ("◁Ready▷", "◁Ready▷", ""),
+    ("Ready ◁", "Ready ◁", ""),
+    ("The `<reasoning>` tag is gone.", "The `<reasoning>` tag is gone.", ""),
+    ("Write:\n```xml\n<thought>x</thought>\n```", "Write:\n```xml\n<thought>x</thought>\n```", ""),
+    ("`◁think▷` and `<seed:think>`", "`◁think▷` and `<seed:think>`", ""),
+    (
+        "<reason>Hm.</reason><thoughts>x</thoughts>",
+        "<reason>Hm.</reason><thoughts>x</thoughts>",
+        "",
+    ),
+    # A tag that nothing closes is a word of its sentence.
+    ("I use the <reasoning> tag here.", "I use the <reasoning> tag here.", ""),
+    ("We call it <thought>, as they do.", "We call it <thought>, as they do.", ""),
+    ("There, <think> and", "There, <think> and", ""),
+    ("Ready. <reasoning> I wonder", "Ready. ", "I wonder"),
+    ("So I <thought>wonder", "So I ", "wonder"),
+    # Channels.
+    (f"{ANALYSIS}Hm.<|end|>{FINAL}Ready.", "Ready.", "Hm."),
+    (f"{ANALYSIS}Hm.<|end|>{FINAL}Ready.<|return|>", "Ready.", "Hm."),
+    (f"<|start|>assistant{ANALYSIS}Hm.<|end|>\n{FINAL}\nReady.", "Ready.", "Hm."),
+    (f"{ANALYSIS}Hm.{FINAL}Ready.", "Ready.", "Hm."),
+    (f"{ANALYSIS}Hm.<|end|>Ready.", "Ready.", "Hm."),
+    (f"{ANALYSIS}One.<|end|><|start|>assistant{ANALYSIS}Two.<|end|>{FINAL}Ready.", "Ready.", None),
+    (f"{ANALYSIS}One.{ANALYSIS}Two.<|end|>{FINAL}Ready.", "Ready.", "One.\n\nTwo."),
+    (f"{ANALYSIS}I wonder", "", "I wonder"),
+    (f"{ANALYSIS}I wonder<|end|>", "", "I wonder"),
+    (f"{ANALYSIS}I wonder<|end|><|start|>assist", "", "I wonder"),
+    (f"{ANALYSIS}Hm.<|end|>{FINAL}Ready.<|end|><|start|>assistant<|cha", "Ready.", "Hm."),
+    (f"Hm.<|end|>{FINAL}Ready.", "Ready.", "Hm."),
+    (f"{FINAL}Ready.<|return|>", "Ready.", ""),
+    ("<|channel|>final<|message|>Ready.", "Ready.", ""),
+    ("<|start|>assistant<|message|>Ready.<|end|>", "Ready.", ""),
+    (f"{CALL}{{}}<|call|>", "", "{}"),
+    (f"{ANALYSIS}Hm.<|end|><|start|>assistant{CALL}{{}}<|call|>", "", "Hm.\n\n{}"),
+    (f"Ready.<|end|><|start|>assistant{ANALYSIS}Hm.", "Ready.", "Hm."),
+    (f"`{ANALYSIS}` begins it.", f"`{ANALYSIS}` begins it.", ""),
+    (f"So:\n```\n{ANALYSIS}x<|end|>\n```\nSee?", f"So:\n```\n{ANALYSIS}x<|end|>\n```\nSee?", ""),
+    ("The <|channel|> token names it.", "The <|channel|> token names it.", ""),
+    ("<|start|>", "<|start|>", ""),
+    # Control tokens at the end.
+    *((f"Ready.{one}", "Ready.", "") for one in TOKENS),
+    *((f"See {one} here.", f"See {one} here.", "") for one in TOKENS),
+    *((f"It is `{one}`", f"It is `{one}`", "") for one in TOKENS),
+    *((f"So:\n```\n{one}\n```", f"So:\n```\n{one}\n```", "") for one in TOKENS),
+    ("Ready.<|eot_id|>\n<|eot_id|> </s>\n", "Ready.", ""),
+    ("Ready.\n<|IM_END|>", "Ready.\n", ""),
+    ("```python\nx = 1\n```<|im_end|>", "```python\nx = 1\n```", ""),
+    ("```python\nx = 1\n<|im_end|>", "```python\nx = 1\n<|im_end|>", ""),
+    ("<|im_end|>", "", ""),
+    ("<think>Hm.</think>Ready.<|im_end|>", "Ready.", "Hm."),
+    ("<think>Hm.</think><|im_end|>", "", "Hm."),
+    ("<think>I wonder<|im_end|>\n", "", "I wonder"),
+    ("Hm.</think>\n\nReady.</s>", "Ready.", "Hm."),
+    ("It was <s>40</s> 30, not <s>50</s>", "It was <s>40</s> 30, not <s>50</s>", ""),
+    ("Ready.<|im_end", "Ready.<|im_end", ""),
+    ("Ready.<|im_end|>!", "Ready.<|im_end|>!", ""),
     # No tags.
     ("a < b, and <b>bold</b>", "a < b, and <b>bold</b>", ""),
     ("<thi", "<thi", ""),
@@ -79,12 +158,15 @@ def test_r2_the_same_is_told_piece_by_piece(text: str) -> None:
 PIECES = st.sampled_from(
     [
         *("<think>", "</think>", "<thinking>", "</thinking>", "<", "think>"),
+        *("<reasoning>", "</reasoning>", "◁think▷", "◁/think▷", "<seed:think>", "◁", "reasoning>"),
+        *(ANALYSIS, FINAL, CALL, "<|channel|>", "<|message|>", "<|start|>", "final", "|>"),
+        *("<|end|>", "<|return|>", "<|im_end|>", "</s>", "<s>", "<|eot_id|>"),
         *("`", "``", "```", "```\n", "~~~\n", "\n", " ", "a", "b c", "- ", "###", "STOP", "!"),
     ]
 )
 
 
-@drawn_cases(100, 400, text=st.lists(PIECES, max_size=16).map("".join), data=st.data())
+@drawn_cases(100, 6000, text=st.lists(PIECES, max_size=16).map("".join), data=st.data())
 def test_r2_any_cut_of_any_text_is_told_alike(text: str, data: st.DataObject) -> None:
     places = st.integers(0, len(text))
     cuts = [0, *sorted(data.draw(st.lists(places, max_size=8))), len(text)]
@@ -134,6 +216,8 @@ def test_r2_where_an_unopened_thought_is_expected_nothing_is_told_before_it_is_c
     [
         *("<think>", "</think>", "<", "`<think>` ", "`<think>`</think>", "```\n<think>\n"),
         *("```\n```\n<think>a</think>\n", "<think>a</think> b ", "a\n`<think>\n"),
+        *("<|end|>", "<|start|>", "<|start|>a", "<|channel|>a", "</s>", "</s> a", ANALYSIS, FINAL),
+        *(f"{ANALYSIS}a<|end|>{FINAL}b<|end|>", "a <think> b ", "◁think▷", "◁", "<s></s>"),
     ],
 )
 def test_r2_a_huge_text_is_split_in_linear_time(piece: str) -> None:

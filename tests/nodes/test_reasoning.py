@@ -25,6 +25,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from duologue.nodes.testing.server import ScriptedServer
 
 HM = "Hm, let me see."
+FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
 
 def connected(answer: Callable[[httpx2.Request], httpx2.Response]) -> ChatModel:
@@ -84,6 +85,17 @@ WAYS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "tags": (
         {"content": f"<think>{HM}</think>Yes."},
         [{"content": "<thi"}, {"content": f"nk>{HM}</think>"}, {"content": "Yes."}],
+    ),
+    "another tag": (
+        {"content": f"◁think▷{HM}◁/think▷Yes."},
+        [{"content": "◁"}, {"content": f"think▷{HM}◁/thi"}, {"content": "nk▷Yes."}],
+    ),
+    "channels": (
+        {"content": f"<|channel|>analysis<|message|>{HM}<|end|>{FINAL}Yes.<|return|>"},
+        [
+            *({"content": "<|channel|>analysis<|mess"}, {"content": f"age|>{HM}<|end|><|sta"}),
+            *({"content": f"{FINAL.removeprefix('<|sta')}Yes.<|ret"}, {"content": "urn|>"}),
+        ],
     ),
     "null": (
         {"content": f"<think>{HM}</think>Yes.", "reasoning_content": None, "reasoning": 7},
@@ -338,6 +350,13 @@ async def listened(chunks: list[AIMessageChunk], **options: Any) -> tuple[str, s
             f"<think>{HM}</think>Yes, `<think>` it is.",
             f"{HM}</think>\n\nYes, `<think>` it is.",
             f" <thinking>{HM}</thinking> Yes, `<think>` it is.",
+            f"<reasoning>{HM}</reasoning>Yes, `<think>` it is.",
+            f"<seed:think>{HM}</seed:think>Yes, `<think>` it is.</s>",
+            f"◁think▷{HM}◁/think▷Yes, `<think>` it is.<|im_end|>\n",
+            f"<think>{HM}</think>Yes, `<think>` it is.<|eot_id|><|eot_id|>",
+            f"<|channel|>analysis<|message|>{HM}<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>Yes, `<think>` it is.<|return|>",
+            f"{HM}<|end|><|start|>assistant<|channel|>final<|message|>Yes, `<think>` it is.",
         ]
     ),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
