@@ -28,6 +28,7 @@ from .common.errors import (
     SessionError as SessionError,
     SpecError as SpecError,
     StoreError as StoreError,
+    UnreadableAnswerError as UnreadableAnswerError,
 )
 from .kinds.blogger import Blogger as Blogger, blogger as blogger
 from .kinds.chat import Chat as Chat, chat as chat

@@ -48,6 +48,20 @@ class ContextTooLongError(ModelError):
         self.limit = limit
 
 
+class UnreadableAnswerError(ModelError):
+    """A model's last answer does not fit the schema that was asked for. Names the schema.
+
+    Attributes:
+        reply: The whole text of that answer.
+        session: The id of the session that it is stored in.
+    """
+
+    def __init__(self, text: str, *, reply: str, session: str) -> None:
+        super().__init__(text)
+        self.reply = reply
+        self.session = session
+
+
 class AnswerError(DuologueError, ValueError):
     """An answer to a question does not fit. The question stays open."""
 

@@ -6,7 +6,7 @@ After Yacana's tasks, which an agent solves alone, and Lagent's agents, which ar
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Literal, Unpack, cast, get_args
 
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
@@ -17,7 +17,8 @@ from ...tools.registry.registry import check_options
 from ..build import build_graph
 from ..common.background import in_background
 from ..common.data import Fields, is_agent
-from ..common.errors import SpecError
+from ..common.errors import SpecError, UnreadableAnswerError
+from ..common.sanitize import excerpt
 from ..common.settings import load_settings
 from ..common.validation import kind_of
 from ..log.messages import Source, line, speeches
@@ -57,6 +58,9 @@ class AskOptions(Options, total=False):
     """How many rounds of tool calls the agent may have before it must answer."""
 
 
+OnFailure = Literal["raise", "return"]
+"""What `ask` does if the answer does not fit its schema."""
+
 _OF_SPEC = AskOptions.__annotations__.keys() - Options.__annotations__.keys()
 
 
@@ -67,6 +71,7 @@ async def aask(
     session: str | None = None,
     reset: bool = False,
     schema: type[BaseModel] | None = None,
+    on_failure: OnFailure = "raise",
     user: str = "User",
     **options: Unpack[AskOptions],
 ) -> Result:
@@ -82,6 +87,8 @@ async def aask(
             None: a new one is made up.
         reset: Whether to delete what is stored of that session first.
         schema: A pydantic model that the answer must fit; `Result.value` holds its fields.
+        on_failure: ``raise`` raises `UnreadableAnswerError` if the answer does not fit the schema,
+            even when asked again. ``return`` returns it, and `Result.value` is None.
         user: What the agent calls who asks.
         **options: See `Options`; ``tools`` are tools that the agent may call beside its own.
             ``when``, ``prices``, ``sandbox``, ``seed`` and ``max_tool_rounds`` are the
@@ -97,6 +104,7 @@ async def aask(
         SessionError: The session is run elsewhere, waits for another answer, or belongs to another
             agent; names the first field that differs.
         ModelError: The model can't be had or did not answer. The session can be resumed.
+        UnreadableAnswerError: The answer does not fit the schema. It is stored in the session.
         StoreError: The store can't be opened or written.
 
     Example:
@@ -109,8 +117,10 @@ async def aask(
         >>> ask(chef, "And a dessert?", session="menu", model=model, store="memory:ask").text
         'Plums.'
     """
-    check_options(options, AskOptions, "session", "reset", "schema", "user")
+    check_options(options, AskOptions, "session", "reset", "schema", "on_failure", "user")
     _check_text(text)
+    if on_failure not in get_args(OnFailure):
+        raise SpecError(f"on_failure: must be 'raise' or 'return', not {on_failure!r}")
     given: dict[str, Any] = {**options}
     of_spec = {name: given.pop(name) for name in _OF_SPEC & given.keys()}
     asked = _asked(_able(agent, given.get("tools"), schema), user, of_spec)
@@ -118,7 +128,10 @@ async def aask(
     message = None if waits else text
     queued = cast("Options", dict(**given, message=message))
     # It answers nothing that somebody was asked: beside another question it waits for its turn.
-    return await run_to_result(asked, session, queued, reset=reset, queues=True)
+    result = await run_to_result(asked, session, queued, reset=reset, queues=True)
+    if schema is not None and on_failure == "raise":
+        _check_answer(result, schema)
+    return result
 
 
 ask = in_background(aask)
@@ -130,6 +143,20 @@ def _check_text(text: object) -> None:
     if is_exit(text):
         # As a person's answer it would leave the session, without a question.
         raise SpecError(f"text: {text.strip()!r} alone leaves a conversation: say it in a sentence")
+
+
+def _check_answer(result: Result, schema: type[BaseModel]) -> None:
+    """Refuse an answer that does not fit the schema. One that was never said is the outcome's."""
+    said = speeches(result.messages)
+    is_answered = bool(said) and line(said[-1]).source is not Source.HUMAN
+    if result.outcome is None or not is_answered or result.value is not None:
+        return
+    raise UnreadableAnswerError(
+        f"the answer does not fit {schema.__name__!r}; simplify the schema, say more about it, or "
+        f"get the text by on_failure='return': {excerpt(result.text).strip() or 'it is blank'}",
+        reply=result.text,
+        session=result.session,
+    )
 
 
 def _able(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Speaker:  # noqa: ANN401

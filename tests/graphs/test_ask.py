@@ -17,10 +17,12 @@ from pydantic import BaseModel
 from duologue.graphs import (
     ApprovalQuestion,
     MaxCalls,
+    ModelError,
     Reason,
     SessionError,
     Speaker,
     SpecError,
+    UnreadableAnswerError,
     aask,
     answer_session,
     ask,
@@ -126,6 +128,61 @@ def test_an_answer_that_must_fit_a_schema_is_read(
     assert ("JSON schema" in model.calls[0].messages[0].text) is bool(tools)
 
 
+@pytest.mark.parametrize("tools", [(), (price,)], ids=["held", "told"])
+def test_an_answer_that_fits_no_schema_is_an_error_with_the_last_reply(
+    tools: tuple[Callable[..., Any], ...], store: str
+) -> None:
+    last = "I am a chef, and no clerk. " * 40
+    model = model_of("Well, soup!", last)
+    with pytest.raises(UnreadableAnswerError, match=r"does not fit 'Menu'; .*no clerk") as caught:
+        ask(CHEF, "A menu.", session="s", schema=Menu, tools=tools, model=model, store=store)
+    assert isinstance(caught.value, ModelError)
+    assert (caught.value.reply, caught.value.session) == (last, "s")
+    assert len(str(caught.value)) < 600
+    assert get_session("s", store=store).text == last
+    # It can be asked again.
+    model = model_of('{"starter": "Soup", "courses": 3}')
+    again = ask(CHEF, "Please!", session="s", schema=Menu, tools=tools, model=model, store=store)
+    assert again.value == {"starter": "Soup", "courses": 3}
+
+
+def test_a_blank_answer_fits_no_schema(store: str) -> None:
+    with pytest.raises(UnreadableAnswerError) as caught:
+        ask(CHEF, "A menu.", schema=Menu, model=model_of("", " "), store=store)
+    assert caught.value.reply.strip() == ""
+
+
+def test_who_wants_no_error_gets_the_answer_without_a_value(store: str) -> None:
+    model = model_of("Well, soup!", "Soup, I say.")
+    found = ask(CHEF, "?", schema=Menu, on_failure="return", model=model, store=store)
+    assert (found.text, found.value) == ("Soup, I say.", None)
+
+
+def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: str) -> None:
+    budget = MaxCalls(limit=1)
+    options: dict[str, Any] = {"session": "s", "when": budget, "schema": Menu, "store": store}
+    said = '{"starter": "Soup", "courses": 3}'
+    assert ask(CHEF, "?", model=model_of(said), **options).value
+    late = ask(CHEF, "And now?", model=model_of(), **options)
+    assert late.outcome is not None
+    assert (late.outcome.reason, late.text) == (Reason.MAX_CALLS, "")
+    careful = CHEF.but(tools=[price], interrupt_on={"price": True})
+    model = model_of(calling("price", dish="Soup"))
+    assert ask(careful, "?", schema=Menu, model=model, store=store).pending
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'A menu for you:\n\n```json\n{"starter": "Soup", "courses": 3}\n```\nEnjoy!',
+        'Sure! {"Starter": "Soup", "COURSES": 3} is what I would cook.',
+    ],
+)
+def test_r4_an_answer_is_read_as_models_write_it(said: str, store: str) -> None:
+    answer = ask(CHEF, "A menu.", schema=Menu, model=model_of(said), store=store)
+    assert answer.value == {"starter": "Soup", "courses": 3}
+
+
 def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> None:
     """G5: there is no answer meanwhile; the same question once more changes nothing."""
     careful = CHEF.but(tools=[price], interrupt_on={"price": True})
@@ -186,6 +243,7 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
         ({"end_chat": {}}, TypeError, "there is no option 'end_chat'; there are .*'when'"),
         ({"schema": {}}, SpecError, "schema: must be a pydantic model's class, not dict"),
         ({"message": "Hi"}, TypeError, "message"),
+        ({"on_failure": "ignore"}, SpecError, "on_failure: must be 'raise' or 'return', not 'ign"),
         ({"text": " "}, SpecError, "text: must be text that is not empty"),
         ({"text": "Exit"}, SpecError, "text: 'Exit' alone leaves a conversation"),
     ],
