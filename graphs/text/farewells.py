@@ -2,12 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
-from itertools import product
 from typing import NamedTuple
 
-from .phrases import phrases
+from .phrases import phrases, spellings, words_of
 
 _LONGEST = 100_000
 """A longer text, in characters, is no farewell: reading one of 16 MiB would take many seconds."""
@@ -17,9 +16,6 @@ _TOPIC_WORDS = 6
 
 _SIGNATURE_WORDS = 5
 """How many words a signature has at most."""
-
-APOSTROPHES = "'’‘ʼ`´′"  # noqa: RUF001
-"""What is typed for an apostrophe; words are the same with and without."""
 
 FACE = re.compile(r"[:;]['-]?[()]|<3")
 """A smile typed in signs."""
@@ -34,11 +30,7 @@ _HONORIFIC = re.compile(
     r"\b\.? [A-ZÀ-Þ]\w+"
 )
 _COMMA = re.compile("[,،、]")
-# In a script without spaces a sign is a word.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])[^\W_])+")
 _WORDS_ALONE = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*")
-# A Turkish letter, too, that is another one in capitals.
-_NO_APOSTROPHES = str.maketrans("ı", "i", APOSTROPHES)  # noqa: RUF001
 
 
 def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ()) -> bool:
@@ -67,7 +59,7 @@ def _known(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
     shown = [_emphasis_gone(name).strip() for name in names]
     # "A" and "You" also stand in phrases.
     signed = tuple(name for name in shown if name and not _WORDS_ALONE.fullmatch(name))
-    return frozenset(word for name in names for word in _bare(name)), signed
+    return frozenset(word for name in names for word in words_of(name)), signed
 
 
 def _stripped(text: str, signed: Sequence[str], marks: Sequence[str]) -> str:
@@ -91,20 +83,15 @@ def _emphasis_gone(text: str) -> str:
 
 def _unsigned(text: str) -> str:
     """A text without the name below a line such as "Kind regards,"."""
-    lines = [found for found in text.splitlines() if _bare(found)]
+    lines = [found for found in text.splitlines() if words_of(found)]
     for below in (1, 2):
-        if len(lines) > below and " ".join(_bare(lines[-below - 1])).endswith(_table().sign_offs):
+        if len(lines) > below and " ".join(words_of(lines[-below - 1])).endswith(
+            _table().sign_offs
+        ):
             signature = " ".join(lines[-below:]).split()
             if len(signature) <= _SIGNATURE_WORDS and all(word[0].isupper() for word in signature):
                 return "\n".join(lines[:-below])
     return "\n".join(lines)
-
-
-def _bare(text: str) -> list[str]:
-    """The words of a text, without accents and apostrophes."""
-    apart = unicodedata.normalize("NFKD", text.translate(_NO_APOSTROPHES))
-    letters = "".join(sign for sign in apart if not unicodedata.combining(sign))
-    return _WORD.findall(letters.casefold())
 
 
 def _is_courtesy(sentence: str, names: frozenset[str]) -> bool | None:
@@ -112,7 +99,7 @@ def _is_courtesy(sentence: str, names: frozenset[str]) -> bool | None:
 
     Then every word belongs to a phrase, may stand around one, or names a topic of it.
     """
-    words = [word for clause in _COMMA.split(sentence) for word in (*_bare(clause), ",")]
+    words = [word for clause in _COMMA.split(sentence) for word in (*words_of(clause), ",")]
     tail, topic, others, place, left = set[str](), set[str](), set[str](), 0, 0
     while place < len(words):
         word = words[place]
@@ -175,12 +162,12 @@ def _opened(words: list[str], place: int) -> tuple[int, _Row] | None:
 @cache
 def _table() -> _Table:
     words = phrases()
-    rows, tails = dict.fromkeys(_spellings(words.fillers), _FILLER), list[frozenset[str]]()
+    rows, tails = dict.fromkeys(spellings(words.fillers), _FILLER), list[frozenset[str]]()
     for courtesy in words.courtesies:
-        topic = frozenset(_bare(courtesy.topic))
-        row = _Row(frozenset(_bare(courtesy.tail)), topic)
+        topic = frozenset(words_of(courtesy.topic))
+        row = _Row(frozenset(words_of(courtesy.tail)), topic)
         tails.append(row.tail | topic)
-        for phrase in _spellings(courtesy.openers):
+        for phrase in spellings(courtesy.openers):
             known = rows.setdefault(phrase, row)
             if known is not row:  # Some phrases are the same in two languages.
                 rows[phrase] = _Row(row.tail | known.tail, row.topic | known.topic)
@@ -188,19 +175,6 @@ def _table() -> _Table:
         rows,
         frozenset((",", *(word for phrase in rows for word in phrase))).union(*tails),
         max(map(len, rows)),
-        frozenset(_bare(words.stops)),
-        tuple(" ".join(_bare(sign_off)) for sign_off in words.sign_offs),
+        frozenset(words_of(words.stops)),
+        tuple(" ".join(words_of(sign_off)) for sign_off in words.sign_offs),
     )
-
-
-def _spellings(found: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Every way to spell out the alternatives of these phrases, in words."""
-    for phrase in found:
-        # The words first, then the spellings: there are many more of them.
-        bare = re.sub(r"[^(|) ]+", lambda word: " ".join(_bare(word[0])), phrase)
-        parts = re.split(r"\(([^)]*)\)", bare)
-        choices = (part.split("|") if place % 2 else [part] for place, part in enumerate(parts))
-        for choice in product(*choices):
-            words = tuple("".join(choice).split())
-            if words:
-                yield words

@@ -14,8 +14,8 @@ from typing import Final
 from rapidfuzz import process
 from rapidfuzz.distance import Indel
 
-from .farewells import APOSTROPHES, FACE, is_farewell
-from .phrases import phrases
+from .farewells import FACE, is_farewell
+from .phrases import APOSTROPHES, phrases
 from .words import words_in
 
 __all__ = [

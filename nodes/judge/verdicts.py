@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 from ...graphs.spec.judges import Finding
+from .doubts import is_doubtful
 
 T = TypeVar("T")
 
@@ -28,10 +29,8 @@ _TAKEN_BACK: Final = re.compile(
     r"\s*\?"
     r"|\W*(?:\b(?:and|or)\b\W*)?(?:no\W*\Z|not\b)"
     r"|\W*\b(?:and|or)\b\W*no\b"
-    r"|\W*\b(?:but|except|apart|though|although|however|almost|nearly|partly|partially|mostly"
-    r"|if|unless|once|until|maybe|perhaps|probably)\b"
 )
-"""What makes a good verdict doubtful where it comes next: "Yes and no", "Met, but not signed"."""
+"""What takes a good verdict back if it comes next: "Yes and no", "Met?"."""
 
 _REFUSES: Final = re.compile(
     r"\W*\Z|\s*[^\w\s'-]|\s+[-'](?!\w)|\s+(?:it|its|the|my|our|this|that|i|we|not|there|because)\b"
@@ -63,7 +62,7 @@ def _answer(line: str) -> bool | None:
         return None
     rest = bare[found.end() :]
     if found[1] == "yes":
-        return None if _TAKEN_BACK.match(rest) else True
+        return None if _TAKEN_BACK.match(rest) or is_doubtful(rest, is_yes=True) else True
     is_both = re.match(r"\W*(?:\b(?:and|or)\b\W*)?yes\b\W*\Z", rest)
     return False if _REFUSES.match(rest) and not is_both else None
 
@@ -98,8 +97,9 @@ def _finding(line: str, number: int, criterion: str) -> Finding | None:
     if found is None:
         return None
     finding = Finding("_".join(re.findall(r"\w+", found[1])))
-    is_doubtful = finding is Finding.MET and _TAKEN_BACK.match(bare[found.end() :])
-    return None if is_doubtful else finding
+    rest = bare[found.end() :]
+    is_unsure = _TAKEN_BACK.match(rest) or is_doubtful(rest, is_yes=False)
+    return None if finding is Finding.MET and is_unsure else finding
 
 
 def _lines(text: str) -> list[str]:
