@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 from hypothesis import example, given, strategies as st
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from duologue.graphs.speakers.structured_answers import OwnAnswer, read_structured
 from duologue.graphs.spec.judges import Finding
@@ -227,7 +227,10 @@ def test_l5_null_and_missing_lists_of_a_users_model_are_not_made_up(text: str) -
 
 
 def test_l5_choices_that_differ_in_spelling_alone_are_not_guessed() -> None:
-    model = create_model("Alike", name=(Literal["a b", "A-B", "c"], ...))
+    class Alike(BaseModel):
+        name: Literal["a b", "A-B", "c"]
+
+    model = Alike
     assert read_structured(model, '{"name": "C"}').model_dump() == {"name": "c"}
     assert read_structured(model, '{"name": "A-B"}').model_dump() == {"name": "A-B"}
     with pytest.raises(ValidationError):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from duologue.graphs.text.control_tokens import TOKENS
+from duologue.graphs.text.control_tokens import TOKENS as CONTROL_TOKENS
 from duologue.graphs.text.done_words import Match, settled, without
 from duologue.graphs.text.thoughts import ThoughtReader, split, thoughts
 from support.cases import drawn_cases
@@ -117,10 +117,10 @@ SPLIT = [
     ("The <|channel|> token names it.", "The <|channel|> token names it.", ""),
     ("<|start|>", "<|start|>", ""),
     # Control tokens at the end.
-    *((f"Ready.{one}", "Ready.", "") for one in TOKENS),
-    *((f"See {one} here.", f"See {one} here.", "") for one in TOKENS),
-    *((f"It is `{one}`", f"It is `{one}`", "") for one in TOKENS),
-    *((f"So:\n```\n{one}\n```", f"So:\n```\n{one}\n```", "") for one in TOKENS),
+    *((f"Ready.{one}", "Ready.", "") for one in CONTROL_TOKENS),
+    *((f"See {one} here.", f"See {one} here.", "") for one in CONTROL_TOKENS),
+    *((f"It is `{one}`", f"It is `{one}`", "") for one in CONTROL_TOKENS),
+    *((f"So:\n```\n{one}\n```", f"So:\n```\n{one}\n```", "") for one in CONTROL_TOKENS),
     ("Ready.<|eot_id|>\n<|eot_id|> </s>\n", "Ready.", ""),
     ("Ready.\n<|IM_END|>", "Ready.\n", ""),
     ("```python\nx = 1\n```<|im_end|>", "```python\nx = 1\n```", ""),
