@@ -184,7 +184,9 @@ class _BothWays(Runnable[State, Any]):
 async def _run_node(
     run: Callable[..., Awaitable[Any]], resources: Resources, state: State, config: RunnableConfig
 ) -> dict[str, Any]:
-    written: dict[str, Any] = await run(state, resources)
+    node = partial(run, state, resources)
+    progress = resources.progress
+    written: dict[str, Any] = await (node() if progress is None else progress.run(node))
     return written
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import NamedTuple
 
+from ...nodes.step.progress import StepProgress
 from ...nodes.step.resources import Resources
 from ...tools.sandbox import sandbox
 from ..build import Graph, compiled
@@ -37,11 +39,13 @@ async def play(
 ) -> AsyncGenerator[Event | Result, None]:
     """Run a session to its end, or to a question; then on from its end, if more is to be said."""
     resources, conversation, result, person, waits = begun
-    graph = compiled(resources, held.checkpointer)
+    progress = StepProgress()
+    graph = compiled(replace(resources, progress=progress), held.checkpointer)
     runs_code = bool(resources.registry.languages_of(conversation))
     running = RunOptions(
         list(options.get("callbacks") or ()),
         options.get("durability") or "sync",
+        progress,
     )
     answer, message = options.get("answer"), options.get("message")
     while result is None or (result.outcome is not None and says_more(message)):

@@ -13,6 +13,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
+from ...nodes.step.progress import StepProgress
 from ..build import Graph
 from ..common.background import in_caller
 from ..common.errors import AnswerError, failed
@@ -35,6 +36,7 @@ from ..store.serializer import check_storable
 from .answers import BoundAnswer, answered_question
 from .events import Event, Notice, QuestionAsked
 from .log_events import events_of
+from .step_stream import Part, StepStream
 from .token_stream import TokenStream
 
 _TRIES = 5
@@ -52,6 +54,8 @@ class RunOptions(NamedTuple):
     """LangChain callback handlers."""
     durability: Literal["sync", "async"]
     """How each step is written."""
+    progress: StepProgress
+    """How far the run's newest step is."""
 
 
 class Steps:
@@ -178,8 +182,9 @@ class Steps:
             stream_mode=["updates", "custom"],
             durability=self._options.durability,
         )
+        reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._options.progress)
         # Closed here: else a reader who leaves early has it run on after the store is closed.
-        async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as parts:
+        async with aclosing(reading.read()) as parts:
             streamed = TokenStream(_beside(self._conversation))
             self._interrupted = self._ended = False
             async for mode, found in parts:

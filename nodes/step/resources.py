@@ -36,6 +36,7 @@ from ..models.resolve import Models
 from ..models.tool_calling.offered import check_room
 from .brought import is_task_given, waiting
 from .handover import lines_before
+from .progress import StepProgress
 from .running import RunningSession, RunningSessions
 
 AskedToStop = Callable[[str], Awaitable[bool]]
@@ -54,6 +55,8 @@ class Resources:
     """Tells, between turns, whether a session was asked to stop."""
     written: Callable[[], Awaitable[None]] | None = None
     """Awaits what is being written, as a person's answer is while its node begins."""
+    progress: StepProgress | None = None
+    """How far the newest step is. None if several runs share these resources."""
     tokens: bool = False
     """Whether what models say is told piece by piece, to whoever follows the stream."""
     form: type[Form] | None = None
@@ -194,6 +197,8 @@ class Moment:
         before, price = usage.get(model.label, Usage()), model.price(self.conversation.prices)
         if model.gate is not None:
             model.gate.count(model.label, Usage().plus(answer, price))
+        if self.resources.progress is not None:
+            self.resources.progress.note_answer()
         return usage | {model.label: before.plus(answer, price)}
 
     async def anew(self) -> dict[str, Any] | None:

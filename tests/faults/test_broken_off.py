@@ -27,6 +27,8 @@ from duologue.graphs import (
     aresume,
     converse,
 )
+from duologue.graphs.spec.usage import Usage
+from duologue.nodes.step.resources import Moment
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.breaking import Breakage
 from support.cases import drawn_cases
@@ -229,6 +231,43 @@ async def test_cancelled_in_each_call_it_repeats_that_call_alone(
         await running
     assert await at.goes_on(Breakage()) == whole.result
     assert at.prompts == whole.prompts[: number + 1] + whole.prompts[number:]
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
+    turns: int, tmp_path: Path, undisturbed: dict[str, Undisturbed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cancel comes some turns of the event loop after the answer: it may not be stored yet."""
+    whole = undisturbed["two_questions"]
+    with_call = Moment.with_call
+    answered = 0
+
+    def cancel_later(running: asyncio.Task[Any], left: int) -> None:
+        if left == 0:
+            running.cancel()
+        else:
+            asyncio.get_running_loop().call_soon(cancel_later, running, left - 1)
+
+    def count(moment: Moment, *given: Any) -> dict[str, Usage]:
+        nonlocal answered
+        answered += 1
+        if answered == number + 1:
+            cancel_later(running, turns)
+        return with_call(moment, *given)
+
+    for number in range(0, len(whole.prompts), 3):
+        at, answered = Scene("two_questions", tmp_path / f"{number}.db"), 0
+        monkeypatch.setattr(Moment, "with_call", count)
+        running = asyncio.create_task(at.starts(Breakage()))
+        with suppress(asyncio.CancelledError):
+            assert await running == whole.result
+        monkeypatch.setattr(Moment, "with_call", with_call)
+        # One more may have been asked, without an answer.
+        assert len(at.prompts) - answered in (0, 1)
+        asked = at.prompts[:answered]
+        at.prompts.clear()
+        assert await at.goes_on(Breakage()) == whole.result
+        assert asked + at.prompts == whole.prompts
 
 
 async def test_broken_off_in_every_call_of_one_session_it_repeats_each_once(
