@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from ...nodes.step.progress import StepProgress
+from ...nodes.step.step_stream import Part, StepStream
 from ..build import Graph
 from ..common.background import in_caller
 from ..common.errors import AnswerError, failed
@@ -36,7 +37,6 @@ from ..store.serializer import check_storable
 from .answers import BoundAnswer, answered_question
 from .events import Event, Notice, QuestionAsked
 from .log_events import events_of
-from .step_stream import Part, StepStream
 from .token_stream import TokenStream
 
 _TRIES = 5

@@ -6,7 +6,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final, TypeAlias
 
-from ...nodes.step.progress import StepProgress
+from .progress import StepProgress
 
 Part: TypeAlias = tuple[str, Any]
 """A mode of LangGraph's stream, and what is streamed in it."""
