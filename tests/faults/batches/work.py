@@ -1,0 +1,92 @@
+"""A batch that is run by drivers, one after another or at once. No tests here."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from duologue.graphs import BatchStatus, aget_batch, aget_session
+from duologue.graphs.store.address import open_store
+from duologue.graphs.store.batches import CellsWanted
+from duologue.nodes.testing.server import ScriptedServer
+from support.batches import CALLS, CELLS, Player, batch, written
+
+from .drivers import CONCURRENCY, Command
+
+TAKEOVER = 30.0
+"""Seconds within which what a dead driver has left must go on."""
+
+
+class Work:
+    """A batch that is run by drivers, one after another or at once."""
+
+    def __init__(self, folder: Path, store: str, player: Player, server: ScriptedServer) -> None:
+        self.store = store
+        self.player = player
+        self._folder = folder
+        self._file = written(folder, batch())
+        self._environ = {
+            "OPENAI_BASE_URL": server.url,
+            "OPENAI_API_KEY": "any",
+            "DUOLOGUE_MAX_RETRIES": "0",
+        }
+        self.name = ""
+        self.began = 0
+        """How many calls were made before this batch."""
+
+    def begins(self, name: str) -> None:
+        """Go on with another batch."""
+        self.name, self.began = name, len(self.player.asked)
+
+    def driver(self, *options: str, store: str | None = None) -> Command:
+        """Start a driver; its store's address may be written in another way."""
+        arguments = ["batch", "run", str(self._file), "--name", self.name]
+        arguments += ["--concurrency", str(CONCURRENCY), *options]
+        environ = self._environ | {"DUOLOGUE_STORE": store or self.store}
+        return Command(self._folder, *arguments, environ=environ)
+
+    async def said(self) -> dict[str, int]:
+        """How much was said in each session that there is, by its task."""
+        found = dict[str, int]()
+        async with open_store(self.store) as opened:
+            async for row in opened.batches.each(CellsWanted(batch=self.name)):
+                task = str(row.varied["task"]).removesuffix(".")
+                if await opened.get(row.session) is not None:
+                    result = await aget_session(row.session, store=self.store)
+                    found[task] = len(result.speeches)
+        return found
+
+    async def is_whole(self) -> BatchStatus:
+        """Check each cell against its session."""
+        async with open_store(self.store) as opened:
+            rows = [row async for row in opened.batches.each(CellsWanted(batch=self.name))]
+            assert len(rows) == CELLS
+            for row in rows:
+                result = await aget_session(row.session, store=self.store)
+                task = str(row.varied["task"]).removesuffix(".")
+                said = [text for _, text in result.speeches]
+                assert said == [f"{turn} of {task}" for turn in range(CALLS)]
+                assert result.outcome is not None
+                told = result.outcome.reason.value, result.outcome.rounds, len(said), CALLS
+                assert (row.reason, row.rounds, row.messages, row.calls) == told
+                assert (row.status, row.error) == ("finished", None)
+        status = await aget_batch(self.name, store=self.store)
+        assert (status.finished, status.left, status.is_running) == (CELLS, 0, False)
+        assert (status.calls, status.stopped) == (CELLS * CALLS, None)
+        asked = self.player.asked[self.began :]
+        assert len(set(asked)) == CELLS * CALLS
+        return status
+
+    @property
+    def repeated(self) -> int:
+        """How many calls of this batch were made that had been made before."""
+        return self.player.repeated(self.began)
+
+    def goes_on_to_its_end(self) -> None:
+        """Run the same command until nothing is left."""
+        before, since = len(self.player.asked), time.monotonic()
+        last = self.driver()
+        if len(self.player.asked) < self.began + CELLS * CALLS:
+            self.player.wait_for(before + 1, TAKEOVER)
+            assert time.monotonic() - since < TAKEOVER
+        assert last.ended() == 0, last.errors
+        asyncio.run(self.is_whole())
