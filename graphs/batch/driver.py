@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -11,7 +11,8 @@ from typing import Final
 
 from ..common.errors import BatchError, StoreError
 from ..store.address import Store
-from ..store.batches import BatchRow, CellRow
+from ..store.batches import BatchLease, BatchRow, CellRow
+from ..store.errors import LostBatchError
 from .cells import Cell, Cells
 from .crew import Crew
 from .scores.score import has_score
@@ -22,8 +23,8 @@ _WINDOW: Final = 500
 _ALIKE: Final = 10
 """How many cells must fail alike, one after another, for the rest to be held back."""
 
-_BEAT: Final = 5.0
-"""Seconds after which it is noted how long a batch has run."""
+BEAT: Final = 5.0
+"""Seconds after which a run writes how long the batch has run, and notices that it has lost it."""
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Driver:
     """Runs a batch: its cells that have not ended, so many at once."""
 
     store: Store
+    lease: BatchLease
     row: BatchRow
     cells: Cells
     crew: Crew
@@ -49,7 +51,7 @@ class Driver:
         """Run all cells that are to be run, or as many as limits and errors let through.
 
         Raises:
-            BatchError: One cell after another failed alike.
+            BatchError: One cell after another failed alike, or another run took the batch over.
             ModelUnavailableError: A model can't be had, whatever the cell.
             StoreError: The store fails.
         """
@@ -61,8 +63,8 @@ class Driver:
             paused = await self.crew.paused()
         self.row = self.row.model_copy(update={"stopped": paused})
         try:
-            await self.store.batches.put(self.row)
-        except StoreError as error:
+            await self.lease.put(self.row)
+        except (StoreError, LostBatchError) as error:
             self._error = self._error or error
         if self._error is not None:
             raise self._error
@@ -112,7 +114,7 @@ class Driver:
                 elif row.number != cell.number:
                     # The batch has grown, and its cells have other places.
                     moved = row.model_copy(update={"number": cell.number})
-                    await self.store.batches.put_cell(moved)
+                    await self.lease.put_cell(moved)
 
     def _is_open(self, row: CellRow) -> bool:
         if row.status == "finished":
@@ -130,10 +132,14 @@ class Driver:
 
         async def beat() -> None:
             while True:
-                await asyncio.sleep(_BEAT)
+                await asyncio.sleep(BEAT)
                 tell()
-                with suppress(StoreError):
-                    await self.store.batches.put(self.row)
+                try:
+                    await self.lease.put(self.row)
+                except StoreError:
+                    continue  # The next beat tries again.
+                except LostBatchError as error:
+                    return await self._stop(error)
 
         beating = asyncio.create_task(beat())
         try:

@@ -65,15 +65,16 @@ async def adelete_batch(name: str, *, store: str | Path | None = None) -> None:
         SessionError: One of its sessions is running by itself.
         StoreError: The store can't be opened or written.
     """
-    async with known_store(store) as opened, opened.lock_batch(name):
+    async with known_store(store) as opened, opened.lock_batch(name) as lease:
         if await opened.batches.get(name) is None:
             raise unknown_batch(name, opened.url)
         async for row in opened.batches.each(CellsWanted(batch=name)):
+            await lease.check()
             # A cell may have failed before its session was there.
             if await opened.get(row.session) is not None:
                 await opened.delete(row.session)
         # The row goes last: a kill in between leaves something that can be deleted again.
-        await opened.batches.delete(name)
+        await lease.delete()
 
 
 delete_batch = in_background(adelete_batch)

@@ -10,7 +10,7 @@ from ..common.errors import BatchError, DuologueError, SpecError
 from ..sessions.session import title_of
 from ..spec.usage import Usage, total
 from ..store.address import Store
-from ..store.batches import BatchRow, CellRow, CellsWanted
+from ..store.batches import BatchLease, BatchRow, CellRow, CellsWanted
 from .cells import Cells
 from .figures import read_result
 from .spec import Batch
@@ -37,12 +37,12 @@ async def known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
 
 
 async def begun_row(
-    store: Store, name: str, batch: Batch, cells: Cells, known: BatchRow | None
+    lease: BatchLease, batch: Batch, cells: Cells, known: BatchRow | None
 ) -> BatchRow:
     """Write the row of a batch that is run now."""
     now = datetime.now(UTC)
     row = BatchRow(
-        batch=name,
+        batch=lease.batch,
         title=_title(cells),
         spec=cells.spec,
         settings=_settings(batch),
@@ -51,16 +51,16 @@ async def begun_row(
         created_at=known.created_at if known else now,
         updated_at=now,
     )
-    await store.batches.put(row)
+    await lease.put(row)
     return row
 
 
-async def catch_up(store: Store, name: str) -> None:
+async def catch_up(store: Store, lease: BatchLease) -> None:
     """Write into the rows of sessions that were broken off what they have used."""
-    async for row, figures in _under_way(store, name):
+    async for row, figures in _under_way(store, lease.batch):
         # One that has ended is finished by its next run, which scores it.
         known = {**figures, "status": "paused", "reason": None}
-        await store.batches.put_cell(row.model_copy(update=known))
+        await lease.put_cell(row.model_copy(update=known))
 
 
 async def used_before(store: Store, name: str) -> Usage:

@@ -54,18 +54,18 @@ async def begun(
     batch, cells = await asyncio.to_thread(read_cells, source, name)
     found = await asyncio.to_thread(find_scores, batch.score, scores)
     store = options.get("store") or (await asyncio.to_thread(load_settings)).store
-    async with open_store(store) as opened, opened.lock_batch(name):
+    async with open_store(store) as opened, opened.lock_batch(name) as lease:
         known = await known_row(opened, name, cells)
         seconds = 0.0 if known is None else known.seconds
-        await catch_up(opened, name)
+        await catch_up(opened, lease)
         limiter = Limiter(batch.limits, await used_before(opened, name), seconds)
         if not await have_ended(opened, name, cells):
             # What is scored, or only looked at, needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)
-        worker = Worker(name, opened, limiter, {**options, "store": store}, found)
+        worker = Worker(lease, opened, limiter, {**options, "store": store}, found)
         async with _crew(worker, limiter, batch.limits, concurrency, ray) as crew:
-            row = await begun_row(opened, name, batch, cells, known)
-            yield Driver(opened, row, cells, crew, concurrency, retry_failed, tuple(found))
+            row = await begun_row(lease, batch, cells, known)
+            yield Driver(opened, lease, row, cells, crew, concurrency, retry_failed, tuple(found))
 
 
 def _crew(
@@ -143,8 +143,8 @@ async def arun_batch(
     Raises:
         TypeError: There is no such option, or one is not what it must be.
         SpecError: The batch, its conversation, a file or a setting is not valid.
-        BatchError: Another process runs it, the name belongs to another batch, or one cell after
-            another failed alike.
+        BatchError: Another process runs it or has taken it over, the name belongs to another batch,
+            or one cell after another failed alike.
         ModelUnavailableError: A model can't be had, whatever the cell.
         StoreError: The store can't be opened or written.
 

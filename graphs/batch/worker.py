@@ -13,7 +13,6 @@ from ..common.errors import (
     DuologueError,
     ModelUnavailableError,
     PausedError,
-    SessionError,
     StoreError,
 )
 from ..common.sanitize import excerpt
@@ -21,7 +20,8 @@ from ..run.engine import run_session
 from ..run.options import Options
 from ..sessions.result import Result
 from ..store.address import Store
-from ..store.batches import CellRow
+from ..store.batches import BatchLease, CellRow
+from ..store.errors import BusySessionError, LostBatchError, LostSessionError
 from .cells import Cell
 from .figures import figures_of, new_row, read_result, status_of
 from .scores.score import ScoreFunction, score
@@ -40,8 +40,8 @@ _PAUSE: Final = 0.5
 class Worker:
     """Runs cells of one batch; many at once, if they are given so."""
 
-    batch: str
-    """The batch's name."""
+    lease: BatchLease
+    """The lease on the batch, under which the rows of cells are written."""
     store: Store
     """Where its sessions are kept."""
     gate: Gate
@@ -55,18 +55,22 @@ class Worker:
         """Run a cell from where it is to its end, as far as it goes, and write its row.
 
         Raises:
+            LostBatchError: Another run has taken the batch over.
             StoreError: The store fails.
             ModelUnavailableError: A model can't be had, whatever the cell.
         """
-        row = new_row(self.batch, cell)
-        await self.store.batches.put_cell(row)
+        row = new_row(self.lease.batch, cell)
+        await self.lease.put_cell(row)
         stops: DuologueError | None = None
         outcome: dict[str, Any] = {}
         result: Result | None = None
         try:
             result = await self._run(cell)
-        except StoreError:
+        except (StoreError, LostBatchError):
             raise
+        except (BusySessionError, LostSessionError):
+            # Another run goes on with it: the session's own state says how far it is.
+            pass
         except PausedError:
             outcome["status"] = "paused"
         except ModelUnavailableError as error:
@@ -74,36 +78,46 @@ class Worker:
         except Exception as error:
             # One that a model, a tool or a function of the user's own raises is the cell's alone.
             outcome |= {"status": "failed", "error": _told(error)}
-        row = row.model_copy(update=await self._found(cell, result) | outcome)
+        known: dict[str, Any] = {"status": "paused"}
+        row = row.model_copy(update=known | await self._found(cell, result) | outcome)
         row = row.model_copy(update={"updated_at": datetime.now(UTC)})
-        await self.store.batches.put_cell(row)
+        await self.lease.put_cell(row)
         if stops is not None:
             raise stops
         return row
 
     async def _run(self, cell: Cell) -> Result | None:
-        """Run a cell's session, and give what its run has come to."""
+        """Run a cell's session, and give what its run has come to.
+
+        A session that another run has, or takes over, is waited for.
+        """
         until = time.monotonic() + _TAKEOVER
         while True:
             try:
-                run = run_session(
-                    cell.conversation(),
-                    cell.session,
-                    reset=False,
-                    tokens=False,
-                    gate=self.gate,
-                    **self.options,
-                )
-                result: Result | None = None
-                async with aclosing(run) as events:
-                    async for event in events:
-                        result = event if isinstance(event, Result) else None
-                return result
-            except SessionError:
-                is_held = await self.store.is_locked(cell.session)
-                if not is_held or time.monotonic() > until:
+                return await self._run_session(cell)
+            except (BusySessionError, LostSessionError) as error:
+                # A driver that has lost its batch loses the sessions, too.
+                await self.lease.check()
+                if isinstance(error, LostSessionError):
+                    until = time.monotonic() + _TAKEOVER
+                elif time.monotonic() > until:
                     raise
-                await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE)
+
+    async def _run_session(self, cell: Cell) -> Result | None:
+        run = run_session(
+            cell.conversation(),
+            cell.session,
+            reset=False,
+            tokens=False,
+            gate=self.gate,
+            **self.options,
+        )
+        result: Result | None = None
+        async with aclosing(run) as events:
+            async for event in events:
+                result = event if isinstance(event, Result) else None
+        return result
 
     async def _found(self, cell: Cell, result: Result | None) -> dict[str, Any]:
         """Tell what there is of the cell's session, and score it where it has ended."""

@@ -3,13 +3,13 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-from ..common.errors import DuologueError
-from .batches import Batches
-from .errors import busy_batch, busy_session, unknown_session
+from .batches import Batches, BatchLease
+from .errors import unknown_session
+from .lease import Lease, LeaseSubject
 from .rows import SessionRow, SessionStatus, Wanted, check_session_id
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
 T = TypeVar("T")
+L = TypeVar("L", bound="LeaseHolder")
 
 _PATIENCE: Final = 1.0  # seconds that a session is waited for before it counts as busy
 _PAUSE: Final = 0.02  # seconds between two looks at it, at first
@@ -24,6 +25,15 @@ _PAUSE: Final = 0.02  # seconds between two looks at it, at first
 
 # Inside the class, `list` is its method.
 _Rows: TypeAlias = list[SessionRow]
+
+
+class LeaseHolder(Protocol):
+    """A writer of what a lease is on."""
+
+    lease: Lease
+
+    async def drain(self) -> None:
+        """Await the writes under way."""
 
 
 class Held(ABC):
@@ -36,6 +46,7 @@ class Held(ABC):
 
     session: str
     url: str
+    lease: Lease
     checkpointer: "BaseCheckpointSaver[str]"
 
     @abstractmethod
@@ -132,43 +143,62 @@ class Store(ABC):
     async def lock(self, session: str) -> AsyncIterator[Held]:
         """Hold `session` for one run; it is freed at exit and by the death of this process."""
         check_session_id(session)
-        async with self._hold(session, busy_session(session)) as held:
+        async with self._hold(LeaseSubject("session", session), self._make_session_lease) as held:
             yield held
 
+    async def is_locked(self, session: str) -> bool:
+        """Return whether someone is running `session` now."""
+        return await self._is_leased(LeaseSubject("session", session))
+
     @asynccontextmanager
-    async def lock_batch(self, batch: str) -> AsyncIterator[None]:
-        """Hold `batch` for one run; it is freed at exit and by the death of this process."""
-        async with self._hold(_key(batch), busy_batch(batch)):
-            yield
+    async def lock_batch(self, batch: str) -> AsyncIterator[BatchLease]:
+        """Lease `batch` to one run; the lease ends at exit and by the death of this process."""
+        async with self._hold(LeaseSubject("batch", batch), self._make_batch_lease) as lease:
+            yield lease
+
+    def share_batch_lease(self, batch: str, owner: str, number: int) -> BatchLease:
+        """Return the lease that another process has taken, for writes on its behalf.
+
+        They fail as the other's own do once the lease is lost.
+        """
+        return self._make_batch_lease(Lease(LeaseSubject("batch", batch), owner, number))
 
     async def is_batch_locked(self, batch: str) -> bool:
         """Return whether someone is running `batch` now."""
-        return await self.is_locked(_key(batch))
+        return await self._is_leased(LeaseSubject("batch", batch))
 
     @asynccontextmanager
-    async def _hold(self, session: str, busy: DuologueError) -> AsyncIterator[Held]:
+    async def _hold(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> AsyncIterator[L]:
         until, pause = time.monotonic() + _PATIENCE, _PAUSE
-        while (held := await self._take(session)) is None:
+        while (taken := await self._take(subject, make)) is None:
             if time.monotonic() > until:
-                raise busy
+                raise subject.busy_error()
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.2)
         try:
-            yield held
+            yield taken
         finally:
-            await settled(self._free(held))
+            await settled(self._free(taken))
 
     @abstractmethod
-    async def _take(self, session: str) -> Held | None:
-        """Hold a session; None: another run holds it."""
+    async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
+        """Take a lease, and make what writes under it. None: another run has the subject."""
 
     @abstractmethod
-    async def _free(self, held: Any) -> None:  # noqa: ANN401  # each store has its own kind
-        """Let go of a session that `_take` gave."""
+    async def _free(self, holder: LeaseHolder) -> None:
+        """Give back a lease that was taken."""
 
     @abstractmethod
-    async def is_locked(self, session: str) -> bool:
-        """Return whether someone is running `session` now."""
+    async def _is_leased(self, subject: LeaseSubject) -> bool:
+        """Return whether a run has a lease on the subject now."""
+
+    @abstractmethod
+    def _make_session_lease(self, lease: Lease) -> Held:
+        """Make what writes a session under its lease."""
+
+    @abstractmethod
+    def _make_batch_lease(self, lease: Lease) -> BatchLease:
+        """Make what writes a batch under its lease."""
 
     async def open(self) -> None:
         """Make the store ready for use."""
@@ -177,11 +207,6 @@ class Store(ABC):
     async def close(self) -> None:
         """Free what the store keeps open, also after `open` has failed."""
         return
-
-
-def _key(batch: str) -> str:
-    """Name a batch where sessions are named: none of their ids has such a sign."""
-    return f"batch:{batch}"
 
 
 async def settled(work: Coroutine[Any, Any, T]) -> T:

@@ -16,6 +16,7 @@ from pydantic import (
 
 from ..common.data import Data
 from ..common.errors import SpecError
+from .lease import Lease
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -102,7 +103,7 @@ class CellsWanted(Data):
     """How many, at most."""
 
     def has(self, row: CellRow) -> bool:
-        """Whether a cell is one of them, as far as one row can tell."""
+        """Whether a cell is one of them, as far as its own row can tell."""
         return (
             self.status in (None, row.status)
             and self.reason in (None, row.reason)
@@ -136,7 +137,10 @@ SUMMED: Final = ("messages", "calls", "input_tokens", "output_tokens", "cost")
 
 
 class Batches(ABC):
-    """The batches of a store. Every method raises `StoreError` when the database fails."""
+    """The batches of a store, to be read.
+
+    Every method raises `StoreError` when the database fails.
+    """
 
     @abstractmethod
     async def get(self, batch: str) -> BatchRow | None:
@@ -145,18 +149,6 @@ class Batches(ABC):
     @abstractmethod
     async def list(self) -> Sequence[BatchRow]:
         """Return every batch, newest first."""
-
-    @abstractmethod
-    async def put(self, row: BatchRow) -> None:
-        """Add a batch, or put another row in the place of its own."""
-
-    @abstractmethod
-    async def delete(self, batch: str) -> None:
-        """Delete the rows of a batch and of its cells; their sessions stay."""
-
-    @abstractmethod
-    async def put_cell(self, row: CellRow) -> None:
-        """Add a cell, or put another row in the place of its own."""
 
     @abstractmethod
     async def known(self, batch: str, sessions: Sequence[str]) -> Mapping[str, CellRow]:
@@ -176,6 +168,42 @@ class Batches(ABC):
             for row in rows:
                 yield row
             wanted = wanted.model_copy(update={"after": (rows[-1].number, rows[-1].session)})
+
+
+class BatchLease(ABC):
+    """A lease on a batch, under which its rows are written.
+
+    Get one from `Store.lock_batch`. Each method raises `LostBatchError`, without writing, if the
+    lease is lost, and `StoreError` when the database fails.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+
+    @property
+    def batch(self) -> str:
+        """The batch's name."""
+        return self.lease.subject.name
+
+    @abstractmethod
+    async def put(self, row: BatchRow) -> None:
+        """Add the batch's row, or replace it."""
+
+    @abstractmethod
+    async def put_cell(self, row: CellRow) -> None:
+        """Add the row of a cell, or replace it."""
+
+    @abstractmethod
+    async def delete(self) -> None:
+        """Delete the rows of the batch and of its cells; their sessions stay."""
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Make sure that the lease is not lost."""
+
+    async def drain(self) -> None:
+        """Await the writes under way."""
+        await self.lease.drain()
 
 
 def check_batch_name(name: str) -> str:

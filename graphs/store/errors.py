@@ -14,6 +14,18 @@ class UnknownTypeError(ValueError):
     """A stored value names what no session holds. Nothing of it was imported or called."""
 
 
+class BusySessionError(SessionError):
+    """Another run has the session."""
+
+
+class LostSessionError(SessionError):
+    """The run has lost its session, and writes nothing more to it."""
+
+
+class LostBatchError(BatchError):
+    """The run has lost its batch, and writes nothing more to it."""
+
+
 def unknown_session(session: str, url: str) -> SessionError:
     """Return the error for a session that `url` does not hold."""
     return SessionError(f"There is no session {session!r} in {url}.")
@@ -24,9 +36,9 @@ def taken_session(session: str, url: str) -> SessionError:
     return SessionError(f"Session {session!r} exists already in {url}.")
 
 
-def busy_session(session: str) -> SessionError:
+def busy_session(session: str) -> BusySessionError:
     """Return the error for a session that another run holds."""
-    return SessionError(f"Session {session!r} is busy: another run holds it.")
+    return BusySessionError(f"Session {session!r} is busy: another run holds it.")
 
 
 def unknown_batch(batch: str, url: str) -> BatchError:
@@ -41,11 +53,19 @@ def busy_batch(batch: str) -> BatchError:
     )
 
 
-def lost_session(session: str) -> SessionError:
+def lost_session(session: str) -> LostSessionError:
     """Return the error for a run that no longer holds its session."""
-    return SessionError(
+    return LostSessionError(
         f"Session {session!r} is no longer held by this run, which stops without writing more: "
         "another run has taken it over, or its lock was removed."
+    )
+
+
+def lost_batch(batch: str) -> LostBatchError:
+    """Return the error for a run that has lost its batch."""
+    return LostBatchError(
+        f"Batch {batch!r} was taken over by another run, or its lock was removed: this run stops "
+        f"and writes nothing more; `duologue batch status {batch}` shows how far the batch is."
     )
 
 

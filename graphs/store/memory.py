@@ -1,27 +1,33 @@
 """Sessions in this process's memory, which are gone when it ends."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import nsmallest
-from typing import Any
+from itertools import count
+from typing import Any, Final
 
 from langgraph.checkpoint.memory import InMemorySaver
 
-from .base import Held, Store
+from .base import Held, L, LeaseHolder, Store
 from .batches import (
     SUMMED,
     Batches,
+    BatchLease,
     BatchRow,
     CellCount,
     CellRow,
     CellsWanted,
 )
 from .errors import lost_session, taken_session, unknown_session
+from .lease import Lease, LeaseSubject
 from .rows import SessionRow, SessionStatus, Wanted, new_row, place
 from .saver import GuardedSaver
 from .serializer import PlainSerializer
+
+_OWNER: Final = "memory"
+_NUMBERS: Final = count(1)
 
 
 @dataclass
@@ -29,11 +35,17 @@ class _Space:
     """The sessions of one address."""
 
     rows: dict[str, SessionRow] = field(default_factory=dict)
-    held: dict[str, "MemoryHeld"] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
     batches: dict[str, BatchRow] = field(default_factory=dict)
     cells: dict[str, dict[str, CellRow]] = field(default_factory=dict)
     # Serialized, so that what is read back is the same as from a database.
     saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
+
+    def check(self, lease: Lease) -> None:
+        """Make sure that a lease is not lost."""
+        found = self.leases.get(lease.subject.key)
+        if found is None or found.terms != lease.terms:
+            raise lease.subject.lost_error()
 
     def change(self, session: str, url: str, **values: str | bool | None) -> None:
         row = self.rows.get(session)
@@ -66,16 +78,18 @@ class _Saver(GuardedSaver, InMemorySaver):
 class MemoryHeld(Held):
     """A session in memory that this run holds."""
 
-    def __init__(self, space: _Space, url: str, session: str) -> None:
+    def __init__(self, space: _Space, url: str, lease: Lease) -> None:
         self.url = url
-        self.session = session
+        self.session = lease.subject.name
+        self.lease = lease
         self._space = space
         self.checkpointer = _Saver(space, self)
 
     def check(self, session: str) -> None:
         """Make sure that the run still holds the session, and that it is this one."""
-        if session != self.session or self._space.held.get(session) is not self:
+        if session != self.session:
             raise lost_session(session)
+        self._space.check(self.lease)
 
     async def add(self, *, title: str, spec: str) -> SessionRow:
         """See `Held.add`."""
@@ -126,17 +140,23 @@ class MemoryStore(Store):
         """See `Store.request_stop`."""
         self._space.change(session, self.url, stop_requested=True)
 
-    async def _take(self, session: str) -> MemoryHeld | None:
-        held = MemoryHeld(self._space, self.url, session)
+    async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
+        lease = Lease(subject, _OWNER, next(_NUMBERS))
+        made = make(lease)
         # `setdefault` is one step, so two event loops in two threads can't both win.
-        return held if self._space.held.setdefault(session, held) is held else None
+        return made if self._space.leases.setdefault(subject.key, lease) is lease else None
 
-    async def _free(self, held: MemoryHeld) -> None:
-        del self._space.held[held.session]
+    async def _free(self, holder: LeaseHolder) -> None:
+        del self._space.leases[holder.lease.subject.key]
 
-    async def is_locked(self, session: str) -> bool:
-        """See `Store.is_locked`."""
-        return session in self._space.held
+    async def _is_leased(self, subject: LeaseSubject) -> bool:
+        return subject.key in self._space.leases
+
+    def _make_session_lease(self, lease: Lease) -> MemoryHeld:
+        return MemoryHeld(self._space, self.url, lease)
+
+    def _make_batch_lease(self, lease: Lease) -> "MemoryBatchLease":
+        return MemoryBatchLease(self._space, lease)
 
     async def find(self, wanted: Wanted) -> list[SessionRow]:
         """See `Store.find`."""
@@ -168,21 +188,8 @@ class MemoryBatches(Batches):
         rows = reversed(self._space.batches.values())
         return sorted(rows, key=lambda row: row.created_at, reverse=True)
 
-    async def put(self, row: BatchRow) -> None:
-        """See `Batches.put`."""
-        self._space.batches[row.batch] = row
-
-    async def delete(self, batch: str) -> None:
-        """See `Batches.delete`."""
-        self._space.batches.pop(batch, None)
-        self._space.cells.pop(batch, None)
-
     def _cells(self, batch: str) -> dict[str, CellRow]:
-        return self._space.cells.setdefault(batch, {})
-
-    async def put_cell(self, row: CellRow) -> None:
-        """See `Batches.put_cell`."""
-        self._cells(row.batch)[row.session] = row
+        return self._space.cells.get(batch, {})
 
     async def known(self, batch: str, sessions: Sequence[str]) -> dict[str, CellRow]:
         """See `Batches.known`."""
@@ -208,3 +215,31 @@ class MemoryBatches(Batches):
             )
             for (status, reason), rows in alike.items()
         ]
+
+
+class MemoryBatchLease(BatchLease):
+    """A lease on a batch of a space."""
+
+    def __init__(self, space: _Space, lease: Lease) -> None:
+        super().__init__(lease)
+        self._space = space
+
+    async def put(self, row: BatchRow) -> None:
+        """See `BatchLease.put`."""
+        await self.check()
+        self._space.batches[row.batch] = row
+
+    async def put_cell(self, row: CellRow) -> None:
+        """See `BatchLease.put_cell`."""
+        await self.check()
+        self._space.cells.setdefault(row.batch, {})[row.session] = row
+
+    async def delete(self) -> None:
+        """See `BatchLease.delete`."""
+        await self.check()
+        self._space.batches.pop(self.batch, None)
+        self._space.cells.pop(self.batch, None)
+
+    async def check(self) -> None:
+        """See `BatchLease.check`."""
+        self._space.check(self.lease)

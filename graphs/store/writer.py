@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
+
+from .lease import Lease
 
 
 class Statement(NamedTuple):
@@ -13,29 +14,6 @@ class Statement(NamedTuple):
     values: Sequence[Any] = ()
     many: bool = False
     """Whether `values` holds the values of several runs of it."""
-
-
-@dataclass(eq=False)
-class Lease:
-    """The right to write one session, which stands in the database while it lasts."""
-
-    session: str
-    owner: str
-    """The open store that has taken it; another process can tell whether it still lives."""
-    number: int
-    """Counts the leases that its owner has taken, so that no two are equal."""
-    writing: set["asyncio.Future[int]"] = field(default_factory=set)
-    """What is being written for it."""
-
-    @property
-    def terms(self) -> tuple[str, str, int]:
-        """The lease's row: session, owner, number."""
-        return self.session, self.owner, self.number
-
-    async def drain(self) -> None:
-        """Await the writes under way."""
-        while self.writing:
-            await asyncio.wait(self.writing)
 
 
 class Job(NamedTuple):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from langgraph.types import interrupt
 
 from drawn_faults import Faults
 from duologue.graphs import (
+    BatchError,
     Question,
     Result,
     SessionError,
@@ -32,9 +34,13 @@ from duologue.graphs import (
 )
 from duologue.graphs.common.threads import in_thread
 from duologue.graphs.store.address import Held, Store, open_store
+from duologue.graphs.store.batches import CellRow, CellsWanted
+from duologue.graphs.store.errors import LostBatchError
+from duologue.graphs.store.rows import SessionRow
 from duologue.graphs.store.sql.postgres import PostgresStore
 from duologue.graphs.store.sql.tables import SqlStore
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.locks import remove_locks
 from support.pgbouncer import pgbouncer
 
 pytestmark = pytest.mark.process
@@ -42,6 +48,7 @@ pytestmark = pytest.mark.process
 T = TypeVar("T")
 
 LOST = "'s' is no longer held by this run"
+CELL = CellRow(batch="b", number=1, session="b-1", updated_at=datetime(2026, 1, 2, tzinfo=UTC))
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=3)
 
 
@@ -75,11 +82,6 @@ async def refused(held: Held) -> None:
             await write
 
 
-def remove_locks(path: Path) -> None:
-    for one in path.with_name(f"{path.name}.locks").iterdir():
-        one.unlink()
-
-
 async def test_a_run_whose_lock_file_was_removed_writes_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     async with open_store(path) as store, store.lock("s") as held:
@@ -90,6 +92,42 @@ async def test_a_run_whose_lock_file_was_removed_writes_nothing_more(tmp_path: P
         row = await store.get("s")
         assert row is not None
         assert (row.title, row.status) == ("mine", "unfinished")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
+async def test_a_run_that_has_lost_its_batch_writes_none_of_its_rows(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    target = str(tmp_path / "x.db")
+    if kind == "postgresql":
+        target = request.getfixturevalue("postgres_url")
+
+    async def take_over() -> None:
+        async with open_store(target) as other, other.lock_batch("b") as lease:
+            await lease.put_cell(CELL)
+            await lease.check()
+
+    async with open_store(target) as store, store.lock_batch("b") as lease:
+        assert isinstance(store, SqlStore)
+        with pytest.raises(BatchError, match="'b' is running already"):
+            await elsewhere(take_over)
+        await lease.put_cell(CELL.model_copy(update={"status": "paused"}))
+        if isinstance(store, PostgresStore):
+            # As where the network between them is gone.
+            await store._owner.close()
+        else:
+            remove_locks(tmp_path / "x.db")
+        await elsewhere(take_over)
+        # Together with what may be written: neither takes the other along.
+        async with store.lock("s") as held:
+            failed = CELL.model_copy(update={"status": "failed"})
+            late, row = lease.put_cell(failed), held.add(title="mine", spec="{}")
+            found = await asyncio.gather(late, row, return_exceptions=True)
+        assert [type(one) for one in found] == [LostBatchError, SessionRow]
+        for write in (lease.check(), lease.delete()):
+            with pytest.raises(BatchError, match="'b' was taken over by another run"):
+                await write
+        assert await store.batches.find(CellsWanted(batch="b")) == [CELL]
 
 
 async def test_a_late_write_does_not_borrow_a_newer_lease(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import ray
 
-from ...common.errors import BatchError, PausedError
+from ...common.errors import BatchError, PausedError, StoreError
 from ...spec.usage import Usage
 from ...store.address import open_store
-from ...store.batches import CellRow
+from ...store.batches import BatchLease, CellRow
+from ...store.errors import LostBatchError
 from ..cells import Cell
+from ..driver import BEAT
 from ..limiter import Figures, Limiter
 from ..record import used_before
 from ..worker import COLLECTED, Worker
@@ -29,6 +31,8 @@ class LimiterActor:
         self._kit = kit
         self._limiter: Limiter | None = None
         self._opening = asyncio.Lock()
+        self._open = AsyncExitStack()
+        self._watching: asyncio.Task[None] | None = None
 
     async def enter(self, model: str, tokens: int) -> str | None:
         """Wait until a model may be called; gives why no more calls are made."""
@@ -62,13 +66,34 @@ class LimiterActor:
         async with self._opening:
             if self._limiter is None:
                 kit = self._kit
-                async with open_store(kit.store) as store:
+                async with AsyncExitStack() as stack:
+                    store = await stack.enter_async_context(open_store(kit.store))
                     row = await store.batches.get(kit.batch)
                     if row is None:
                         raise BatchError(f"Batch {kit.batch!r} has been deleted.")
                     used = await used_before(store, kit.batch)
+                    self._open = stack.pop_all()
                 self._limiter = Limiter(kit.limits, used, row.seconds)
+                watch = self._watch(kit.share_lease(store), self._limiter)
+                self._watching = asyncio.create_task(watch)
             return self._limiter
+
+    async def _watch(self, lease: BatchLease, limiter: Limiter) -> None:
+        """Let no more calls begin once the driver, which may be stopped, has lost the batch."""
+        while True:
+            await asyncio.sleep(BEAT)
+            try:
+                await lease.check()
+            except StoreError:
+                continue  # The next look may succeed.
+            except LostBatchError as error:
+                return limiter.pause(str(error))
+
+    async def close(self) -> None:
+        """Close the store."""
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._open.aclose()
 
 
 class RemoteGate:
@@ -124,5 +149,6 @@ class WorkerActor:
                 kit = self._kit
                 # The driver has made it: a missing file means that this is another machine.
                 store = await self._open.enter_async_context(open_store(kit.store, create=False))
-                self._worker = Worker(kit.batch, store, self._gate, kit.options, kit.scores)
+                lease = kit.share_lease(store)
+                self._worker = Worker(lease, store, self._gate, kit.options, kit.scores)
             return self._worker

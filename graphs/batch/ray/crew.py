@@ -26,7 +26,7 @@ _WAITING: Final = 100_000
 """How many calls may wait at the limiter at once."""
 
 _CLOSING: Final = 5.0
-"""Seconds that workers have to close their stores."""
+"""Seconds that actors have to close their stores."""
 
 
 class RayCrew:
@@ -111,7 +111,8 @@ class RayCrew:
         for starting in self._starting:
             starting.cancel()
         closing = asyncio.gather(
-            *(worker.close.remote() for worker in self._workers), return_exceptions=True
+            *(actor.close.remote() for actor in (*self._workers, self._limiter)),
+            return_exceptions=True,
         )
         with suppress(TimeoutError):
             await asyncio.wait_for(closing, _CLOSING)

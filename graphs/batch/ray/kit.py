@@ -10,6 +10,8 @@ from ...common.errors import SpecError
 from ...common.sanitize import excerpt
 from ...common.settings import variables
 from ...run.options import Options
+from ...store.address import Store
+from ...store.batches import BatchLease
 from ..scores.score import ScoreFunction
 from ..spec import Limits
 from ..worker import Worker
@@ -21,6 +23,8 @@ class Kit:
 
     batch: str
     """The batch's name."""
+    lease: tuple[str, int]
+    """The owner and the number of the driver's lease on the batch."""
     store: str
     """The address of its store, with its password."""
     limits: Limits
@@ -28,6 +32,10 @@ class Kit:
     scores: Mapping[str, ScoreFunction]
     environment: Mapping[str, str | None]
     """The variables of the environment that settings and keys are read from. None: not set."""
+
+    def share_lease(self, store: Store) -> BatchLease:
+        """Return the driver's lease, for what this process writes to the batch."""
+        return store.share_batch_lease(self.batch, *self.lease)
 
     def unpack(self) -> None:
         """Set the environment of this process."""
@@ -54,7 +62,8 @@ def packed(worker: Worker, limits: Limits) -> Kit:
         _check(f"scores.{name}", function)
     keys = {name: value for name, value in os.environ.items() if _is_of_a_model(name)}
     environment = {**keys, **variables()}
-    return Kit(worker.batch, store, limits, options, worker.scores, environment)
+    batch, (_, owner, number) = worker.lease.batch, worker.lease.lease.terms
+    return Kit(batch, (owner, number), store, limits, options, worker.scores, environment)
 
 
 def _is_of_a_model(variable: str) -> bool:

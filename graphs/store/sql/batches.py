@@ -10,11 +10,13 @@ from pydantic import BaseModel
 from ..batches import (
     SUMMED,
     Batches,
+    BatchLease,
     BatchRow,
     CellCount,
     CellRow,
     CellsWanted,
 )
+from ..lease import Lease
 from ..reading import reading_store
 from ..rows import moment
 
@@ -86,19 +88,6 @@ class SqlBatches(Batches):
         """See `Batches.list`."""
         return await self._read(BatchRow, _BATCH + " ORDER BY created_at DESC, batch")
 
-    async def put(self, row: BatchRow) -> None:
-        """See `Batches.put`."""
-        await self._store.write(_PUT, *_values(row))
-
-    async def delete(self, batch: str) -> None:
-        """See `Batches.delete`."""
-        await self._store.write("DELETE FROM duologue_cells WHERE batch = ?", batch)
-        await self._store.write("DELETE FROM duologue_batches WHERE batch = ?", batch)
-
-    async def put_cell(self, row: CellRow) -> None:
-        """See `Batches.put_cell`."""
-        await self._store.write(_PUT_CELL, *_values(row))
-
     async def known(self, batch: str, sessions: Sequence[str]) -> dict[str, CellRow]:
         """See `Batches.known`."""
         # Both databases read one JSON text faster than hundreds of values.
@@ -132,6 +121,36 @@ class SqlBatches(Batches):
         found = await self._store._read(sql, *values)
         with reading_store(self._store.url):
             return [_row(kind, row) for row in found]
+
+
+class SqlBatchLease(BatchLease):
+    """A lease on a batch of a store in SQL; each write checks it in the same transaction."""
+
+    def __init__(self, store: "LeasedStore", lease: Lease) -> None:
+        super().__init__(lease)
+        self._store = store
+
+    async def put(self, row: BatchRow) -> None:
+        """See `BatchLease.put`."""
+        await self._store.write(_PUT, *_values(row), lease=self.lease)
+
+    async def put_cell(self, row: CellRow) -> None:
+        """See `BatchLease.put_cell`."""
+        await self._store.write(_PUT_CELL, *_values(row), lease=self.lease)
+
+    async def delete(self) -> None:
+        """See `BatchLease.delete`."""
+        statement = self._store.statement
+        await self._store.writer.write(
+            statement("DELETE FROM duologue_cells WHERE batch = ?", self.batch),
+            statement("DELETE FROM duologue_batches WHERE batch = ?", self.batch),
+            lease=self.lease,
+        )
+
+    async def check(self) -> None:
+        """See `BatchLease.check`."""
+        if not await self._store.is_valid(self.lease):
+            raise self.lease.subject.lost_error()
 
 
 def _values(row: BaseModel) -> Sequence[object]:

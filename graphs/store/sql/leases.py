@@ -1,19 +1,20 @@
-"""Who runs which session, by a table of leases in SQL.
+"""Who runs which session or batch, by a table of leases in SQL.
 
-A session is held by a lease: a row with the open store that has taken it, its owner. A lease whose
-owner is dead may be taken over; every write looks for its lease in its own transaction.
+A lease is a row with the open store that has taken it, its owner. A lease whose owner is dead may
+be taken over; every write looks for its lease in its own transaction.
 """
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final, LiteralString, Protocol
+from typing import Any, Final, LiteralString
 
 from ...common.errors import StoreError
-from ..base import Held, Store
-from ..writer import Lease, Statement, Writer
+from ..base import L, LeaseHolder, Store
+from ..lease import Lease, LeaseSubject
+from ..writer import Statement, Writer
 
 LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
 """Gives a row while a lease stands."""
@@ -21,14 +22,8 @@ LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AN
 _RETRY: Final = 1.0  # seconds
 
 
-class _Leased(Protocol):
-    lease: Lease
-
-    async def drain(self) -> None: ...
-
-
 class LeasedStore(Store):
-    """A store whose sessions are held by leases."""
+    """A store with a table of leases."""
 
     owner: str
     writer: Writer
@@ -50,10 +45,6 @@ class LeasedStore(Store):
         """Give a statement, whose placeholders are `?`, as this database writes them."""
 
     @abstractmethod
-    def held(self, lease: Lease) -> Held:
-        """Give a session to who has taken its lease."""
-
-    @abstractmethod
     async def _is_alive(self, owner: str) -> bool:
         """Whether another open store still lives."""
 
@@ -61,31 +52,34 @@ class LeasedStore(Store):
         """Run and commit one statement; give how many rows it changed."""
         return await self.writer.write(self.statement(sql, *values), lease=lease)
 
-    async def is_locked(self, session: str) -> bool:
-        """See `Store.is_locked`."""
-        lease = await self._lease(session)
+    async def _is_leased(self, subject: LeaseSubject) -> bool:
+        lease = await self._lease(subject)
         return lease is not None and await self._stands(lease)
 
-    async def _lease(self, session: str) -> tuple[str, int] | None:
-        """Read who holds a session: the owner, and the number of its lease."""
+    async def is_valid(self, lease: Lease) -> bool:
+        """Return whether a lease is not lost."""
+        return bool(await self._read(LEASE, *lease.terms))
+
+    async def _lease(self, subject: LeaseSubject) -> tuple[str, int] | None:
+        """Read the lease on a subject: its owner, and its number."""
         found = await self._read(
-            "SELECT owner, number FROM duologue_leases WHERE session = ?", session
+            "SELECT owner, number FROM duologue_leases WHERE session = ?", subject.key
         )
         # Not checked: it is compared as it stands there when it is taken over.
         return (found[0][0], found[0][1]) if found else None
 
     async def _stands(self, lease: tuple[str, int]) -> bool:
-        """Whether somebody runs a session under this lease."""
+        """Whether somebody works under this lease."""
         owner, number = lease
         # One of ours that is only in the table could not be deleted when it was freed.
         return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
 
-    async def _take(self, session: str) -> Held | None:
-        lease = Lease(session, self.owner, next(self._numbers))
+    async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
+        lease = Lease(subject, self.owner, next(self._numbers))
         self._taken.add(lease.number)
         try:
             if await self._is_taken(lease):
-                return self.held(lease)
+                return make(lease)
         except BaseException:
             # A caller who is cancelled may take it all the same: the writer goes on.
             self._taken.remove(lease.number)
@@ -98,7 +92,7 @@ class LeasedStore(Store):
         """Take a lease; whether that was possible."""
         # Twice: it may be freed between the look and the write.
         for _ in range(2):
-            held = await self._lease(lease.session)
+            held = await self._lease(lease.subject)
             if held is None:
                 added = await self.write(
                     "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
@@ -113,7 +107,7 @@ class LeasedStore(Store):
             taken_over = await self.write(
                 "UPDATE duologue_leases SET owner = ?, number = ? "
                 "WHERE session = ? AND owner = ? AND number = ?",
-                *(lease.owner, lease.number, lease.session, *held),
+                *(lease.owner, lease.number, lease.subject.key, *held),
             )
             if taken_over:
                 return True
@@ -126,16 +120,17 @@ class LeasedStore(Store):
         await asyncio.sleep(self.second_look)
         return await self._stands(lease)
 
-    async def _free(self, held: _Leased) -> None:
+    async def _free(self, holder: LeaseHolder) -> None:
+        lease = holder.lease
         try:
             with suppress(Exception):
                 # What a cancelled step has written comes first; nobody waits for it any more.
-                await held.drain()
-            await self._delete(held.lease)
+                await holder.drain()
+            await self._delete(lease)
         except StoreError:
-            self._free_later(held.lease)
+            self._free_later(lease)
         finally:
-            self._taken.remove(held.lease.number)
+            self._taken.remove(lease.number)
 
     def _free_later(self, lease: Lease) -> None:
         """Have a lease deleted; for other processes it stands while this store is open."""

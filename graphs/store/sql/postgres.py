@@ -21,8 +21,9 @@ from psycopg.rows import tuple_row
 from ...common.addresses import redacted
 from ...common.errors import StoreError
 from ..base import settled
-from ..errors import as_store_error, lost_session, store_errors, store_failure
-from ..writer import Job, Lease, Results, Statement, WriteFailure, Writer
+from ..errors import as_store_error, store_errors, store_failure
+from ..lease import Lease
+from ..writer import Job, Results, Statement, WriteFailure, Writer
 from .postgres_owner import ALIVE, PostgresOwner, halves, key
 from .postgres_pool import Connection, Connections, UnreachableError
 from .postgres_saver import PostgresSaver
@@ -152,7 +153,7 @@ class PostgresStore(SqlStore):
             results = list[int | Exception]()
             for job in jobs:
                 if job.lease is not None and job.lease.terms not in standing:
-                    results.append(lost_session(job.lease.session))
+                    results.append(job.lease.subject.lost_error())
                 else:
                     results.append((await _sent(connection, job)).rowcount)
             return results

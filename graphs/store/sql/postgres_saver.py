@@ -7,8 +7,9 @@ from typing import Any
 import langgraph.checkpoint.postgres as langgraph
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
+from ..lease import Lease
 from ..serializer import PlainSerializer
-from ..writer import Lease, Writer
+from ..writer import Writer
 from .postgres_pool import Connections, FetchedRows
 from .saver import LeasedSaver, NotingSaver
 

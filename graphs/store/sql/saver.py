@@ -17,8 +17,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from ...common.errors import SessionError
 from ..errors import lost_session
+from ..lease import Lease
 from ..saver import GuardedSaver
-from ..writer import Lease, Statement, Writer
+from ..writer import Statement, Writer
 
 _NODE: Final = "~__pregel_pull"
 """How LangGraph begins the path of a node's task, unlike that of a call which a node makes."""
@@ -190,5 +191,5 @@ class LeasedSaver(GuardedSaver, StepSaver):
     def _check_writable(self, session: str) -> None:
         if self.lease is None:
             raise SessionError(f"Session {session!r} can't be written without holding its lock.")
-        if session != self.lease.session:
+        if session != self.lease.subject.name:
             raise lost_session(session)

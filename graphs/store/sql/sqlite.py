@@ -5,15 +5,16 @@ Each open store has two connections, one to read and one to write, each in a thr
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 from ...common.errors import StoreError
-from ..base import Held
-from ..errors import as_store_error, lost_session, store_errors, store_failure
-from ..writer import Job, Lease, Results, Statement, WriteFailure, Writer
+from ..base import L
+from ..errors import as_store_error, store_errors, store_failure
+from ..lease import Lease, LeaseSubject
+from ..writer import Job, Results, Statement, WriteFailure, Writer
 from .leases import LEASE
 from .sqlite_files import StoreFile
 from .sqlite_owner import Owner
@@ -88,11 +89,11 @@ class SqliteStore(SqlStore):
         self._reading.connection.execute("PRAGMA query_only = ON")
         self._file.opened()
 
-    async def _take(self, session: str) -> Held | None:
+    async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
         if not self._has_checkpoints:
             with store_errors(self.url):
                 await self._writing.run(self._make_checkpoints)
-        return await super()._take(session)
+        return await super()._take(subject, make)
 
     def _make_checkpoints(self) -> None:
         """Make LangGraph's tables where they are missing: whoever only lists needs none."""
@@ -173,7 +174,7 @@ class SqliteStore(SqlStore):
 def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
     lease = job.lease
     if lease is not None and connection.execute(LEASE, lease.terms).fetchone() is None:
-        return lost_session(lease.session)
+        return lease.subject.lost_error()
     changed = 0
     for sql, given, many in job.statements:
         cursor = (connection.executemany if many else connection.execute)(sql, given)

@@ -9,8 +9,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.sqlite import SqliteSaver
 
+from ..lease import Lease
 from ..serializer import PlainSerializer
-from ..writer import Lease, Writer
+from ..writer import Writer
 from .saver import LeasedSaver, NotingSaver, StepSaver
 from .sqlite_thread import SqliteThread
 

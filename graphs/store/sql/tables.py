@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, LiteralString
 from ...common.versions import Versions
 from ..base import Held
 from ..errors import taken_session, unknown_session
+from ..lease import Lease
 from ..reading import read_row, read_version
 from ..rows import SessionRow, SessionStatus, Wanted, moment, new_row
-from ..writer import Lease
-from .batches import BATCH_TABLES, SqlBatches
+from .batches import BATCH_TABLES, SqlBatches, SqlBatchLease
 from .leases import LeasedStore
 
 if TYPE_CHECKING:
@@ -81,9 +81,11 @@ class SqlStore(LeasedStore):
         """See `Store.batches`."""
         return SqlBatches(self, self.each_of)
 
-    def held(self, lease: Lease) -> "SqlHeld":
-        """See `LeasedStore.held`."""
+    def _make_session_lease(self, lease: Lease) -> "SqlHeld":
         return SqlHeld(self, lease, self._saver(lease))
+
+    def _make_batch_lease(self, lease: Lease) -> SqlBatchLease:
+        return SqlBatchLease(self, lease)
 
     async def set_up(self) -> None:
         """Make our tables if they are missing; the caller keeps other processes out meanwhile."""
@@ -165,7 +167,7 @@ class SqlHeld(Held):
     checkpointer: "LeasedSaver"
 
     def __init__(self, store: SqlStore, lease: Lease, checkpointer: "LeasedSaver") -> None:
-        self.session = lease.session
+        self.session = lease.subject.name
         self.url = store.url
         self.lease = lease
         self.checkpointer = checkpointer

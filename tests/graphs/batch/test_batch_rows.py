@@ -9,7 +9,7 @@ import pytest
 
 from duologue.graphs.common.errors import BatchError
 from duologue.graphs.store.address import Store, open_store
-from duologue.graphs.store.batches import BatchRow, CellRow, CellsWanted
+from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow, CellsWanted
 
 KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
@@ -59,11 +59,13 @@ async def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
     assert await rows.get("b") is None
     first, second = batch("b"), batch("c", stopped="It rained.", seconds=1.25)
     for row in (first, second, first.model_copy(update={"cells": 10})):
-        await rows.put(row)
+        async with store.lock_batch(row.batch) as lease:
+            await lease.put(row)
     assert await rows.get("b") == first.model_copy(update={"cells": 10})
     assert {row.batch for row in await rows.list()} == {"b", "c"}
-    for one in (cell(7), FULL):
-        await rows.put_cell(one)
+    async with store.lock_batch("b") as lease:
+        for one in (cell(7), FULL):
+            await lease.put_cell(one)
     assert await rows.known("b", ["b-7", "b-8"]) == {"b-7": FULL}
     assert await rows.known("c", ["b-7"]) == {}
 
@@ -72,9 +74,9 @@ async def test_cells_are_found_page_by_page_in_the_order_of_their_numbers(store:
     rows = store.batches
     # Numbers may be the same for a while, where a batch has grown.
     known = [cell(number % 7 + 1, session=f"b-{number}") for number in range(20)]
-    for one in known:
-        await rows.put_cell(one)
-    await rows.put_cell(cell(1, batch="other"))
+    for one in (*known, cell(1, batch="other")):
+        async with store.lock_batch(one.batch) as lease:
+            await lease.put_cell(one)
     found = [row async for row in rows.each(CellsWanted(batch="b", limit=3))]
     assert found == sorted(known, key=lambda row: (row.number, row.session))
 
@@ -82,19 +84,19 @@ async def test_cells_are_found_page_by_page_in_the_order_of_their_numbers(store:
 async def test_cells_are_counted_by_status_and_reason(store: Store) -> None:
     rows = store.batches
     assert await rows.count("b") == []
-    for number, (status, reason) in enumerate(
-        [("finished", "done_token"), ("finished", "done_token"), ("failed", None)], 1
-    ):
-        await rows.put_cell(
-            cell(number, status=status, reason=reason, calls=2**33, cost=0.5, messages=number)
-        )
+    endings = [("finished", "done_token"), ("finished", "done_token"), ("failed", None)]
+    async with store.lock_batch("b") as lease:
+        for number, (status, reason) in enumerate(endings, 1):
+            used = {"calls": 2**33, "cost": 0.5, "messages": number}
+            await lease.put_cell(cell(number, status=status, reason=reason, **used))
     counts = {(one.status, one.reason): one for one in await rows.count("b")}
     done = counts["finished", "done_token"]
     assert (done.cells, done.calls, done.cost, done.messages) == (2, 2**34, 1.0, 3)
     assert counts["failed", None].cells == 1
     wanted = CellsWanted(batch="b", status="finished", reason="done_token")
     assert [row.number for row in await rows.find(wanted)] == [1, 2]
-    await rows.delete("b")
+    async with store.lock_batch("b") as lease:
+        await lease.delete()
     assert await rows.count("b") == []
 
 
@@ -108,3 +110,38 @@ async def test_a_batch_is_run_by_one_at_a_time(store: Store) -> None:
         async with store.lock("b"):
             pass
     assert not await store.is_batch_locked("b")
+
+
+async def refused(lease: BatchLease) -> None:
+    """Make sure that nothing can be written under a lease any more."""
+    writes = (lease.put(batch("b")), lease.put_cell(cell(1)), lease.delete(), lease.check())
+    for write in writes:
+        with pytest.raises(BatchError, match="'b' was taken over by another run"):
+            await write
+
+
+async def test_rows_are_written_under_the_lease_that_its_run_has_taken(store: Store) -> None:
+    async with store.lock_batch("b") as first:
+        await first.put(batch("b", title="first"))
+        await first.put_cell(cell(1))
+        await first.check()
+    await refused(first)
+    async with store.lock_batch("b") as second:
+        await refused(first)
+        await second.put(batch("b", title="second"))
+    await refused(second)
+    row = await store.batches.get("b")
+    assert row is not None
+    assert row.title == "second"
+    assert await store.batches.find(CellsWanted(batch="b")) == [cell(1)]
+
+
+async def test_a_lease_is_shared_with_other_processes_while_it_lasts(store: Store) -> None:
+    async with store.lock_batch("b") as lease:
+        _, owner, number = lease.lease.terms
+        shared = store.share_batch_lease("b", owner, number)
+        await shared.put_cell(cell(1))
+        await refused(store.share_batch_lease("b", owner, number + 1))
+        await refused(store.share_batch_lease("b", "another", number))
+    await refused(shared)
+    assert await store.batches.find(CellsWanted(batch="b")) == [cell(1)]

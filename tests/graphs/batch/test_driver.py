@@ -15,7 +15,7 @@ from duologue.graphs.batch.figures import new_row
 from duologue.graphs.batch.limiter import Figures
 from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
 from duologue.graphs.store.address import Store, open_store
-from duologue.graphs.store.batches import BatchRow, CellRow
+from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -62,8 +62,19 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
         yield opened
 
 
+@pytest.fixture
+async def lease(store: Store) -> AsyncIterator[BatchLease]:
+    async with store.lock_batch("b") as lease:
+        yield lease
+
+
 def driver(
-    store: Store, found: Sequence[Cell], crew: Crew, concurrency: int = 3, **fields: Any
+    store: Store,
+    lease: BatchLease,
+    found: Sequence[Cell],
+    crew: Crew,
+    concurrency: int = 3,
+    **fields: Any,
 ) -> Driver:
     row = BatchRow(
         batch="b",
@@ -75,13 +86,15 @@ def driver(
         updated_at=NOW,
     )
     given_: dict[str, Any] = {"retry_failed": False, "scores": ()} | fields
-    return Driver(store, row, cast("Cells", found), crew, concurrency, **given_)
+    return Driver(store, lease, row, cast("Cells", found), crew, concurrency, **given_)
 
 
-async def test_each_cell_is_run_once_and_no_more_at_once_than_asked_for(store: Store) -> None:
+async def test_each_cell_is_run_once_and_no_more_at_once_than_asked_for(
+    store: Store, lease: BatchLease
+) -> None:
     crew = Crew()
     told = list[CellRow]()
-    going = driver(store, cells(1203), crew, 7)
+    going = driver(store, lease, cells(1203), crew, 7)
     going.told = told.append
     row = await going.run()
     assert (sorted(crew.ran), crew.most) == (list(range(1, 1204)), 7)
@@ -97,17 +110,17 @@ STATUSES = st.sampled_from([None, "running", "paused", "waiting", "failed", "fin
 async def test_only_what_has_not_ended_is_run(
     known: list[str | None], retry: bool, scored: bool
 ) -> None:
-    async with open_store("memory:driver") as store:
-        await store.batches.delete("b")
+    async with open_store("memory:driver") as store, store.lock_batch("b") as lease:
+        await lease.delete()
         found = cells(len(known))
         for cell, status in zip(found, known, strict=True):
             if status is not None:
                 row = new_row("b", cell).model_copy(
                     update={"status": status, "scores": {"s": 1.0} if scored else {}}
                 )
-                await store.batches.put_cell(row)
+                await lease.put_cell(row)
         crew = Crew()
-        await driver(store, found, crew, retry_failed=retry, scores=("s",)).run()
+        await driver(store, lease, found, crew, retry_failed=retry, scores=("s",)).run()
     wanted = {None, "running", "paused", "waiting"}
     wanted |= {"failed"} if retry else set()
     # A score that was added later is found of what has ended.
@@ -119,28 +132,30 @@ async def test_only_what_has_not_ended_is_run(
 
 async def test_a_cell_that_has_ended_gets_its_new_place_where_the_batch_has_grown(
     store: Store,
+    lease: BatchLease,
 ) -> None:
     before, after = cells(1)[0], Cell(4, "b-0001", 1, {}, {})
-    await store.batches.put_cell(new_row("b", before).model_copy(update={"status": "finished"}))
-    await driver(store, [after], Crew()).run()
+    await lease.put_cell(new_row("b", before).model_copy(update={"status": "finished"}))
+    await driver(store, lease, [after], Crew()).run()
     assert (await store.batches.known("b", ["b-0001"]))["b-0001"].number == 4
 
 
 async def test_cells_that_fail_each_for_a_reason_of_its_own_hold_nothing_back(
     store: Store,
+    lease: BatchLease,
 ) -> None:
     crew = Crew(lambda cell: {"status": "failed", "error": f"Cell {cell.number} is odd."})
-    assert (await driver(store, cells(100), crew).run()).stopped is None
+    assert (await driver(store, lease, cells(100), crew).run()).stopped is None
     assert len(crew.ran) == 100
 
 
 @pytest.mark.parametrize(("concurrency", "most"), [(1, 10), (3, 12), (40, 80)])
 async def test_cells_that_fail_alike_one_after_another_stop_the_batch(
-    store: Store, concurrency: int, most: int
+    store: Store, lease: BatchLease, concurrency: int, most: int
 ) -> None:
     crew = Crew(lambda cell: {"status": "failed", "error": "The server is on fire."})
     with pytest.raises(BatchError, match=r"cells, one after another, failed alike: The server is"):
-        await driver(store, cells(1000), crew, concurrency).run()
+        await driver(store, lease, cells(1000), crew, concurrency).run()
     assert len(crew.ran) <= most
     row = await store.batches.get("b")
     assert row is not None
@@ -150,30 +165,34 @@ async def test_cells_that_fail_alike_one_after_another_stop_the_batch(
 
 @pytest.mark.parametrize("error", [StoreError("The disk is full."), ModelError("No such model.")])
 async def test_what_fails_for_all_stops_the_batch_once_and_the_others_are_paused(
-    store: Store, error: DuologueError
+    store: Store, lease: BatchLease, error: DuologueError
 ) -> None:
     crew = Crew(lambda cell: error if cell.number == 5 else {"status": "finished"})
     with pytest.raises(type(error), match=str(error)):
-        await driver(store, cells(1000), crew, 4).run()
+        await driver(store, lease, cells(1000), crew, 4).run()
     assert len(crew.ran) < 20
     assert {row.status for row in crew.rows.values()} <= {"finished", "paused"}
 
 
-async def test_where_nobody_reads_what_is_told_the_batch_stops_once(store: Store) -> None:
+async def test_where_nobody_reads_what_is_told_the_batch_stops_once(
+    store: Store, lease: BatchLease
+) -> None:
     crew = Crew()
 
     def unheard(row: CellRow) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
     with pytest.raises(BrokenPipeError):
-        await driver(store, cells(1000), crew, 4, told=unheard).run()
+        await driver(store, lease, cells(1000), crew, 4, told=unheard).run()
     assert len(crew.ran) < 20
     assert {row.status for row in crew.rows.values()} <= {"finished", "paused"}
     assert (row := await store.batches.get("b")) is not None
     assert row.stopped == "[Errno 32] Broken pipe"
 
 
-async def test_a_pause_is_told_and_the_same_batch_goes_on_where_it_was(store: Store) -> None:
+async def test_a_pause_is_told_and_the_same_batch_goes_on_where_it_was(
+    store: Store, lease: BatchLease
+) -> None:
     crew = Crew()
 
     def paused_at_nine(cell: Cell) -> dict[str, Any]:
@@ -182,23 +201,23 @@ async def test_a_pause_is_told_and_the_same_batch_goes_on_where_it_was(store: St
         return {"status": "finished"}
 
     crew._rule = paused_at_nine
-    row = await driver(store, cells(100), crew, 2).run()
+    row = await driver(store, lease, cells(100), crew, 2).run()
     assert row.stopped == "The budget is used up."
     for one in crew.rows.values():
-        await store.batches.put_cell(one)
+        await lease.put_cell(one)
     again = Crew()
-    row = await driver(store, cells(100), again, 2).run()
+    row = await driver(store, lease, cells(100), again, 2).run()
     assert row.stopped is None
     done = {number for number, one in crew.rows.items() if one.status == "finished"}
     assert set(again.ran) == set(range(1, 101)) - done
 
 
 async def test_where_all_has_ended_hundreds_are_looked_up_at_a_time_and_no_conversation_is_made(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, lease: BatchLease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, looks, crew = cells(1203), list[int](), Crew()
     for cell in found:
-        await store.batches.put_cell(new_row("b", cell).model_copy(update={"status": "finished"}))
+        await lease.put_cell(new_row("b", cell).model_copy(update={"status": "finished"}))
     kind: Any = type(store.batches)
     known = kind.known
 
@@ -208,5 +227,5 @@ async def test_where_all_has_ended_hundreds_are_looked_up_at_a_time_and_no_conve
 
     monkeypatch.setattr(kind, "known", counted)
     monkeypatch.setattr(Cell, "conversation", None)
-    assert (await driver(store, found, crew).run()).stopped is None
+    assert (await driver(store, lease, found, crew).run()).stopped is None
     assert (looks, crew.ran) == ([500, 500, 203], [])

@@ -75,5 +75,6 @@ async def test_what_sessions_under_way_have_used_is_known_from_their_logs(
     assert used.input_tokens > 0
     for cell in Cells.of(Batch.model_validate(BATCH), "b"):
         # So a row stands while its cell runs.
-        await store.batches.put_cell(new_row("b", cell))
+        async with store.lock_batch("b") as lease:
+            await lease.put_cell(new_row("b", cell))
     assert await used_before(store, "b") == used

@@ -76,10 +76,10 @@ def keep(store: str, *rows: CellRow) -> None:
     batch = BatchRow.model_validate({"batch": "b", **fixed, "created_at": NOW, "updated_at": NOW})
 
     async def put() -> None:
-        async with open_store(store) as opened:
-            await opened.batches.put(batch)
+        async with open_store(store) as opened, opened.lock_batch("b") as lease:
+            await lease.put(batch)
             for row in rows:
-                await opened.batches.put_cell(row)
+                await lease.put_cell(row)
 
     wait_for(put())
 

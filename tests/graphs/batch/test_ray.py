@@ -1,5 +1,6 @@
 """Batches that Ray runs: on PostgreSQL or in a file, through kills, limits and errors."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -10,14 +11,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 
-from duologue.graphs import get_batch, run_batch
+from duologue.graphs import Limits, get_batch, run_batch
 from duologue.graphs.common.errors import BatchError, ModelError, SpecError, StoreError
+from duologue.graphs.store.address import open_store
+from duologue.graphs.store.batches import BatchRow
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.script import Prompt
 from duologue.nodes.testing.server import Request, ScriptedServer
@@ -140,6 +145,45 @@ def test_workers_limiter_and_driver_are_killed_and_only_calls_in_flight_are_repe
     assert calls.total() - len(calls) <= 2 * at_once
 
 
+def test_a_stopped_driver_and_its_workers_write_nothing_over_the_next_driver(
+    server: ScriptedServer, postgres_url: str, tmp_path: Path
+) -> None:
+    at_once, sessions = 4, 12
+    (tmp_path / "grid.json").write_text(json.dumps(batch(sessions)))
+
+    def started(name: str, *options: str) -> subprocess.Popen[str]:
+        store = f"{postgres_url}&application_name={name}"
+        command = [*COMMAND, "batch", "run", "grid.json", "--concurrency", str(at_once)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [*command, "--store", store, *options], text=True, stdout=pipe, stderr=pipe
+        )
+
+    first = started("first", "--ray", "auto")
+    server.wait_for(20, timeout=100)
+    first.send_signal(signal.SIGSTOP)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        # Those of its workers, too, which live and make new ones.
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE application_name = 'first'"
+        )
+    second = started("second")
+    _, err = second.communicate(timeout=200)
+    assert second.returncode == 0, err
+    before = get_batch("grid", store=postgres_url)
+    assert (before.finished, before.calls) == (sessions, sessions * CALLS)
+    first.send_signal(signal.SIGCONT)
+    _, err = first.communicate(timeout=100)
+    assert first.returncode == 4, err
+    assert err.splitlines()[-1].startswith("Error: Batch 'grid' was taken over by another run")
+    assert err.count("Error") == 1
+    assert get_batch("grid", store=postgres_url) == before
+    calls = served(server)
+    assert len(calls) == sessions * CALLS
+    assert calls.total() - len(calls) <= at_once
+
+
 @pytest.mark.usefixtures("cluster")
 def test_limits_hold_for_all_workers_and_after_the_limiter_was_killed(
     server: ScriptedServer, tmp_path: Path
@@ -211,3 +255,33 @@ async def test_a_batch_whose_limiter_can_not_be_asked_says_why_it_stops() -> Non
         await crew.paused()
     await crew.pause("the store is gone")
     assert await crew.paused() == "the store is gone"
+
+
+async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver may be stopped, and pause nothing."""
+    from duologue.graphs.batch.ray import actors
+    from duologue.graphs.batch.ray.kit import Kit
+
+    monkeypatch.setattr(actors, "BEAT", 0.02)
+    path = tmp_path / "sessions.db"
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    row = BatchRow(
+        batch="b", title="", spec="{}", settings="{}", cells=1, created_at=now, updated_at=now
+    )
+    async with open_store(path) as store:
+        async with store.lock_batch("b") as lease:
+            await lease.put(row)
+            _, owner, number = lease.lease.terms
+            kit = Kit("b", (owner, number), str(path), Limits(), {}, {}, {})
+            limiter = actors.LimiterActor(kit)
+            assert await limiter.enter("m", 1) is None
+            await asyncio.sleep(0.1)
+            assert await limiter.paused(None) is None
+        async with asyncio.timeout(60):
+            while (why := await limiter.paused(None)) is None:  # noqa: ASYNC110  # it looks by itself
+                await asyncio.sleep(0.01)
+        assert why.startswith("Batch 'b' was taken over by another run")
+        assert await limiter.enter("m", 1) == why
+        await limiter.close()

@@ -235,13 +235,14 @@ async def test_the_page_links_to_the_transcripts_that_were_written(tmp_path: Pat
     spec = {"task": "Sell.", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
     ended = {"end_chat": {"max_iterations": 1}}
     async with open_store(store) as opened:
-        await opened.batches.put(batch(5, stopped="max_cost: 1 is used up."))
-        for number in (1, 2, 3):
-            model = ScriptedChatModel(script=["Forty.", "Done."])
-            await aconverse(spec | ended, model=model, session=f"grid-{number}", store=store)
-            await opened.batches.put_cell(cell(number, messages=2))
-        failed = cell(4, status="failed", reason=None, error="It has no model.")
-        await opened.batches.put_cell(failed)
+        async with opened.lock_batch("grid") as lease:
+            await lease.put(batch(5, stopped="max_cost: 1 is used up."))
+            for number in (1, 2, 3):
+                model = ScriptedChatModel(script=["Forty.", "Done."])
+                await aconverse(spec | ended, model=model, session=f"grid-{number}", store=store)
+                await lease.put_cell(cell(number, messages=2))
+            failed = cell(4, status="failed", reason=None, error="It has no model.")
+            await lease.put_cell(failed)
         found = await areport_batch("grid", store=store, output=tmp_path / "r.html", transcripts=3)
     # Of the cell that never began there is nothing to write, and two more are written.
     written = sorted(path.name for path in (tmp_path / "r-sessions").iterdir())
@@ -264,8 +265,8 @@ def test_what_can_not_be_read_or_written_is_one_sentence(tmp_path: Path) -> None
         report_batch("grid", store=store)
 
     async def begin() -> None:
-        async with open_store(store) as opened:
-            await opened.batches.put(batch(2))
+        async with open_store(store) as opened, opened.lock_batch("grid") as lease:
+            await lease.put(batch(2))
 
     asyncio.run(begin())
     (tmp_path / "file").write_text("")

@@ -1,0 +1,52 @@
+"""Leases: the right to write one session or one batch, which every write checks."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from ..common.errors import BatchError, SessionError
+from .errors import busy_batch, busy_session, lost_batch, lost_session
+
+
+class LeaseSubject(NamedTuple):
+    """A session or a batch, which one run at a time may write."""
+
+    kind: Literal["session", "batch"]
+    name: str
+    """The session's id, or the batch's name."""
+
+    @property
+    def key(self) -> str:
+        """Its key among all leases. No session's id contains a colon."""
+        return self.name if self.kind == "session" else f"batch:{self.name}"
+
+    def busy_error(self) -> SessionError | BatchError:
+        """Return the error for a run that finds it leased to another run."""
+        return busy_session(self.name) if self.kind == "session" else busy_batch(self.name)
+
+    def lost_error(self) -> SessionError | BatchError:
+        """Return the error for a run that has lost its lease."""
+        return lost_session(self.name) if self.kind == "session" else lost_batch(self.name)
+
+
+@dataclass(eq=False)
+class Lease:
+    """The right to write one session or one batch."""
+
+    subject: LeaseSubject
+    owner: str
+    """The open store that has taken it; another process can tell whether it still lives."""
+    number: int
+    """Counts the leases that its owner has taken, so that no two are equal."""
+    writing: set["asyncio.Future[int]"] = field(default_factory=set)
+    """The writes under way."""
+
+    @property
+    def terms(self) -> tuple[str, str, int]:
+        """The lease's row: key, owner, number."""
+        return self.subject.key, self.owner, self.number
+
+    async def drain(self) -> None:
+        """Await the writes under way."""
+        while self.writing:
+            await asyncio.wait(self.writing)
