@@ -63,6 +63,23 @@ async def catch_up(store: Store, lease: BatchLease) -> None:
         await lease.put_cell(row.model_copy(update=known))
 
 
+async def correct_failed_cells(store: Store, lease: BatchLease) -> None:
+    """Mark cells as finished that count as failed although their sessions have ended.
+
+    A driver that had lost its batch wrote such rows, before they were written under a lease.
+    """
+    wanted = CellsWanted(batch=lease.batch, status="failed", session_status="finished")
+    async for row in store.batches.each(wanted):
+        ended = None
+        # The row of a session that can't be read says so.
+        with suppress(DuologueError):
+            ended = await read_result(store, row.session)
+        if ended is not None and ended[0].outcome is not None:
+            # Its next run scores it, if scores are missing.
+            known = {**ended[1], "status": "finished", "error": None}
+            await lease.put_cell(row.model_copy(update=known))
+
+
 async def used_before(store: Store, name: str) -> Usage:
     """Add up what a batch has used so far, also in sessions that run."""
     used = [_usage(one.model_dump()) for one in await store.batches.count(name)]

@@ -17,6 +17,7 @@ from pydantic import (
 from ..common.data import Data
 from ..common.errors import SpecError
 from .lease import Lease
+from .rows import SessionStatus
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -97,6 +98,8 @@ class CellsWanted(Data):
     """Their status."""
     reason: str | None = None
     """Why they ended."""
+    session_status: SessionStatus | None = None
+    """The status of their sessions."""
     after: tuple[int, str] = (0, "")
     """The number and the session of the cell that they come after."""
     limit: PositiveInt = 500
