@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, get_type_hints
 
 from ..nodes.assistant_agent import assistant_agent
 from ..nodes.completion_judge import completion_judge
-from ..nodes.models.composed import Chat
+from ..nodes.models.adapters.composed import Chat
 from ..nodes.models.resolve import Models
 from ..nodes.step.in_threads import waited_for
 from ..nodes.step.resources import AskedToStop, Resources, session_id

@@ -142,7 +142,9 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     model = await moment.model(specification.model)
     answer = await model.answer(
         prompt,
-        moment.parameters(specification.generation, TASK_TEMPERATURE),
+        moment.settings(
+            "task_specification.generation", specification.generation, TASK_TEMPERATURE
+        ),
         purpose=Kind.SPECIFIED_TASK,
         # A model that is held to its form keeps the task, and adds to it.
         marks=Marks(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,

@@ -9,6 +9,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Literal,
     Protocol,
     Self,
     TypeAlias,
@@ -31,7 +32,11 @@ from pydantic import (
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
-from pydantic_core.core_schema import no_info_after_validator_function
+from pydantic_core.core_schema import (
+    no_info_after_validator_function,
+    no_info_wrap_validator_function,
+    simple_ser_schema,
+)
 
 from .errors import SpecError
 from .field_docs import field_docs
@@ -170,8 +175,36 @@ class AtLeast:
 Cap = Annotated[int, Field(strict=True, gt=0, le=MOST)]
 """A number from 1 to a million."""
 
-Temperature = Annotated[float | None, Field(ge=0, le=2)]
-"""A sampling temperature, 0 to 2. None: a default."""
+UNSET: Final = "unset"
+"""The temperature of a call that sends none, so that the model uses its own."""
+
+
+class _OrUnset:
+    """Accepts the word beside a number, without pydantic's path of a union in errors."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Check numbers alone."""
+        number = handler.generate_schema(Annotated[float | None, Field(ge=0, le=2)])
+        return no_info_wrap_validator_function(
+            self._read, number, serialization=simple_ser_schema("any")
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Add the word to the JSON schema, for forms."""
+        found = handler(schema)
+        return {**found, "anyOf": [*found["anyOf"], {"const": UNSET, "type": "string"}]}
+
+    @staticmethod
+    def _read(given: object, number: ValidatorFunctionWrapHandler) -> object:
+        return UNSET if given == UNSET else number(given)
+
+
+Temperature = Annotated[float | Literal["unset"] | None, _OrUnset()]
+"""A sampling temperature, 0 to 2; ``unset`` sends none. The default of the field if None."""
 
 
 class Data(BaseModel):

@@ -111,7 +111,7 @@ class BloggerOptions(CommonOptions, total=False):
     critic_prefix: str | None
     rounds: int
     satisfied: str
-    temperature: float | None
+    temperature: Temperature
     people: Sequence[str]
 
 

@@ -91,7 +91,7 @@ class ChatOptions(TaskOptions, total=False):
     to_user: bool
     interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
     max_iterations: int | None
-    temperature: float | None
+    temperature: Temperature
 
 
 def chat(message: str | None = None, **options: Unpack[ChatOptions]) -> Conversation:

@@ -82,7 +82,7 @@ class CoderOptions(CommonOptions, total=False):
     executor: Role
     coder_prompt: str
     executions: int
-    temperature: float | None
+    temperature: Temperature
 
 
 def coder(task: str, **options: Unpack[CoderOptions]) -> Conversation:

@@ -140,8 +140,8 @@ class RolePlayOptions(CommonOptions, total=False):
     done_token: str
     user_prompt: str
     assistant_prompt: str
-    task_temperature: float | None
-    temperature: float | None
+    task_temperature: Temperature
+    temperature: Temperature
     people: Sequence[str]
 
 

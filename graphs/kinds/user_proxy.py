@@ -170,7 +170,7 @@ class UserProxyOptions(TaskOptions, total=False):
     tools: Sequence[Thing]
     interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
     max_iterations: int | None
-    temperature: float | None
+    temperature: Temperature
 
 
 def user_proxy(message: str, **options: Unpack[UserProxyOptions]) -> Conversation:

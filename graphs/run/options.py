@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from ...nodes.models.composed import Chat
+from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.registry import Registered, check_options
 from ..common.validation import kind_of
 from ..spec.questions import Answer

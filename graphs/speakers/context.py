@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from ..common.data import Cap, Kinded, Text, by_kind
+from ..common.data import Cap, Kinded, Temperature, Text, by_kind
 
 SUMMARY_WORDS = 150
 """The longest summary, in words, unless told otherwise."""
@@ -67,8 +67,9 @@ class RunningSummary(Kinded):
     """The longest summary, in words."""
     model: Text | None = None
     """The model that sums up, mostly a cheap one. None: the speaker's own."""
-    temperature: float = Field(default=SUMMARY_TEMPERATURE, ge=0, le=2)
-    """The temperature of the summary, 0 to 2."""
+    temperature: Temperature = None
+    """The temperature of the summary, 0 to 2. If None: 0.2, if the model accepts a temperature.
+    ``unset`` sends none."""
 
 
 Context: TypeAlias = Annotated[

@@ -1,29 +1,34 @@
 """Parts of a speaker that are small specs of their own, as data."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import TypedDict
 
 from ..common.data import Spec, Temperature, Text
+from .extra_settings import Further, Headers
 
 
 class GenerationFields(TypedDict, total=False):
     """The fields of `Generation`, as they may be given."""
 
-    temperature: float | None
+    temperature: Temperature
     max_tokens: int | None
     top_p: float | None
     stop: Sequence[str]
     seed: int | None
+    extra_args: Mapping[str, Any]
+    extra_body: Mapping[str, Any]
+    extra_headers: Mapping[str, str]
 
 
 class Generation(Spec):
-    """Generation parameters sent with a model call. What is None is left to its default."""
+    """Settings that are sent with a model call. A setting that is None is not sent."""
 
     temperature: Temperature = None
-    """Sampling temperature, 0 to 2. None: 0.2 for speakers, 1.0 for the task's rewriting."""
+    """Sampling temperature, 0 to 2. If None: 0.2 for speakers and 1.0 for the task's rewriting, if
+    the model accepts a temperature. ``unset`` sends none."""
     max_tokens: PositiveInt | None = None
     """The longest answer, in tokens."""
     top_p: float | None = Field(default=None, gt=0, le=1)
@@ -31,29 +36,26 @@ class Generation(Spec):
     stop: tuple[str, ...] = ()
     """Texts at which the model stops."""
     seed: int | None = None
-    """Asks a model that can for the same answer to the same prompt."""
+    """Asks the model for the same answer to the same prompt."""
+    extra_args: Further = Field(default_factory=dict)
+    """Further settings of the model's LangChain client, by its names. They are stored with the
+    session."""
+    extra_body: Further = Field(default_factory=dict)
+    """Further fields of the request's JSON body. They are stored with the session."""
+    extra_headers: Headers = Field(default_factory=dict)
+    """Further headers of the request. They are stored with the session, so they must not contain a
+    secret."""
 
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Unpack[GenerationFields]) -> None: ...
 
-    def parameters(self, temperature: float) -> dict[str, object]:
-        """Give the arguments of a model call.
-
-        Args:
-            temperature: What to use when this spec names none.
-
-        Returns:
-            Keyword arguments in OpenAI's names, without those left to the model.
-        """
-        chosen: dict[str, object] = {
-            "temperature": temperature if self.temperature is None else self.temperature,
-            "max_tokens": self.max_tokens,
-            "top_p": self.top_p,
-            "stop": list(self.stop) or None,
-            "seed": self.seed,
-        }
-        return {name: value for name, value in chosen.items() if value is not None}
+    @model_validator(mode="after")
+    def _set_once(self) -> Self:
+        for name in self.extra_args:
+            if name in self.extra_body:
+                raise ValueError(f"{name!r} is in extra_args and in extra_body: set it once")
+        return self
 
 
 class Brief(Spec):

@@ -1,6 +1,7 @@
 """The fields of a conversation, and what follows from them."""
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
 import tomli_w
@@ -259,6 +260,19 @@ class ConversationFields(Spec):
             if isinstance(speaker.context, RunningSummary) and self.sums_up(speaker)
         ]
         return list(dict.fromkeys(name or self.model for name in names))
+
+    def settings_of(self, model: str | None) -> Iterator[tuple[str, Generation]]:
+        """Yield the settings of the calls of one model, each with its path in the conversation.
+
+        Args:
+            model: The name of a model. None: the default.
+        """
+        for number, speaker in enumerate(self.speakers):
+            if self.asks_model(speaker) and (speaker.model or self.model) == model:
+                yield f"speakers.{number}.generation", speaker.generation
+        task = self.task_specification
+        if task is not None and (task.model or self.model) == model:
+            yield "task_specification.generation", task.generation
 
     def asks_model(self, speaker: Speaker) -> bool:
         """Whether a speaker's model is asked for anything: its replies, or its own verdict."""

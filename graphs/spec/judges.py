@@ -17,7 +17,17 @@ from typing import (
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag
 from typing_extensions import TypedDict
 
-from ..common.data import AtLeast, Data, Kinded, Name, Named, Text, all_different, by_kind
+from ..common.data import (
+    AtLeast,
+    Data,
+    Kinded,
+    Name,
+    Named,
+    Temperature,
+    Text,
+    all_different,
+    by_kind,
+)
 
 VERDICT_TEMPERATURE = 0.3
 """What a verdict uses unless told otherwise (Yacana's yes/no question)."""
@@ -34,8 +44,9 @@ class Judge(Kinded):
     form: Literal["structured", "two_questions"] = "structured"
     """``structured``: one call whose answer is held to a schema. ``two_questions``: what is left,
     then one word, for models without structured output."""
-    temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
-    """The temperature of the verdict, 0 to 2."""
+    temperature: Temperature = None
+    """The temperature of the verdict, 0 to 2. If None: 0.3, if the model accepts a temperature.
+    ``unset`` sends none."""
     max_tokens: PositiveInt | None = None
     """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
 
@@ -48,7 +59,7 @@ class SeparateJudgeFields(TypedDict, total=False):
     prompt: str | None
     model: str | None
     form: Literal["structured", "lines"]
-    temperature: float
+    temperature: Temperature
     max_tokens: int | None
     final_verdict: bool
 
@@ -77,8 +88,9 @@ class SeparateJudge(Kinded):
     form: Literal["structured", "lines"] = "structured"
     """``structured``: an answer that is held to a schema. ``lines``: a line of words for each
     criterion, for models without structured output."""
-    temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
-    """The temperature of the verdict, 0 to 2."""
+    temperature: Temperature = None
+    """The temperature of the verdict, 0 to 2. If None: 0.3, if the model accepts a temperature.
+    ``unset`` sends none."""
     max_tokens: PositiveInt | None = None
     """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
     final_verdict: bool = True
@@ -158,8 +170,9 @@ class Moderator(Kinded):
     form: Literal["structured", "word"] = "structured"
     """``structured``: an answer that is held to a schema. ``word``: a name alone, for models
     without structured output."""
-    temperature: float = Field(default=VERDICT_TEMPERATURE, ge=0, le=2)
-    """The temperature of the choice, 0 to 2."""
+    temperature: Temperature = None
+    """The temperature of the choice, 0 to 2. If None: 0.3, if the model accepts a temperature.
+    ``unset`` sends none."""
 
 
 HAND_OFF: Final = "hand_off"

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ...nodes.models.composed import Chat
+from ...nodes.models.adapters.composed import Chat
 from ..common.errors import AnswerError, DuologueError, SessionError
 from ..common.threads import in_thread
 from ..sessions.exports.page import read_for_page

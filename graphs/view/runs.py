@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any, Final
 
-from ...nodes.models.composed import Chat
+from ...nodes.models.adapters.composed import Chat
 from ..common.errors import DuologueError, SpecError
 from ..run.converse import aanswer_session
 from ..run.options import Options

@@ -19,7 +19,7 @@ from ...graphs.rules.turns import in_turn
 from ...graphs.speakers.parts import Generation
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.spec.handoffs import read_name
-from ...graphs.spec.judges import ByFunction, Handoff, Moderator
+from ...graphs.spec.judges import VERDICT_TEMPERATURE, ByFunction, Handoff, Moderator
 from ...graphs.spec.usage import Usage
 from ...tools.registry.functions import call
 from ..models.answers import thought_of
@@ -68,7 +68,8 @@ async def _called(moment: Moment, function: str) -> str:
 async def _asked(
     moment: Moment, order: Moderator, model: Model, names: Sequence[str]
 ) -> Asked[str | None]:
-    parameters = moment.parameters(Generation(), order.temperature)
+    own = Generation(temperature=order.temperature)
+    settings = moment.settings("turn_order", own, VERDICT_TEMPERATURE)
     worded = moment.conversation.worded
     question = worded(prompts.WHO_IS_NEXT, names=", ".join(names))
     if order.form == "word":
@@ -76,12 +77,12 @@ async def _asked(
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, str | None]:
         if order.form == "word":
-            answer = await model.answer(prompt, parameters, purpose=Kind.CHOICE)
+            answer = await model.answer(prompt, settings, purpose=Kind.CHOICE)
             return answer, read_name(answer.text, names)
         answer, found = await model.structured(
             prompt,
             _schema(names),
-            parameters,
+            settings,
             purpose=Kind.CHOICE,
             instead='turn_order.form = "word"',
         )

@@ -17,9 +17,10 @@ from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import asked, judged
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
-from ...graphs.spec.judges import Judge, Verdict
+from ...graphs.spec.judges import VERDICT_TEMPERATURE, Judge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model
+from ..models.settings import CallSettings
 from ..prompts import judging as prompts
 from ..step.resources import Moment
 from ..turn.prompt import Asked, asked_behind, asked_of, view_of
@@ -70,14 +71,19 @@ async def judge_yourself(moment: Moment) -> dict[str, Any]:
     return await _is_complete(moment, speaker, model, judge, left)
 
 
-def _parameters(
-    moment: Moment, speaker: Speaker, temperature: float, most: int | None
-) -> dict[str, object]:
+def _settings(
+    moment: Moment,
+    speaker: Speaker,
+    judge: Judge,
+    most: int | None,
+    temperature: float | str | None,
+    default: float = VERDICT_TEMPERATURE,
+) -> CallSettings:
     # The speaker's stop texts and length are for its speeches; a verdict has its own form.
-    chosen = speaker.generation.model_copy(
-        update={"temperature": temperature, "stop": (), "max_tokens": most}
+    own = speaker.generation.model_copy(
+        update={"temperature": temperature, "stop": (), "max_tokens": judge.max_tokens}
     )
-    return moment.parameters(chosen, temperature)
+    return moment.settings(moment.path_of(speaker, "generation"), own, default, most)
 
 
 def _kept(speaker: Speaker) -> tuple[str, ...]:
@@ -95,7 +101,7 @@ async def _structured(
         return await model.structured(
             asked_behind(view_of(moment, speaker, log, behind=[question]), [question]),
             Judgement,
-            _parameters(moment, speaker, judge.temperature, most),
+            _settings(moment, speaker, judge, most, judge.temperature),
             purpose=Kind.REFLECTION,
             instead='judge.form = "two_questions"',
             speaker=speaker.name,
@@ -145,10 +151,10 @@ async def _what_is_left(
 ) -> dict[str, Any]:
     words = moment.conversation.worded(prompts.WHAT_IS_LEFT)
     question = HumanMessage(words)
-    own = speaker.generation.temperature
-    temperature = SPEAKER_TEMPERATURE if own is None else own
     most = longest(moment, judge, model, _LEFT)
-    found = await _in_text(moment, speaker, model, [question], temperature, most)
+    own = speaker.generation.temperature
+    settings = _settings(moment, speaker, judge, most, own, SPEAKER_TEMPERATURE)
+    found = await _in_text(moment, speaker, model, [question], settings)
     text = found.answer.text
     return await _recorded(moment, found, words, text, _kept(speaker), None)
 
@@ -168,7 +174,8 @@ async def _is_complete(
     if not speaker.keep_reflection:
         before = [HumanMessage(first.text), _answered(moment, reflection)]
     behind, most = [*before, question], longest(moment, judge, model, _WORD)
-    found = await _in_text(moment, speaker, model, behind, judge.temperature, most)
+    settings = _settings(moment, speaker, judge, most, judge.temperature)
+    found = await _in_text(moment, speaker, model, behind, settings)
     text = found.answer.text
     complete = yes_or_no(text)
     if complete is None and not is_second(moment):
@@ -225,21 +232,21 @@ async def _in_text(
     speaker: Speaker,
     model: Model,
     behind: Sequence[BaseMessage],
-    temperature: float,
-    most: int | None,
+    settings: CallSettings,
 ) -> Asked[None]:
     """Ask a question after the speaker's view."""
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(
             asked_behind(view_of(moment, speaker, log, behind=behind), behind),
-            _parameters(moment, speaker, temperature, most),
+            settings,
             purpose=Kind.REFLECTION,
             speaker=speaker.name,
             tool_calling=speaker.tool_calling,
         )
         return answer, None
 
+    most = settings.values.get("max_tokens")
     return await asked_of(moment, speaker, model, ask, behind=behind, most=most)
 
 

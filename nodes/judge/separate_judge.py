@@ -15,7 +15,7 @@ from ...graphs.rules.transitions import judged
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.parts import Generation
 from ...graphs.speakers.structured_answers import OwnAnswer
-from ...graphs.spec.judges import Finding, SeparateJudge, Verdict
+from ...graphs.spec.judges import VERDICT_TEMPERATURE, Finding, SeparateJudge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
@@ -66,7 +66,8 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
 
 async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Findings | None]:
     most = longest(moment, judge, model, _TOKENS + _EACH * len(judge.criteria))
-    parameters = moment.parameters(Generation(max_tokens=most), judge.temperature)
+    own = Generation(temperature=judge.temperature, max_tokens=judge.max_tokens)
+    settings = moment.settings("judge", own, VERDICT_TEMPERATURE, most)
     question = moment.conversation.worded(prompts.JUDGE_CRITERIA)
     if judge.form == "lines":
         question = moment.conversation.worded(prompts.JUDGE_IN_LINES, question=question)
@@ -75,12 +76,12 @@ async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Fi
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
         if judge.form == "lines":
-            answer = await model.answer(prompt, parameters, purpose=Kind.REFLECTION)
+            answer = await model.answer(prompt, settings, purpose=Kind.REFLECTION)
             return answer, read_lines(answer.text, judge.criteria)
         answer, found = await model.structured(
             prompt,
             _schema(judge.criteria),
-            parameters,
+            settings,
             purpose=Kind.REFLECTION,
             instead='judge.form = "lines"',
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from .composed import Chat, first
+from langchain_core.language_models import BaseChatModel
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,13 @@ class ListPrice:
         return float(found.total_price)
 
 
-def list_price(chat: Chat) -> ListPrice | None:
+def list_price(chat: BaseChatModel) -> ListPrice | None:
     """Find a chat model in the table. None: it is not in it, or there is no table."""
     if not has_list():
         return None
-    speaking = first(chat)
     # What LangChain's own tracers read.
-    told = speaking._get_ls_params()
-    return listed(told, getattr(speaking, "openai_api_base", None))
+    told = chat._get_ls_params()
+    return listed(told, getattr(chat, "openai_api_base", None))
 
 
 def has_list() -> bool:

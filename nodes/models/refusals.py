@@ -39,7 +39,7 @@ class Refusal(NamedTuple):
 
 def refusal(error: BaseException) -> Refusal | None:
     """Give what a server has said, by the exception that a client made of it."""
-    return next((found for one in _causes(error) if (found := _told(one)) is not None), None)
+    return next((found for one in causes(error) if (found := _told(one)) is not None), None)
 
 
 def is_for_now(error: BaseException) -> bool:
@@ -50,12 +50,12 @@ def is_for_now(error: BaseException) -> bool:
 
 def is_unavailable(error: BaseException) -> bool:
     """Whether a model can't be had at all, whatever it is asked."""
-    if any(isinstance(one, ModelUnavailableError) for one in _causes(error)):
+    if any(isinstance(one, ModelUnavailableError) for one in causes(error)):
         return True
     found = refusal(error)
     if found is None or found.status not in _UNAVAILABLE:
         return _has_no_credit(error)
-    return found.status != 403 or not any(word in _said(error) for word in _FLAGGED)
+    return found.status != 403 or not any(word in text_of(error) for word in _FLAGGED)
 
 
 def seconds_told(headers: Mapping[str, str]) -> float | None:
@@ -74,8 +74,8 @@ def seconds_told(headers: Mapping[str, str]) -> float | None:
     return max(0.0, until - time.time())
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception, and those that it was made of."""
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and those that caused it."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         yield error
@@ -100,12 +100,13 @@ def _told(error: BaseException) -> Refusal | None:
 
 
 def _has_no_credit(error: BaseException) -> bool:
-    return any(getattr(one, "code", None) == _NO_CREDIT for one in _causes(error))
+    return any(getattr(one, "code", None) == _NO_CREDIT for one in causes(error))
 
 
-def _said(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Return what an error and its causes say, with the bodies of answers, in lower case."""
     try:
-        said = (f"{one} {getattr(one, 'body', '')}"[:_READ] for one in _causes(error))
+        said = (f"{one} {getattr(one, 'body', '')}"[:_READ] for one in causes(error))
         return " ".join(said).casefold()
     except Exception:
         # Some errors fail at putting into words what could not be read.

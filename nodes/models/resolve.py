@@ -7,9 +7,8 @@ OpenAI's API through `langchain_openai.ChatOpenAI`; the model that needs no key 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...graphs.common.env_file import is_weights
@@ -17,14 +16,20 @@ from ...graphs.common.errors import ModelUnavailableError
 from ...graphs.common.settings import Settings, load_settings
 from ...graphs.common.validation import kind_of
 from ...graphs.spec.conversation import Conversation
+from .adapters.base import Adapter, Capabilities
+from .adapters.composed import Chat, bound_options, first, is_chat
+from .adapters.embedded import Embedded, capabilities
+from .adapters.langchain import LangChainModel, ProviderModel
+from .adapters.openai_compatible import OpenAICompatible
+from .adapters.providers import is_of_provider, loads_files, of_provider, without_openai
 from .client.connections import close_with_loop, made_in
 from .client.failures import address_of
-from .composed import Chat, bound_options, first, is_chat
+from .client.origin import is_ours
 from .embedded import child as embedded
 from .gate import Gate
-from .list_prices import ListPrice, list_price
+from .list_prices import ListPrice
 from .model import Model, Notify
-from .providers import is_of_provider, loads_files, of_provider
+from .settings import CallSettings
 
 OPENAI_MODEL = "gpt-4.1-mini"
 """The model used at OpenAI itself when none is named."""
@@ -69,6 +74,8 @@ class Models:
     """What providers charge for the models, by their labels."""
     _label: str = ""
     """How the default is called, where it is a chat model."""
+    _objects: dict[str | None, Adapter] = field(default_factory=dict)
+    """The adapters of the chat models that are given as objects, by their names."""
     _first: str | None = None
     """The first model that the server lists, once it has been asked."""
 
@@ -85,6 +92,8 @@ class Models:
                 raise TypeError(f"models: {name!r} must be {chat}, not {kind_of(one)}")
         if not isinstance(default, str | None):
             self._label = _label(default)
+            self._objects[None] = adapter_of(self._label, default)
+        self._objects |= {name: adapter_of(name, chat) for name, chat in named.items()}
         for given in (default, *named.values()):
             if is_chat(given) and "tools" in bound_options(given):
                 raise TypeError("a model must have no tools of its own: give them to the speakers")
@@ -105,33 +114,32 @@ class Models:
             ModelUnavailableError: There is none by that name, or it can't be started.
             SpecError: A setting is wrong.
         """
-        found = await self._found(name, notify)
+        adapter = await self._found(name, notify)
         default = self.default if isinstance(self.default, str) else None
-        called = name or default or (EMBEDDED if found.is_embedded else None)
-        if found.label not in self._listed:
+        called = name or default or (EMBEDDED if adapter.capabilities.is_small else None)
+        label = adapter.label
+        if label not in self._listed:
             # It is read from a file.
-            self._listed[found.label] = await asyncio.to_thread(list_price, found.chat)
-        listed, gate = self._listed[found.label], gate or self.gate
-        return replace(found, notify=notify, name=called, listed=listed, gate=gate)
+            self._listed[label] = await asyncio.to_thread(adapter.list_price)
+        listed, gate = self._listed[label], gate or self.gate
+        return Model(adapter, notify=notify, name=called, listed=listed, gate=gate)
 
     def is_place(self, name: str) -> bool:
         """Whether a name that nobody registered says where a model is: a file or an address."""
         return name not in self.named and (is_weights(name) or "://" in name or loads_files(name))
 
-    async def _found(self, name: str | None, notify: Notify) -> Model:
-        if name is not None and name in self.named:
-            return Model(name, self.named[name])
-        if name is None and not isinstance(self.default, str | None):
-            return Model(self._label, self.default)
+    async def _found(self, name: str | None, notify: Notify) -> Adapter:
+        if name in self._objects:
+            return self._objects[name]
         found = _of_this_loop(self).get(name)
         if found is None:
             found = await self._looked_up(name, notify)
             # A child of this process may end, and is then to be started again.
-            if not found.is_local:
+            if not isinstance(found, Embedded):
                 _of_this_loop(self)[name] = found
         return found
 
-    async def _looked_up(self, name: str | None, notify: Notify) -> Model:
+    async def _looked_up(self, name: str | None, notify: Notify) -> Adapter:
         # Files are read and connections prepared, which must not hold up other coroutines.
         if self.settings is None:
             self.settings = await asyncio.to_thread(load_settings)
@@ -139,8 +147,7 @@ class Models:
         name = name or (self.default if isinstance(self.default, str) else None) or settings.model
         if name is not None and is_of_provider(name):
             chat = await asyncio.to_thread(of_provider, name)
-            most = settings.max_reply_size
-            return Model(name, chat, is_of_provider=True, max_reply_size=most)
+            return ProviderModel(name, chat, settings.max_reply_size)
         loop = asyncio.get_running_loop()
         await close_with_loop()
         if await asyncio.to_thread(is_local, name, settings):
@@ -154,7 +161,8 @@ class Models:
             notify(settings.notice)
         if name is None and self._first is None:
             self._first = await _first_listed(settings, notify)
-        return await asyncio.to_thread(_remote, name or str(self._first), loop, settings)
+        called = without_openai(name or str(self._first))
+        return await asyncio.to_thread(_remote, called, loop, settings)
 
     async def prepare(self, conversation: Conversation, notify: Notify) -> None:
         """Find every model that a conversation needs, before it begins.
@@ -166,12 +174,19 @@ class Models:
         for name in conversation.model_names:
             model = await self.get(name, notify)
             model.check_price(conversation)
+            for where, generation in conversation.settings_of(name):
+                model.adapter.check(CallSettings.of(generation, where))
 
 
-def _of_this_loop(models: Models) -> dict[str | None, Model]:
+def adapter_of(label: str, chat: Chat) -> Adapter:
+    """Return the adapter of a chat model that is given as an object."""
+    return OpenAICompatible(label, chat) if is_ours(chat) else LangChainModel(label, chat)
+
+
+def _of_this_loop(models: Models) -> dict[str | None, Adapter]:
     """What was found in the running loop; forgotten with its clients, when it ends."""
     found = made_in(asyncio.get_running_loop()).setdefault(Models, WeakKeyDictionary())
-    known: dict[str | None, Model] = found.setdefault(models, {})
+    known: dict[str | None, Adapter] = found.setdefault(models, {})
     return known
 
 
@@ -191,22 +206,17 @@ def is_local(name: str | None, settings: Settings) -> bool:
     return True
 
 
-class Speaking(NamedTuple):
-    """Where a model runs that has spoken."""
+def capabilities_of(name: str | None, label: str | None) -> Capabilities:
+    """Return what a model could do that has spoken.
 
-    is_local: bool
-    """Whether in a child of ours."""
-    is_embedded: bool
-    """Whether it was the tiny embedded one."""
-
-
-def speaking(name: str | None, label: str | None) -> Speaking:
-    """Tell from a spec's name for a model, and its label in the usage, where it ran."""
-    if name not in (None, EMBEDDED):
-        return Speaking(is_weights(str(name)), is_embedded=False)
+    Args:
+        name: The conversation's name for the model.
+        label: Its label in the usage.
+    """
     file = embedded.weights()
-    is_embedded = name == EMBEDDED or (file is not None and label == file.stem)
-    return Speaking(is_embedded, is_embedded)
+    if name == EMBEDDED or (name is None and file is not None and label == file.stem):
+        return capabilities(is_small=True)
+    return capabilities(is_small=False) if name is not None and is_weights(name) else Capabilities()
 
 
 def no_model() -> str:
@@ -223,30 +233,25 @@ def _label(given: Chat) -> str:
 # The client of OpenAI is imported where there is one to make: it costs a second, in a thread.
 
 
-def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
+def _remote(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> Adapter:
     from .client.clients import client
 
     url = settings.base_url
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     chat = client(loop, settings, url, key, name)
-    return Model(name, chat, address=address_of(settings))
+    return OpenAICompatible(name, chat, address_of(settings))
 
 
-def _embedded(name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings) -> Model:
+def _embedded(name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings) -> Adapter:
     from .client.clients import client
 
     path = None if name in (None, EMBEDDED) else Path(str(name))
     server = embedded.embedded_server(path, settings.embedded_context)
     # Without a bound llama.cpp writes until the context is full.
     most = embedded.MAX_TOKENS if path is None else embedded.MAX_TOKENS_OF_A_FILE
-    chat = client(loop, settings, server.url, server.api_key, server.model, most, is_ours=True)
-    return Model(
-        server.model,
-        chat,
-        is_local=True,
-        is_embedded=path is None,
-        n_ctx=settings.embedded_context,
-    )
+    chat = client(loop, settings, server.url, server.api_key, server.model, most, is_child=True)
+    context = settings.embedded_context
+    return Embedded(server.model, chat, n_ctx=context, is_small=path is None)
 
 
 def _listing() -> Callable[[Settings, Notify], Awaitable[list[str]]]:

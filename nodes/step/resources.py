@@ -24,6 +24,7 @@ from ...graphs.rules.position import Facts, Phase, Position
 from ...graphs.rules.reader import Reader
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation, Form
 from ...graphs.spec.sandbox import Language
 from ...graphs.spec.usage import Usage, dumped, used_so_far
@@ -33,6 +34,7 @@ from ...tools.sandbox import sandbox
 from ..models.gate import Gate, Unbroken
 from ..models.model import Model
 from ..models.resolve import Models
+from ..models.settings import CallSettings
 from ..models.tool_calling.offered import check_room
 from .brought import is_task_given, waiting
 from .handover import lines_before
@@ -180,11 +182,29 @@ class Moment:
         model.check_price(self.conversation)
         return model
 
-    def parameters(self, generation: Generation, temperature: float) -> dict[str, object]:
-        """Give the arguments of a model call."""
-        given = generation.parameters(temperature)
+    def settings(
+        self,
+        where: str,
+        generation: Generation,
+        temperature: float,
+        max_tokens: int | None = None,
+    ) -> CallSettings:
+        """Return the settings of a model call.
+
+        Args:
+            where: The path of the settings in the conversation, for errors.
+            generation: The settings that the user set.
+            temperature: The default temperature.
+            max_tokens: The default limit on the answer. None: there is none.
+        """
         seed = self.conversation.seed
-        return given if seed is None else {"seed": seed} | given
+        return CallSettings.of(
+            generation, where, temperature=temperature, max_tokens=max_tokens, seed=seed
+        )
+
+    def path_of(self, speaker: Speaker, field: str) -> str:
+        """Return the path of a speaker's field in the conversation, for errors."""
+        return f"speakers.{self.conversation.names.index(speaker.name)}.{field}"
 
     def used(self, model: Model, answer: AIMessage) -> dict[str, Usage]:
         """Give the usage after one more answered call of this model."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForLLMRun,
@@ -115,6 +115,8 @@ class ScriptedChatModel(BaseChatModel):
             once its retries are used up; `openai.APIConnectionError` for `"drop"`.
         Exception: An exception in the script is raised as it is.
     """
+
+    keeps_broken_calls: ClassVar[bool] = True
 
     script: SkipValidation[Script]
 

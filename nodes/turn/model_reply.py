@@ -19,6 +19,7 @@ from ...graphs.spec.handoffs import has_tool, may_be_private
 from ...graphs.spec.judges import Handoff
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
+from ..models.settings import CallSettings
 from ..models.tool_calling.hand_off import HandedOver, hand_off_tool, handed_over
 from ..models.tool_calling.offered import offered
 from ..models.tool_calling.to_user import Speaking, taken_out
@@ -33,15 +34,17 @@ from .thinking import leaves_unopened
 async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
     """Ask the speaker's model, with what is new in the log in front of it."""
     model = await moment.model(speaker.model)
-    parameters = moment.parameters(speaker.generation, SPEAKER_TEMPERATURE)
+    small = model.capabilities.is_small
+    where = moment.path_of(speaker, "generation")
+    settings = moment.settings(where, speaker.generation, SPEAKER_TEMPERATURE)
     schema, once = _held_to(moment, speaker), told_once(moment)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
-        prompt = prompt_of(moment, speaker, log, once, small=model.is_embedded)
+        prompt = prompt_of(moment, speaker, log, once, small=small)
         if schema is not None:
-            answer = await _structured(moment, speaker, model, schema, prompt, parameters)
+            answer = await _structured(moment, speaker, model, schema, prompt, settings)
             return answer, HandedOver()
-        answer = await _text(moment, speaker, model, prompt, parameters)
+        answer = await _text(moment, speaker, model, prompt, settings)
         hands_over = isinstance(moment.conversation.turn_order, Handoff)
         return handed_over(answer) if hands_over else (answer, HandedOver())
 
@@ -51,8 +54,8 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
         model,
         ask,
         new=new,
-        most=parameters.get("max_tokens"),
-        small=model.is_embedded,
+        most=settings.values.get("max_tokens"),
+        small=small,
         behind=once.messages,
         goes_on=speaker.on_length != "accept" and not moment.position.cut_off,
     )
@@ -72,7 +75,7 @@ async def _text(
     speaker: Speaker,
     model: Model,
     prompt: list[BaseMessage],
-    parameters: dict[str, object],
+    settings: CallSettings,
 ) -> AIMessage:
     tools, choice = offer(moment, speaker, by_schema=model.by_schema(speaker.tool_calling))
     continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
@@ -85,7 +88,7 @@ async def _text(
         listeners.append(speaking)
     answer = await model.answer(
         prompt,
-        parameters,
+        settings,
         purpose=purpose,
         speaker=speaker.name,
         # The rest of a message begins with no mark.
@@ -162,15 +165,15 @@ async def _structured(
     model: Model,
     schema: type[BaseModel],
     prompt: list[BaseMessage],
-    parameters: dict[str, object],
+    settings: CallSettings,
 ) -> AIMessage:
-    number, purpose = moment.conversation.names.index(speaker.name), _purpose(moment, speaker)
+    purpose = _purpose(moment, speaker)
     answer, _ = await model.structured(
         prompt,
         schema,
-        parameters,
+        settings,
         purpose=purpose,
-        instead=f'speakers.{number}.format.form = "text"',
+        instead=f'{moment.path_of(speaker, "format.form")} = "text"',
         speaker=speaker.name,
         tool_calling=speaker.tool_calling,
         listeners=_listeners(moment, speaker, purpose),

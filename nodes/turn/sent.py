@@ -14,7 +14,8 @@ from ...graphs.speakers.formats import Schema
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import used_so_far
 from ...graphs.spec.versions import restored
-from ..models.resolve import Speaking, speaking
+from ..models.adapters.base import Capabilities
+from ..models.resolve import capabilities_of
 from ..models.tool_calling.by_schema import told
 from ..step.resources import Moment, Resources
 from ..step.running import RunningSession
@@ -67,25 +68,29 @@ async def _prompt(
     speaker = as_in(moment.turn.stage, moment.conversation.speaker(name))
     if _needs_registered(speaker, model):
         await resources.find(moment.conversation)
-    prompt = prompt_of(moment, speaker, log, told_once(moment), small=model.is_embedded)
+    prompt = prompt_of(moment, speaker, log, told_once(moment), small=model.is_small)
     if not _is_by_schema(speaker, model):
         return prompt
     tools, choice = offer(moment, speaker, by_schema=True)
-    return told(prompt, tools, choice, briefly=model.is_embedded)
+    return told(prompt, tools, choice, briefly=model.is_small)
 
 
-def _model(moment: Moment, before: State, after: State, name: str) -> Speaking:
+def _model(moment: Moment, before: State, after: State, name: str) -> Capabilities:
     """What has answered: that whose usage has grown."""
     used, now = used_so_far(before), used_so_far(after)
     label = next((label for label in now if now[label] != used.get(label)), None)
-    return speaking(moment.conversation.speaker(name).model or moment.conversation.model, label)
+    return capabilities_of(
+        moment.conversation.speaker(name).model or moment.conversation.model, label
+    )
 
 
-def _is_by_schema(speaker: Speaker, model: Speaking) -> bool:
-    return model.is_local if speaker.tool_calling is None else speaker.tool_calling == "schema"
+def _is_by_schema(speaker: Speaker, model: Capabilities) -> bool:
+    if speaker.tool_calling is None:
+        return not model.calls_tools
+    return speaker.tool_calling == "schema"
 
 
-def _needs_registered(speaker: Speaker, model: Speaking) -> bool:
+def _needs_registered(speaker: Speaker, model: Capabilities) -> bool:
     """Whether the prompt tells something of what is registered, or is measured with it."""
     measured = not isinstance(speaker.context, KeepAll | LastMessages)
     told = measured or _is_by_schema(speaker, model)

@@ -19,7 +19,7 @@ from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.log.viewpoint import SILENCE
-from ...graphs.speakers.context import RunningSummary
+from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary
 from ...graphs.speakers.parts import Generation
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
@@ -36,7 +36,7 @@ async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[
         return None
     # What is told to a very small model takes other room.
     briefly = speaker.brief is not None and speaker.has_model
-    small = briefly and (await moment.model(speaker.model)).is_embedded
+    small = briefly and (await moment.model(speaker.model)).capabilities.is_small
     beside = around(moment, speaker, small=small)
     left_out = moment.reader.history(speaker.name).to_summarise(moment.log, beside)
     return None if left_out is None else await summarise(moment, speaker, *left_out)
@@ -61,7 +61,11 @@ async def summarise(
         try:
             answer = await model.answer(
                 _prompt(moment, speaker, context, before, read),
-                moment.parameters(Generation(), context.temperature),
+                moment.settings(
+                    moment.path_of(speaker, "context"),
+                    Generation(temperature=context.temperature),
+                    SUMMARY_TEMPERATURE,
+                ),
                 purpose=Kind.SUMMARY,
                 speaker=speaker.name,
             )

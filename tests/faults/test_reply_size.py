@@ -395,6 +395,6 @@ async def test_a_list_of_models_is_limited_too() -> None:
 async def test_a_model_in_a_child_process_is_limited_too() -> None:
     with FaultyServer(lambda *_: Sent(reply(LIMIT + 1))) as server:
         loop = asyncio.get_running_loop()
-        chat = client(loop, Settings(), server.url, "k", "tiny", is_ours=True)
+        chat = client(loop, Settings(), server.url, "k", "tiny", is_child=True)
         with pytest.raises(ValueError, match=r"more than 64\.0 KiB"):
             await chat.ainvoke("Hi")

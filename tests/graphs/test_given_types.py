@@ -14,7 +14,7 @@ from typing import (
 
 import pytest
 from langchain_core.messages import BaseMessage, ToolCall
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from typing_extensions import get_type_hints, is_typeddict
 
 import duologue
@@ -127,4 +127,4 @@ def kinds_in(annotation: object) -> set[object]:
         return {dict} | kinds_in(get_args(annotation)[1])
     if origin is not None:
         return {origin if origin is not Callable else Callable}
-    return {object} if annotation is Any else {annotation}
+    return {object} if annotation in (Any, JsonValue) else {annotation}

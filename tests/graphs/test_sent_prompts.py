@@ -19,7 +19,7 @@ from duologue.graphs import (
     get_session,
     resume,
 )
-from duologue.nodes.models.resolve import speaking
+from duologue.nodes.models.resolve import capabilities_of
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.turn import sent
@@ -155,9 +155,9 @@ def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) 
 
     def tiny(name: str | None, label: str | None) -> object:
         asked.append((name, label))
-        return speaking("embedded", label)
+        return capabilities_of("embedded", label)
 
-    monkeypatch.setattr(sent, "speaking", tiny)
+    monkeypatch.setattr(sent, "capabilities_of", tiny)
     prompt = get_prompt("brief", "Ann", store="memory:sent")
     assert shown(prompt) == [
         ("system", "You cook. Cook."),

@@ -29,6 +29,7 @@ from duologue.nodes.models.embedded.child import (
 )
 from duologue.nodes.models.embedded.grammar import grammar
 from duologue.nodes.models.resolve import Models
+from support.models import chosen
 
 pytestmark = pytest.mark.live
 
@@ -139,6 +140,7 @@ def test_a_copy_of_the_weights_gets_its_own_child(server: EmbeddedServer, tmp_pa
 PARENT = """
 import sys, threading
 from duologue.nodes.models.embedded.child import embedded_server
+from support.models import chosen
 import openai
 server = embedded_server()
 print(server.pid, flush=True)
@@ -260,5 +262,5 @@ async def test_a_proxy_is_not_asked_for_the_embedded_model(
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     model = await Models(settings=Settings()).get("embedded", print)
-    answer = await model.answer([HumanMessage("Hi")], {"max_tokens": 8}, purpose=Kind.SPEECH)
+    answer = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Kind.SPEECH)
     assert answer.text

@@ -11,6 +11,7 @@ from duologue.graphs import aconverse, load_conversation
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.nodes.models.resolve import Models
+from support.models import chosen
 
 pytestmark = pytest.mark.live
 
@@ -65,7 +66,7 @@ async def ask(
     model = await Models().get("embedded", lambda _: None)
     return await model.answer(
         [SystemMessage("Guess a number."), *messages],
-        {"temperature": 0.2, **parameters},
+        chosen(temperature=0.2, **parameters),
         purpose=Kind.SPEECH,
         speaker="Ann",
         tools=tools,

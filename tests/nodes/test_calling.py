@@ -22,12 +22,13 @@ from duologue.graphs import ModelError, SpecError, load_conversation, stream
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.run.events import MessageSaid, Token
 from duologue.graphs.speakers.formats import Marks
+from duologue.nodes.models.adapters.native import ToolCalling, offering
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.model import Model
-from duologue.nodes.models.tool_calling.native import ToolCalling, offering
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
+from support.models import child_of, chosen, model_of
 
 LONG = "long " * 20
 
@@ -59,9 +60,9 @@ async def ask(
     streaming: bool = False,
     **options: Any,
 ) -> AIMessage:
-    model = Model("scripted", client(server.url, streaming=streaming))
+    model = model_of("scripted", client(server.url, streaming=streaming))
     options = {"purpose": Kind.SPEECH, "speaker": "Ann", "tools": TOOLS, **options}
-    return await model.answer(list(prompt), {"temperature": 0}, **options)
+    return await model.answer(list(prompt), chosen(temperature=0), **options)
 
 
 def body(server: ScriptedServer, number: int = 0) -> dict[str, Any]:
@@ -141,20 +142,17 @@ async def test_a_model_of_the_users_own_is_told_in_langchains_terms(
 ) -> None:
     chat = ScriptedChatModel(["Hi"])
     tools = [made("server.count")]
-    await Model("own", chat).answer(
-        [HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=tools, tool_choice=choice
+    await model_of("own", chat).answer(
+        [HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=tools, tool_choice=choice
     )
     assert chat.calls[0].tool_choice == said
     assert [one["function"]["name"] for one in chat.calls[0].tools] == ["server_count"]
 
 
 def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
-    class Claude(ScriptedChatModel):
-        @property
-        def _llm_type(self) -> str:
-            return "anthropic-chat"
-
-    bound: Any = offering(Claude(script=[]), "claude", [made("count")], "none", {"count": "count"})
+    # The class is known by its name and its package.
+    claude = type("ChatAnthropic", (ScriptedChatModel,), {"__module__": "langchain_anthropic.own"})
+    bound: Any = offering(claude(script=[]), "claude", [made("count")], "none", {"count": "count"})
     assert bound.kwargs["tool_choice"] == {"type": "none"}
 
 
@@ -162,9 +160,9 @@ def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
 async def test_a_choice_of_a_tool_that_is_not_there_is_refused(calling: ToolCalling | None) -> None:
     chat = ScriptedChatModel([])
     with pytest.raises(SpecError, match="tool_choice: 'add' is not one of the speaker's tools"):
-        await Model("own", chat).answer(
+        await model_of("own", chat).answer(
             [HumanMessage("Hi")],
-            {},
+            chosen(),
             purpose=Kind.SPEECH,
             tools=TOOLS,
             tool_choice="add",
@@ -174,9 +172,9 @@ async def test_a_choice_of_a_tool_that_is_not_there_is_refused(calling: ToolCall
 
 
 async def test_a_model_that_takes_no_tools_says_what_to_do() -> None:
-    model = Model("plain", FakeListChatModel(responses=["Hi"]))
+    model = model_of("plain", FakeListChatModel(responses=["Hi"]))
     with pytest.raises(ModelError, match='plain can\'t call tools: set tool_calling = "schema"'):
-        await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=TOOLS)
+        await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=TOOLS)
 
 
 HISTORY: list[BaseMessage] = [
@@ -348,8 +346,8 @@ async def test_a_model_of_the_users_own_that_raises_on_its_calls_is_told_so() ->
         async def _agenerate(self, *_: object, **__: object) -> ChatResult:
             return self._generate()
 
-    answer = await Model("own", Raising(script=[])).answer(
-        [HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=TOOLS
+    answer = await model_of("own", Raising(script=[])).answer(
+        [HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=TOOLS
     )
     assert [made["args"] for made in answer.invalid_tool_calls] == ["[1]"]
     assert answer.usage_metadata is not None
@@ -410,19 +408,19 @@ async def test_by_schema_none_is_a_plain_answer() -> None:
 async def test_the_clients_own_extra_body_is_kept() -> None:
     with ScriptedServer(['{"reply": "Hi"}']) as server:
         chat = client(server.url, streaming=False).model_copy(update={"extra_body": {"top_k": 3}})
-        await Model("scripted", chat).answer(
-            [HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=ADD, tool_calling="schema"
+        await model_of("scripted", chat).answer(
+            [HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=ADD, tool_calling="schema"
         )
     assert body(server)["top_k"] == 3
 
 
 async def test_by_schema_a_model_of_the_users_own_is_asked_for_structured_output() -> None:
     chat = ScriptedChatModel([{"tool": "math.add", "arguments": {"n": 7}}, {"reply": "Hi"}, "Hm"])
-    model = Model("own", chat)
+    model = model_of("own", chat)
     answers = [
         await model.answer(
             [HumanMessage("Hi")],
-            {"temperature": 0.5},
+            chosen(temperature=0.5),
             purpose=Kind.SPEECH,
             tools=ADD,
             tool_choice=choice,
@@ -442,10 +440,10 @@ async def test_a_judge_of_such_an_endpoint_sees_no_calls_either() -> None:
         yes: bool
 
     with ScriptedServer(['{"yes": true}', '{"yes": true}']) as server:
-        model = Model("scripted", client(server.url, streaming=False))
+        model = model_of("scripted", client(server.url, streaming=False))
         for calling in ("schema", "native"):
             _, found = await model.structured(
-                HISTORY, Yes, {}, purpose=Kind.REFLECTION, instead="x", tool_calling=calling
+                HISTORY, Yes, chosen(), purpose=Kind.REFLECTION, instead="x", tool_calling=calling
             )
             assert found == Yes(yes=True)
     by_schema, native = (
@@ -458,10 +456,11 @@ async def test_a_judge_of_such_an_endpoint_sees_no_calls_either() -> None:
 @pytest.mark.parametrize("local", [False, True])
 async def test_models_in_a_child_of_ours_call_by_schema_unless_it_is_set(local: bool) -> None:
     with ScriptedServer(lambda _: "Hi") as server:
-        model = Model("scripted", client(server.url, streaming=False), is_local=local)
+        make = child_of if local else model_of
+        model = make("scripted", client(server.url, streaming=False))
         for calling in (None, "native", "schema"):
             await model.answer(
-                [HumanMessage("Hi")], {}, purpose=Kind.SPEECH, tools=ADD, tool_calling=calling
+                [HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=ADD, tool_calling=calling
             )
         by_schema = ["response_format" in asked.body for asked in server.calls]
         native = ["tools" in asked.body for asked in server.calls]
@@ -473,11 +472,11 @@ async def test_the_embedded_model_is_held_to_one_form_at_a_time() -> None:
     marks = Marks(lines=("Say:",))
     with ScriptedServer(lambda _: "Hi") as server:
         chat = client(server.url, streaming=False)
-        model = Model("scripted", chat, is_local=True, is_embedded=True)
+        model = child_of("scripted", chat, is_small=True)
         for tools, choice in ((ADD, "auto"), (ADD, "none"), ([], "auto")):
             await model.answer(
                 [HumanMessage("Hi")],
-                {},
+                chosen(),
                 purpose=Kind.SPEECH,
                 marks=marks,
                 tools=tools,

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from duologue.graphs.log.kinds import Kind
 from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.model import Model
+from support.models import chosen, model_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.none() | st.sampled_from(["ann", "bob"])
@@ -151,11 +151,11 @@ async def test_a_schema_is_sent_as_by_the_stock_client(name: str, schema: type[B
         bodies.append(json.loads(request.content))
         return httpx2.Response(200, json=REPLY)
 
-    parameters = {"temperature": 0.5, "seed": 1, "stop": ["END"], "top_p": 0.1, "max_tokens": 9}
+    settings = chosen(temperature=0.5, seed=1, stop=["END"], top_p=0.1, max_tokens=9)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
         for kind in (ChatOpenAI, ChatModel):
-            await Model(name, connected(kind, name, client)).structured(
-                [HumanMessage("Hi")], schema, parameters, purpose=Kind.REFLECTION, instead="x"
+            await model_of(name, connected(kind, name, client)).structured(
+                [HumanMessage("Hi")], schema, settings, purpose=Kind.REFLECTION, instead="x"
             )
     stock, ours = bodies
     assert ours == stock

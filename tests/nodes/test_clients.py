@@ -18,6 +18,7 @@ from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
+from support.models import chat_of
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
 STORE = "memory:clients"
@@ -109,8 +110,8 @@ async def test_a_model_is_looked_for_once_in_a_loop(monkeypatch: pytest.MonkeyPa
     first = await models.get(None, print)
     elsewhere = await asyncio.to_thread(lambda: asyncio.run(models.get(None, print)))
     monkeypatch.setattr(asyncio, "to_thread", refused)
-    assert (await models.get(None, print)).chat is first.chat
-    assert elsewhere.chat is not first.chat
+    assert chat_of(await models.get(None, print)) is chat_of(first)
+    assert chat_of(elsewhere) is not chat_of(first)
 
 
 async def test_a_server_sees_the_stock_client(connect: ScriptedServer) -> None:

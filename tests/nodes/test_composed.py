@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 
 from duologue.graphs import Conversation, Result, converse
-from duologue.nodes.models.composed import Chat
+from duologue.nodes.models.adapters.composed import Chat
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 WHICH = ConfigurableField(id="which")

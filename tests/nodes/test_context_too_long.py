@@ -20,12 +20,13 @@ from duologue.graphs import ContextTooLongError, ModelError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.spec.usage import ESTIMATED
+from duologue.nodes.models.adapters.composed import first
 from duologue.nodes.models.client.too_long import as_too_long, ran_out_of_room
-from duologue.nodes.models.composed import first
 from duologue.nodes.models.model import Model
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.models import chat_of, chosen, model_of
 
 Asked = Callable[[Model], Any]
 
@@ -40,12 +41,12 @@ class Sum(BaseModel):
 
 
 async def plainly(model: Model) -> object:
-    return await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH)
+    return await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH)
 
 
 async def structured(model: Model) -> object:
     return await model.structured(
-        [HumanMessage("Hi")], Sum, {}, purpose=Kind.REFLECTION, instead="judge.form"
+        [HumanMessage("Hi")], Sum, chosen(), purpose=Kind.REFLECTION, instead="judge.form"
     )
 
 
@@ -297,9 +298,9 @@ async def test_a_scripted_refusal_looks_like_the_servers(like: Any, made: Any) -
 async def test_it_is_recognised_while_an_answer_streams(*, streaming: bool) -> None:
     with ScriptedServer([too_long(3000, 2048)]) as server:
         model = await ours(server)
-        chat = first(model.chat).model_copy(update={"streaming": streaming})
+        chat = first(chat_of(model)).model_copy(update={"streaming": streaming})
         with pytest.raises(ContextTooLongError):
-            await plainly(Model("scripted", chat))
+            await plainly(model_of("scripted", chat))
 
 
 OTHERS = {
@@ -337,7 +338,7 @@ class Overflowing(BaseChatModel):
 
 
 async def test_langchains_own_word_for_it_is_understood_from_any_model() -> None:
-    model = Model(
+    model = model_of(
         "mine", Overflowing(error=ContextOverflowError("prompt is too long: 9 tokens > 8"))
     )
     with pytest.raises(ContextTooLongError, match="model mine") as caught:
@@ -347,7 +348,7 @@ async def test_langchains_own_word_for_it_is_understood_from_any_model() -> None
 
 async def test_another_models_own_errors_pass_as_they_are() -> None:
     with pytest.raises(KeyError, match="context length"):
-        await plainly(Model("mine", Overflowing(error=KeyError("maximum context length is 8"))))
+        await plainly(model_of("mine", Overflowing(error=KeyError("maximum context length is 8"))))
 
 
 @pytest.mark.parametrize("code", ["context_length_exceeded", None])
@@ -378,9 +379,9 @@ async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
         url = f"http://127.0.0.1:{server.server_port}/v1"
         given = {"base_url": url, "model": "scripted", "api_key": "k"}
         model = await Models(settings=Settings.model_validate(given)).get(None, silent)
-        chat = first(model.chat).model_copy(update={"streaming": True})
+        chat = first(chat_of(model)).model_copy(update={"streaming": True})
         with pytest.raises(ContextTooLongError):
-            await plainly(Model("scripted", chat))
+            await plainly(model_of("scripted", chat))
     finally:
         server.shutdown()
         server.server_close()
@@ -436,16 +437,16 @@ async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_sho
     # A little more than it takes: it is read as a whole by the roomy one.
     prompt = [HumanMessage("So be it. " * 130)]
     with pytest.raises(ContextTooLongError) as caught:
-        await model.answer(prompt, {}, purpose=Kind.SPEECH)
+        await model.answer(prompt, chosen(), purpose=Kind.SPEECH)
     assert caught.value.limit == 512
     assert caught.value.prompt_tokens is not None
     assert caught.value.prompt_tokens > 512
     assert "takes 512" in str(caught.value)
-    said = await model.answer([HumanMessage("Hi")], {"max_tokens": 8}, purpose=Kind.SPEECH)
+    said = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Kind.SPEECH)
     assert said.text
     # Another context is another child.
     roomy = await Models(settings=Settings(embedded_context=4096)).get("embedded", silent)
-    long = await roomy.answer(prompt, {"max_tokens": 8}, purpose=Kind.SPEECH)
+    long = await roomy.answer(prompt, chosen(max_tokens=8), purpose=Kind.SPEECH)
     assert long.usage_metadata is not None
     assert long.usage_metadata["input_tokens"] == caught.value.prompt_tokens
 
@@ -454,10 +455,10 @@ async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_sho
 async def test_the_embedded_model_stops_where_its_context_is_full() -> None:
     model = await Models(settings=Settings(embedded_context=512)).get("embedded", silent)
     prompt = [HumanMessage("So be it. " * 110)]
-    said = await model.chat.ainvoke(prompt, max_tokens=400, extra_body={"ignore_eos": True})
+    said = await chat_of(model).ainvoke(prompt, max_tokens=400, extra_body={"ignore_eos": True})
     assert said.usage_metadata is not None
     assert said.usage_metadata["output_tokens"] < 400
     assert ran_out_of_room(said, 400)
-    short = await model.chat.ainvoke("Hi", max_tokens=8, extra_body={"ignore_eos": True})
+    short = await chat_of(model).ainvoke("Hi", max_tokens=8, extra_body={"ignore_eos": True})
     assert short.response_metadata["finish_reason"] == "length"
     assert not ran_out_of_room(short, 8)

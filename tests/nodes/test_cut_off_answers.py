@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from duologue.graphs.log.kinds import Kind
 from duologue.nodes.models.answers import is_cut_off
-from duologue.nodes.models.model import Model
+from support.models import chosen, model_of
 
 
 class Own(BaseChatModel):
@@ -34,8 +34,8 @@ class Own(BaseChatModel):
 
 
 def answered(answer: AIMessage) -> AIMessage:
-    model = Model("own", Own(answer=answer))
-    return asyncio.run(model.answer([HumanMessage("Hi.")], {}, purpose=Kind.SPEECH))
+    model = model_of("own", Own(answer=answer))
+    return asyncio.run(model.answer([HumanMessage("Hi.")], chosen(), purpose=Kind.SPEECH))
 
 
 @pytest.mark.parametrize(

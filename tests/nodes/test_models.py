@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -49,6 +49,7 @@ from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.testing.wire import completion
 from support.faulty_server import FaultyServer, Sent
+from support.models import chat_of, chosen, model_of
 
 from .test_model_wire import SUM, Sum
 
@@ -68,7 +69,7 @@ def silent(_: str) -> None:
 async def answer(config: Settings, *, notices: list[str] | None = None) -> AIMessage:
     notify = notices.append if notices is not None else silent
     model = await Models(settings=config).get(None, notify)
-    return await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH, speaker="Ann")
+    return await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, speaker="Ann")
 
 
 @pytest.fixture
@@ -366,9 +367,9 @@ def test_each_speaker_may_have_a_name_of_its_own_at_one_server(served: Served) -
 
 async def test_openai_itself_needs_a_key_only() -> None:
     model = await Models(settings=Settings(api_key=SecretStr("k"))).get(None, silent)
-    assert isinstance(model.chat, ChatModel)
-    assert model.chat.model_name == model.label == "gpt-4.1-mini"
-    assert model.chat.openai_api_base is None
+    assert isinstance(chat_of(model), ChatModel)
+    assert chat_of(model).model_name == model.label == "gpt-4.1-mini"
+    assert chat_of(model).openai_api_base is None
 
 
 async def test_a_server_that_lists_no_model_is_an_error_that_names_it() -> None:
@@ -448,19 +449,19 @@ async def test_one_client_serves_all_who_ask_for_a_model_at_an_address() -> None
         one, again, two = [
             await Models(settings=config).get(name, silent) for name in ("one", "one", "two")
         ]
-        assert one.chat is again.chat
-        assert one.chat is not two.chat
-        assert isinstance(one.chat, ChatModel)
-        assert isinstance(two.chat, ChatModel)
-        assert one.chat.http_async_client is two.chat.http_async_client
+        assert chat_of(one) is chat_of(again)
+        assert chat_of(one) is not chat_of(two)
+        assert isinstance(chat_of(one), ChatModel)
+        assert isinstance(chat_of(two), ChatModel)
+        assert chat_of(one).http_async_client is chat_of(two).http_async_client
 
 
 def test_each_event_loop_of_a_process_has_clients_that_work() -> None:
     async def speak(config: Settings) -> tuple[object, str]:
         model = await Models(settings=config).get(None, silent)
-        spoken = await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH)
-        assert isinstance(model.chat, ChatModel)
-        return model.chat, spoken.text
+        spoken = await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH)
+        assert isinstance(chat_of(model), ChatModel)
+        return chat_of(model), spoken.text
 
     with ScriptedServer(["One.", "Two."]) as server:
         config = settings(server)
@@ -477,7 +478,7 @@ async def structured(model: Model) -> tuple[AIMessage, Sum | None]:
     return await model.structured(
         [HumanMessage("Add.")],
         Sum,
-        {"temperature": 0.3},
+        chosen(temperature=0.3),
         purpose=Kind.REFLECTION,
         instead='judge.form = "two_questions"',
     )
@@ -503,7 +504,7 @@ async def test_an_answer_that_does_not_fit_the_schema_is_none(line: str | Reply)
         assert parsed is None
         assert isinstance(raw, AIMessage)
         assert server.calls[0].body["response_format"]["type"] == "json_schema"
-    raw, parsed = await structured(Model("scripted", ScriptedChatModel(script=[line])))
+    raw, parsed = await structured(model_of("scripted", ScriptedChatModel(script=[line])))
     assert parsed is None
 
 
@@ -515,9 +516,9 @@ async def test_an_answer_that_is_cut_off_is_given_as_far_as_it_came(
     """L5: OpenAI's client raises for it, and what it says of that is no answer."""
     with ScriptedServer([Reply(text='{"total": 3, "te', finish_reason=reason)]) as server:
         model = await Models(settings=settings(server)).get(None, silent)
-        assert isinstance(model.chat, ChatModel)
-        chat = model.chat.model_copy(update={"streaming": streams})
-        raw, parsed = await structured(replace(model, chat=chat))
+        assert isinstance(chat_of(model), ChatModel)
+        chat = chat_of(model).model_copy(update={"streaming": streams})
+        raw, parsed = await structured(model_of("scripted", chat))
     assert (raw.text, parsed) == ('{"total": 3, "te', None)
     assert raw.response_metadata["finish_reason"] == reason
     assert raw.usage_metadata is not None

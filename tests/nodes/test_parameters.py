@@ -19,11 +19,14 @@ from duologue.graphs.speakers.parts import Generation
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Listener
 from duologue.nodes.models.model import Model
+from duologue.nodes.models.settings import CallSettings
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.models import model_of
 
 GENERATION = Generation(temperature=0.7, max_tokens=33, top_p=0.5, stop=("END",), seed=7)
-GIVEN = GENERATION.parameters(0.2)
+SETTINGS = CallSettings.of(GENERATION, "generation", temperature=0.2)
+GIVEN = SETTINGS.values
 ANSWER = json.dumps({"n": 1, "action": "speak", "text": "Hi.", "message": "Hi."})
 
 
@@ -76,20 +79,20 @@ class OwnWithFields(Own):
 
 
 async def plain(model: Model) -> None:
-    await model.answer([HumanMessage("Hi.")], GIVEN, purpose=Kind.SPEECH)
+    await model.answer([HumanMessage("Hi.")], SETTINGS, purpose=Kind.SPEECH)
 
 
 async def streamed(model: Model) -> None:
-    await model.answer([HumanMessage("Hi.")], GIVEN, purpose=Kind.SPEECH, listeners=[Listener()])
+    await model.answer([HumanMessage("Hi.")], SETTINGS, purpose=Kind.SPEECH, listeners=[Listener()])
 
 
 async def structured(model: Model) -> None:
-    await model.structured([HumanMessage("Hi.")], Sum, GIVEN, purpose=Kind.SPEECH, instead="x")
+    await model.structured([HumanMessage("Hi.")], Sum, SETTINGS, purpose=Kind.SPEECH, instead="x")
 
 
 async def by_schema(model: Model) -> None:
     await model.answer(
-        [HumanMessage("Hi.")], GIVEN, purpose=Kind.SPEECH, tools=[bell], tool_calling="schema"
+        [HumanMessage("Hi.")], SETTINGS, purpose=Kind.SPEECH, tools=[bell], tool_calling="schema"
     )
 
 
@@ -101,7 +104,7 @@ Way = Callable[[Model], Any]
 def test_r12_every_parameter_reaches_our_client(way: Way) -> None:
     with ScriptedServer([ANSWER]) as server:
         chat = ChatModel(model="scripted", base_url=server.url, api_key=SecretStr("none"))
-        asyncio.run(way(Model("m", chat)))
+        asyncio.run(way(model_of("m", chat)))
         (call,) = server.calls
     # The newer name is OpenAI's own.
     sent = {"max_tokens": call.body.get("max_completion_tokens")} | call.body
@@ -111,7 +114,7 @@ def test_r12_every_parameter_reaches_our_client(way: Way) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_r12_every_parameter_reaches_a_scripted_model(way: Way) -> None:
     chat = ScriptedChatModel(script=[ANSWER])
-    asyncio.run(way(Model("m", chat)))
+    asyncio.run(way(model_of("m", chat)))
     (call,) = chat.calls
     assert {name: call.kwargs.get(name) for name in GIVEN} == GIVEN
 
@@ -121,6 +124,6 @@ def test_r12_every_parameter_reaches_a_scripted_model(way: Way) -> None:
 def test_r12_every_parameter_reaches_a_users_own_model(way: Way, kind: type[Own]) -> None:
     chat = kind()
     seen = chat._seen
-    asyncio.run(way(Model("m", chat)))
+    asyncio.run(way(model_of("m", chat)))
     (call,) = seen
     assert {name: call.get(name) for name in GIVEN} == GIVEN

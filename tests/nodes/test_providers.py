@@ -19,7 +19,7 @@ from duologue.graphs import (
     converse,
     stream,
 )
-from duologue.nodes.models.providers import _PACKAGES, is_of_provider
+from duologue.nodes.models.adapters.providers import _PACKAGES, is_of_provider
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -165,7 +165,7 @@ def test_a_missing_package_is_named_before_any_model_is_called(
 ) -> None:
     if not has_langchain:
         monkeypatch.setattr(
-            "duologue.nodes.models.providers.find_spec",
+            "duologue.nodes.models.adapters.providers.find_spec",
             lambda module: None if module == "langchain" else find_spec(module),
         )
     ben = PAIR.speakers[1].model_copy(update={"model": name})
@@ -200,6 +200,7 @@ def test_the_providers_are_langchains_and_stand_in_the_docs() -> None:
     from langchain.chat_models import base
 
     page = Path(__file__).parents[2].joinpath("docs/models.md").read_text(encoding="utf-8")
+    assert {*_PACKAGES, "openai"} == {*base._BUILTIN_PROVIDERS}
     for name, package in _PACKAGES.items():
         module = base._BUILTIN_PROVIDERS[name][0].partition(".")[0]
         assert module.replace("_", "-") == package

@@ -17,6 +17,7 @@ from duologue.nodes.models.refusals import is_for_now, is_unavailable, refusal, 
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.models import chosen
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def silent(_: str) -> None:
 
 async def asked(models: Models, name: str | None = None) -> None:
     model = await models.get(name, silent)
-    await model.answer([HumanMessage("Hi")], {}, purpose=Kind.SPEECH, speaker="Ann")
+    await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, speaker="Ann")
 
 
 @pytest.mark.parametrize(

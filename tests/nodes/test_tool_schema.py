@@ -15,12 +15,12 @@ from langchain_core.messages import (
 from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, Field
 
+from duologue.nodes.models.client.forms import form_of_calls
 from duologue.nodes.models.tool_calling.by_schema import (
     NO_CALL,
     answer_schema,
     described,
     read_answer,
-    response_format,
     told,
 )
 
@@ -104,7 +104,7 @@ def test_the_schema_leaves_the_ways_that_the_choice_leaves(choice: str, ways: li
 
 def test_the_schema_of_one_tool() -> None:
     assert answer_schema([high_low, add], "math.add") == CALL_ADD
-    sent = response_format([add], "required")
+    sent = form_of_calls([add], "required")
     assert sent == {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": CALL_ADD, "strict": False},

@@ -6,7 +6,7 @@ It overrides private hooks of langchain-openai; tests hold it equal to the stock
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import httpx2
 import openai
@@ -38,6 +38,9 @@ _PATH = "/chat/completions"
 _EVENTS_AT_ONCE = 100
 """After how many events of a stream other coroutines get their turn."""
 
+_LIMIT = "max_completion_tokens"
+"""The name by which `ChatOpenAI` always sends the longest answer."""
+
 _RAW_RESPONSE = {"X-Stainless-Raw-Response": "true"}
 """Has OpenAI's client give the HTTP response as it came; the stock `ChatOpenAI` sends it, too."""
 
@@ -54,6 +57,11 @@ class ChatModel(ChatOpenAI):
     or cut off would be mended. What a model thinks would be lost.
     """
 
+    keeps_broken_calls: ClassVar[bool] = True
+
+    limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    """The server's name for the longest answer."""
+
     def _get_request_payload(
         self,
         input_: LanguageModelInput,
@@ -68,6 +76,8 @@ class ChatModel(ChatOpenAI):
         if not _is_plain(payload):
             whole: dict[str, Any] = super()._get_request_payload(messages, stop=stop, **kwargs)
             return whole
+        if self.limit_name not in payload and (most := payload.pop(_LIMIT, None)) is not None:
+            payload[self.limit_name] = most
         converted = iter(payload["messages"])
         payload["messages"] = [
             text or _with_thought(next(converted), message)
@@ -85,9 +95,10 @@ class ChatModel(ChatOpenAI):
         payload = self._get_request_payload(messages, stop=stop, **kwargs)
         if not _is_plain(payload):
             return await super()._agenerate(messages, stop, run_manager, **kwargs)
+        headers = {**(payload.pop("extra_headers", None) or {}), **_RAW_RESPONSE}
         with _errors_of_langchain():
             raw = await self.root_async_client.post(
-                _PATH, cast_to=object, body=_body(payload), options={"headers": _RAW_RESPONSE}
+                _PATH, cast_to=object, body=_body(payload), options={"headers": headers}
             )
             reply = whole_reply(_checked(_json(raw.http_response), raw.http_request))
         message = reply["choices"][0]["message"]
@@ -123,11 +134,13 @@ class ChatModel(ChatOpenAI):
                 yield typed
             return
         kept, told, count = KeptPieces(), None, 0
+        headers = payload.pop("extra_headers", None) or {}
         with _errors_of_langchain():
             stream = await self.root_async_client.post(
                 _PATH,
                 cast_to=object,
                 body=_body(payload),
+                options={"headers": headers},
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )

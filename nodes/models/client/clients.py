@@ -8,7 +8,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, Literal
 
 import httpx2
 import openai
@@ -27,6 +27,8 @@ from .retries import tries_told
 from .server_replies import TooLargeReplyError, UnreadableReplyError, model_names
 
 _CONNECT_SECONDS = 10.0
+
+_OPENAI: Final = "api.openai.com"
 
 _making = threading.Lock()
 
@@ -58,12 +60,12 @@ class ApiClient(openai.AsyncOpenAI):
         return super().user_agent.replace(type(self).__name__, openai.AsyncOpenAI.__name__, 1)
 
 
-def _http(loop: asyncio.AbstractEventLoop, *, is_ours: bool) -> HttpClient:
+def _http(loop: asyncio.AbstractEventLoop, *, is_child: bool) -> HttpClient:
     """The loop's HTTP client; the one for our own child never goes through a proxy."""
     cached = made_in(loop)
-    if is_ours not in cached:
-        cached[is_ours] = HttpClient(trust_env=not is_ours)
-    found: HttpClient = cached[is_ours]
+    if is_child not in cached:
+        cached[is_child] = HttpClient(trust_env=not is_child)
+    found: HttpClient = cached[is_child]
     return found
 
 
@@ -86,13 +88,13 @@ def client(
     name: str,
     max_tokens: int | None = None,
     *,
-    is_ours: bool = False,
+    is_child: bool = False,
 ) -> ChatModel:
     """Give the client for one model, made where there is none yet. Reads files, so it blocks."""
     limits = (settings.timeout, settings.max_retries, settings.max_reply_size, max_tokens)
     place = (url, key, name, *limits)
-    with _making, failures(name, None if is_ours else redacted(url or "")):
-        http = _http(loop, is_ours=is_ours)
+    with _making, failures(name, None if is_child else redacted(url or "")):
+        http = _http(loop, is_child=is_child)
         cached = made_in(loop)
         if place not in cached:
             api = _api(settings, url, key, http)
@@ -104,6 +106,7 @@ def client(
                 max_retries=settings.max_retries,
                 max_tokens=max_tokens,
                 stream_usage=True,
+                limit_name=_limit_name(url),
                 # The timeout above counts between pieces already, in the user's own seconds.
                 stream_chunk_timeout=None,
                 root_async_client=api,
@@ -112,6 +115,16 @@ def client(
             )
         found: ChatModel = cached[place]
         return found
+
+
+def _limit_name(url: str | None) -> Literal["max_completion_tokens", "max_tokens"]:
+    """Return a server's name for the longest answer: the newer one is known at OpenAI itself.
+
+    Others may ignore it without a word, as Ollama does (github.com/ollama/ollama/issues/7125).
+    """
+    host = httpx2.URL(url).host if url else _OPENAI
+    is_openais = host == _OPENAI or host.endswith((".openai.com", ".azure.com"))
+    return "max_completion_tokens" if is_openais else "max_tokens"
 
 
 def _timeout(settings: Settings) -> openai.Timeout:
@@ -128,7 +141,7 @@ async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]
 
     def made() -> ApiClient:
         with _making:
-            return _api(settings, settings.base_url, key, _http(loop, is_ours=False))
+            return _api(settings, settings.base_url, key, _http(loop, is_child=False))
 
     address = address_of(settings)
     retries = settings.max_retries

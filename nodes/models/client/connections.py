@@ -30,7 +30,7 @@ async def _open_until_closed(cached: dict[object, Any]) -> AsyncGenerator[None, 
     try:
         yield
     finally:
-        connections = [cached[is_ours] for is_ours in (False, True) if is_ours in cached]
+        connections = [cached[is_child] for is_child in (False, True) if is_child in cached]
         cached.clear()
         for connection in connections:
             await connection.aclose()

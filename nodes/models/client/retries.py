@@ -107,14 +107,14 @@ class Asked(NamedTuple):
     address: str | None
     notify: Callable[[str], None]
     retries: int
-    is_ours: bool
+    sends_tries: bool
     """Whether its client sends through the HTTP client here."""
 
 
 async def answered(asked: Asked, once: Callable[[], Awaitable[T]], gate: AtGate | None) -> T:
     """Ask, and ask again where an answer broke off, or where a gate holds back what is refused."""
     label, notify = asked.label, asked.notify
-    own = gate if asked.is_ours else None
+    own = gate if asked.sends_tries else None
 
     async def passed() -> T:
         """Ask, and pass the gate where nothing does beneath."""

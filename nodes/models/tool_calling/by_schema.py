@@ -42,14 +42,13 @@ _TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false
 _DEEPEST = 3
 
 
-def response_format(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
-    """Give the form that an answer is held to."""
-    schema = {"name": "answer", "schema": answer_schema(tools, choice), "strict": False}
-    return {"type": "json_schema", "json_schema": schema}
-
-
 def answer_schema(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
-    """Give the JSON schema of such an answer, for the same arguments as `response_format`."""
+    """Return the JSON schema of an answer that calls one of the tools, or replies.
+
+    Args:
+        tools: The tools.
+        choice: ``auto``, ``required`` or the name of a tool.
+    """
     offered = [tool for tool in tools if choice in ("auto", "required", tool.name)]
     options = [
         closed_object(

@@ -9,35 +9,50 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
-from ...graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
-from ...graphs.common.sanitize import excerpt
-from .client.failures import passed, refusals
-from .client.origin import answer_in
-from .client.server_replies import TooLargeReplyError
-from .refusals import is_unavailable
-from .tool_calling.calls import unread
+from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
+from ....graphs.common.sanitize import excerpt
+from ..client.failures import passed, refusals
+from ..client.origin import answer_in
+from ..client.server_replies import TooLargeReplyError
+from ..refusals import is_unavailable
+from ..tool_calling.calls import unread
 
 _PACKAGES: Final = {
     **{
         name: f"langchain-{name.replace('_', '-')}"
         for name in (
             *("anthropic", "azure_ai", "baseten", "cohere", "deepseek", "fireworks"),
-            *("google_genai", "google_vertexai", "groq", "huggingface", "ibm", "litellm"),
+            *("google_genai", "google_vertexai", "groq", "huggingface", "ibm", "litellm", "meta"),
             *("mistralai", "ollama", "openrouter", "perplexity", "together", "upstage", "xai"),
         )
     },
-    "azure_openai": "langchain-openai",
-    "bedrock": "langchain-aws",
-    "bedrock_converse": "langchain-aws",
+    **dict.fromkeys(("azure_openai", "langsmith"), "langchain-openai"),
+    **dict.fromkeys(
+        (
+            *("anthropic_bedrock", "bedrock", "bedrock_converse"),
+            *("bedrock_mantle_anthropic", "bedrock_mantle_openai"),
+        ),
+        "langchain-aws",
+    ),
+    "google_anthropic_vertex": "langchain-google-vertexai",
     "nvidia": "langchain-nvidia-ai-endpoints",
 }
 """The package of each provider. Any other word before a colon is part of a model's name."""
 
+_OPENAI: Final = "openai:"
+"""The prefix of models that this project's own client asks."""
+
 
 def is_of_provider(name: str | None) -> bool:
-    """Whether a name begins with that of a provider."""
+    """Return whether a name begins with the name of a provider whose client LangChain makes."""
     provider, colon, model = (name or "").partition(":")
     return provider in _PACKAGES and bool(colon and model.strip())
+
+
+def without_openai(name: str) -> str:
+    """Return a model's name as OpenAI knows it, without LangChain's prefix for OpenAI."""
+    model = name.removeprefix(_OPENAI)
+    return model if model.strip() else name
 
 
 def loads_files(name: str) -> bool:

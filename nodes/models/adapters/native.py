@@ -1,15 +1,16 @@
 """Tools offered to a model that calls them by its API, in LangChain's terms."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
 from ....graphs.common.errors import ModelError, SpecError
-from ..binding import binding
-from ..composed import Chat, composed
-from .names import Names
+from ..tool_calling.names import Names
+from .binding import binding
+from .composed import Chat, composed
+from .dialects import Prepared, dialect_of
 
 ToolCalling = Literal["native", "schema"]
 """How a model calls tools: by its API, or by an answer that is held to a JSON schema."""
@@ -24,8 +25,28 @@ def check_choice(choice: str, tools: Sequence[BaseTool]) -> None:
         raise SpecError(f"tool_choice: {choice!r} is not one of the speaker's tools")
 
 
-def offering(chat: Chat, label: str, tools: Sequence[BaseTool], choice: str, names: Names) -> Chat:
-    """Offer tools to a model."""
+def offering(
+    chat: Chat,
+    label: str,
+    tools: Sequence[BaseTool],
+    choice: str,
+    names: Names,
+    prepare: Callable[[BaseChatModel, Mapping[str, Any]], Prepared] = Prepared,
+) -> Chat:
+    """Return a model with tools on offer.
+
+    Args:
+        chat: The chat model, or a composition of some.
+        label: How the model is called in errors.
+        tools: The tools.
+        choice: ``auto``, ``required``, ``none`` or the name of a tool.
+        names: The names of the tools as they are sent.
+        prepare: Returns each chat model and the arguments of its calls, by the arguments that are
+            bound to it.
+
+    Raises:
+        ModelError: The model can't call tools.
+    """
     offered = [
         tool
         if names[tool.name] == tool.name
@@ -34,8 +55,8 @@ def offering(chat: Chat, label: str, tools: Sequence[BaseTool], choice: str, nam
     ]
 
     def offer(model: BaseChatModel, bound: Mapping[str, Any]) -> Chat:
-        chosen = _chosen(model, choice, names)
-        return binding(model.bind_tools(offered, **chosen), bound)
+        model, options = prepare(model, bound)
+        return binding(model.bind_tools(offered, **_chosen(model, choice, names)), options)
 
     try:
         return composed(chat, offer)
@@ -46,15 +67,14 @@ def offering(chat: Chat, label: str, tools: Sequence[BaseTool], choice: str, nam
 
 
 def _chosen(model: BaseChatModel, choice: str, names: Names) -> dict[str, Any]:
+    dialect = dialect_of(model)
     match choice:
-        case "auto":
-            # What every server does by itself; some refuse the word.
+        case "none":
+            return {"tool_choice": dialect.none}
+        case _ if choice == "auto" or not dialect.may_force(model):
+            # Every server chooses by itself unless told otherwise; some refuse the word.
             return {}
         case "required":
             return {"tool_choice": "any"}
-        case "none":
-            # By LangChain's Anthropic client "none" would be the name of a tool.
-            anthropic = model._llm_type.startswith("anthropic")
-            return {"tool_choice": {"type": "none"} if anthropic else "none"}
         case _:
             return {"tool_choice": names[choice]}

@@ -1,0 +1,155 @@
+"""Servers that speak OpenAI's API, asked through this project's client.
+
+The client of OpenAI is not imported here: that costs as much as the rest of the program.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel
+
+from ....graphs.common.errors import SpecError
+from ....graphs.log.kinds import Kind
+from ....graphs.speakers.formats import Marks
+from ....graphs.speakers.schemas import is_strict, schema_of
+from ..adapters.native import offering
+from ..client.failures import failures
+from ..client.forms import form_of, form_of_calls, takes_forms
+from ..list_prices import ListPrice, list_price
+from ..settings import CallSettings
+from .base import Adapter, Ask, Capabilities, Offer
+from .composed import Chat
+from .refused import learned_of_name
+from .structured import shaped
+
+if TYPE_CHECKING:
+    from ..client.chat_model import ChatModel
+
+LIMIT: Final = "max_completion_tokens"
+"""OpenAI's newer name for the longest answer. Most other servers know the older one."""
+
+_ONLY_IN_CHAT: Final = ("stop", "seed")
+"""Settings of Chat Completions that OpenAI's Responses API lacks."""
+
+
+class OpenAICompatible(Adapter):
+    """A server that speaks OpenAI's API."""
+
+    capabilities = Capabilities(keeps_broken_calls=True, sends_tries=True)
+    copies_prompts = False
+
+    def __init__(self, label: str, chat: "ChatModel", address: str | None = None) -> None:
+        super().__init__(label, learned_of_name(label, address))
+        self.chat = chat
+        self.address = address
+        self.retries = chat.max_retries or 0
+
+    @property
+    def longest_answer(self) -> int | None:
+        """The limit on answers, in tokens, of calls that set none. None: it is not known."""
+        return self.chat.max_tokens
+
+    @property
+    def limits_answers(self) -> bool:
+        """Whether the client is known to have a setting for the longest answer."""
+        return True
+
+    def check(self, settings: CallSettings) -> None:
+        """Check that the API has the settings that the user set, and that each is set once."""
+        super().check(settings)
+        if settings.extra_args.get("use_responses_api") or "reasoning" in settings.extra_args:
+            for name in settings.chosen:
+                if name in _ONLY_IN_CHAT:
+                    raise SpecError(
+                        f"{settings.where}.{name}: OpenAI's Responses API has no such setting; "
+                        "remove it, or the extra_args that choose this API"
+                    )
+
+    def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
+        """Return the API's names for the settings of a call, by ours."""
+        names = {name: name for name in (*settings.values, *settings.extra_args)}
+        if "max_tokens" in names:
+            names["max_tokens"] = self._limit_name
+        return names
+
+    def learns(self, name: str, text: str) -> bool:
+        """Return whether the next try sends a refused limit by its newer name."""
+        if name != "max_tokens" or LIMIT not in text:
+            return False
+        # Another call may have learned it since this one was sent.
+        self.learned.limit_name = LIMIT
+        return True
+
+    @property
+    def _limit_name(self) -> str:
+        return self.learned.limit_name or self.chat.limit_name
+
+    def answer(
+        self, settings: CallSettings, offer: Offer | None, marks: Marks | None, purpose: Kind
+    ) -> Ask:
+        """Return how to ask for a message."""
+        chat, options = self.prepare(settings, self.sampling(purpose, marks))
+        asked: Chat = chat
+        if offer is not None:
+            asked = offering(chat, self.label, offer.tools, offer.choice, offer.names)
+        return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
+
+    def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
+        """Return how to ask for an answer that fits a schema."""
+        if takes_forms(self.chat.model_name):
+            chat, options = self.prepare(settings)
+            # LangChain's own way costs more than the call.
+            form = form_of(schema)
+            return lambda prompt, config: chat.ainvoke(
+                prompt, config=config, response_format=form, **options
+            )
+        wanted = schema_of(schema)
+        asked = shaped(self.chat, self.label, wanted, settings, instead, strict=is_strict(wanted))
+        return lambda prompt, config: asked.ainvoke(prompt, config=config)
+
+    def constrained(
+        self, settings: CallSettings, tools: Sequence[BaseTool], choice: str, purpose: Kind
+    ) -> Ask:
+        """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
+        # In the extra body: else the client raises if an answer is cut off, and hides the text.
+        form = {"response_format": form_of_calls(tools, choice)}
+        chat, options = self.prepare(settings, {**self.sampling(purpose, None), **form})
+        return lambda prompt, config: chat.ainvoke(prompt, config=config, **options)
+
+    def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
+        """Turn the errors of the client into errors of duologue."""
+        return failures(self.label, self.address)
+
+    def list_price(self) -> ListPrice | None:
+        """Return what the provider's price list says. It reads files."""
+        return list_price(self.chat)
+
+    def sampling(self, purpose: Kind, marks: Marks | None) -> dict[str, Any]:
+        """Return the fields of the body that the family of models needs for a purpose."""
+        return {}
+
+    def prepare(
+        self, settings: CallSettings, body: Mapping[str, Any] | None = None
+    ) -> "tuple[ChatModel, dict[str, Any]]":
+        """Return the client and the options of a call.
+
+        Args:
+            settings: The settings of the call.
+            body: Fields of the request's body, besides those of the settings.
+        """
+        chat, options = self.chat, {**settings.values}
+        fields: dict[str, Any] = {}
+        for name, value in settings.extra_args.items():
+            (fields if name in type(chat).model_fields else options)[name] = value
+        if self._limit_name != chat.limit_name:
+            fields["limit_name"] = self._limit_name
+        if fields:
+            chat = chat.model_copy(update=fields)
+        if settings.extra_body or body:
+            own = chat.extra_body or {}
+            options["extra_body"] = {**own, **settings.extra_body, **(body or {})}
+        if settings.extra_headers:
+            options["extra_headers"] = settings.extra_headers
+        return chat, options

@@ -1,0 +1,298 @@
+"""Which settings are sent to a model, and what becomes of a setting that it refuses."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_openai import ChatOpenAI
+from pydantic import PrivateAttr, SecretStr
+
+from duologue.graphs import Conversation, Generation, converse
+from duologue.graphs.common.errors import ModelError, SpecError
+from duologue.nodes.testing import Reply
+from duologue.nodes.testing.server import Request, ScriptedServer
+
+Fields = dict[str, Any]
+
+TEMPERATURE = (
+    "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) "
+    "value is supported."
+)
+LIMIT = (
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+    "'max_completion_tokens' instead."
+)
+BOTH = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+VERDICT = '{"criterion_1": "met"}'
+JUDGE = {"kind": "separate", "criteria": ["They greet."]}
+
+
+def talk(rounds: int = 1, **fields: Any) -> Conversation:
+    ann = {"name": "Ann", "generation": fields.pop("generation", {})}
+    ends = {"max_iterations": rounds}
+    given = {"task": "Greet.", "speakers": [ann, {"name": "Bob"}], "end_chat": ends}
+    return Conversation(**(given | fields))
+
+
+def held(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, model: str = "scripted", **fields: Any
+) -> list[Fields]:
+    """Hold a conversation with the model of a server, and return the bodies that were sent."""
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    converse(talk(**fields), model=model, store="memory:")
+    return [call.body for call in server.calls]
+
+
+def refusing(
+    name: str, message: str, text: str = "Hi."
+) -> Callable[[object, Request], Reply | str]:
+    """Return a script that refuses each request with a parameter, as a server does."""
+
+    def answer(_: object, request: Request) -> Reply | str:
+        if name in request.body:
+            fault = {"message": message, "type": "invalid_request_error", "param": name}
+            return Reply(error=400, body={"error": fault})
+        return VERDICT if "response_format" in request.body else text
+
+    return answer
+
+
+def test_a_default_that_a_model_refuses_is_left_out_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedServer(refusing("temperature", TEMPERATURE)) as server:
+        bodies = held(server, monkeypatch, rounds=2)
+        again = held(server, monkeypatch)
+    assert ["temperature" in body for body in bodies] == [True, False, False, False, False]
+    assert not any("temperature" in body for body in again[len(bodies) :])
+
+
+def test_a_setting_of_the_users_that_a_model_refuses_is_one_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        ScriptedServer(refusing("temperature", TEMPERATURE)) as server,
+        pytest.raises(ModelError) as caught,
+    ):
+        held(server, monkeypatch, generation={"temperature": 0.2})
+    assert str(caught.value) == (
+        "speakers.0.generation.temperature: the model 'scripted' refuses 0.2; remove it, or choose "
+        f"another model: {TEMPERATURE}"
+    )
+    assert len(server.calls) == 1
+
+
+def test_of_two_settings_that_exclude_each_other_the_default_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(_: object, request: Request) -> Reply | str:
+        is_refused = {"temperature", "top_p"} <= {*request.body}
+        return Reply(error=400, message=BOTH) if is_refused else "Hi."
+
+    with ScriptedServer(answer) as server:
+        bodies = held(server, monkeypatch, generation={"top_p": 0.5})
+    # Ann's call, Ann's call once more, and Bob's.
+    assert [body.get("top_p") for body in bodies] == [0.5, 0.5, None]
+    assert ["temperature" in body for body in bodies] == [True, False, False]
+
+
+def test_a_limit_is_sent_by_the_name_that_a_server_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedServer(lambda _: "Hi.") as server:
+        older = held(server, monkeypatch, generation={"max_tokens": 9})
+    with ScriptedServer(refusing("max_tokens", LIMIT)) as server:
+        newer = held(server, monkeypatch, rounds=2, generation={"max_tokens": 9})
+    names = ("max_tokens", "max_completion_tokens")
+    assert [[body.get(name) for name in names] for body in older] == [[9, None], [None, None]]
+    # Refused once, then Ann and Bob in turn.
+    assert [[body.get(name) for name in names] for body in newer] == [
+        *([9, None], [None, 9], [None, None], [None, 9], [None, None])
+    ]
+
+
+def test_a_verdicts_default_limit_is_left_out_if_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    message = "`max_tokens` must be greater than `thinking.budget_tokens`."
+    with ScriptedServer(refusing("max_tokens", message)) as server:
+        bodies = held(server, monkeypatch, judge=JUDGE)
+    verdicts = [body for body in bodies if "response_format" in body]
+    assert ["max_tokens" in body for body in verdicts] == [True, False]
+
+
+def test_no_temperature_is_sent_if_it_is_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = JUDGE | {"temperature": "unset"}
+    with ScriptedServer(refusing("nothing", "")) as server:
+        bodies = held(server, monkeypatch, generation={"temperature": "unset"}, judge=judge)
+    ann, bob, verdict = (body.get("temperature") for body in bodies)
+    assert [ann, bob, verdict] == [None, 0.2, None]
+
+
+def test_another_bad_request_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = Reply(error=400, message="The weather is bad.")
+    with ScriptedServer(lambda _: error) as server, pytest.raises(ModelError, match="weather"):
+        held(server, monkeypatch)
+    assert len(server.calls) == 1
+
+
+def test_a_model_with_langchains_prefix_for_openai_is_asked_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedServer(lambda _: "Hi.", models=("gpt-4.1-mini",)) as server:
+        bodies = held(server, monkeypatch, model="openai:gpt-4.1-mini")
+    assert {body["model"] for body in bodies} == {"gpt-4.1-mini"}
+
+
+def test_further_settings_reach_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    further = {
+        "extra_args": {"reasoning_effort": "low", "logit_bias": {"1": 2}},
+        "extra_body": {"top_k": 3},
+        "extra_headers": {"X-Team": "a"},
+    }
+    with ScriptedServer(lambda _: "Hi.") as server:
+        ann, bob = held(server, monkeypatch, generation=further)
+        headers = [call.headers.get("x-team") for call in server.calls]
+    assert {name: ann.get(name) for name in ("reasoning_effort", "logit_bias", "top_k")} == {
+        "reasoning_effort": "low",
+        "logit_bias": {"1": 2},
+        "top_k": 3,
+    }
+    assert headers == ["a", None]
+    assert not {"reasoning_effort", "logit_bias", "top_k"} & {*bob}
+
+
+def test_a_further_setting_that_a_model_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = refusing("reasoning_effort", "Unrecognized request argument: reasoning_effort")
+    with ScriptedServer(answer) as server, pytest.raises(ModelError) as caught:
+        held(server, monkeypatch, generation={"extra_args": {"reasoning_effort": "low"}})
+    start = "speakers.0.generation.extra_args.reasoning_effort: the model 'scripted' refuses 'low'"
+    assert str(caught.value).startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"extra_headers": {"Authorization": "x"}}, "is set by each call"),
+        ({"extra_headers": {"a b": "x"}}, "can't be the name of a header"),
+        ({"extra_headers": {"a": "x\r\nb: y"}}, "one line of ASCII text"),
+        ({"extra_args": {"user": "a"}, "extra_body": {"user": "b"}}, "set it once"),
+        ({"extra_args": {"user": object()}}, "extra_args.user"),
+        ({"temperature": 3}, "temperature: input should be less than or equal to 2"),
+        ({"temperature": "warm"}, "temperature: input should be a valid number"),
+    ],
+)
+def test_settings_that_are_not_valid_are_refused(given: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=r"^speakers\.0\.generation"):
+        talk(generation=given)
+    with pytest.raises(SpecError) as caught:
+        Generation(**given)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"extra_args": {"max_completion_tokens": 9}},
+            "extra_args.max_completion_tokens: there is a field for it; set "
+            "speakers.0.generation.max_tokens instead",
+        ),
+        (
+            {"extra_args": {"temperature": 1}},
+            "extra_args.temperature: there is a field for it; set "
+            "speakers.0.generation.temperature instead",
+        ),
+        (
+            {"extra_body": {"stop_sequences": ["x"]}},
+            "extra_body.stop_sequences: there is a field for it; set "
+            "speakers.0.generation.stop instead",
+        ),
+        ({"extra_args": {"tools": []}}, "extra_args.tools: each call sets it; remove it"),
+        ({"extra_body": {"messages": []}}, "extra_body.messages: each call sets it; remove it"),
+    ],
+)
+def test_settings_that_collide_are_refused_before_the_first_call(
+    given: Mapping[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedServer(lambda _: "Hi.") as server, pytest.raises(SpecError) as caught:
+        held(server, monkeypatch, generation=given)
+    assert str(caught.value) == f"speakers.0.generation.{message}"
+    with pytest.raises(SpecError) as caught:
+        converse(talk(generation=given), model=Strict(), store="memory:")
+    assert str(caught.value) == f"speakers.0.generation.{message}"
+    assert not server.calls
+
+
+@pytest.mark.parametrize("name", ["stop", "seed"])
+def test_settings_that_the_responses_api_lacks_are_refused_before_the_first_call(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    further = {"extra_args": {"use_responses_api": True}, name: {"stop": ["x"], "seed": 1}[name]}
+    with ScriptedServer(lambda _: "Hi.") as server, pytest.raises(SpecError) as caught:
+        held(server, monkeypatch, generation=further)
+    assert str(caught.value).startswith(f"speakers.0.generation.{name}: OpenAI's Responses API")
+    assert not server.calls
+
+
+class Strict(BaseChatModel):
+    """A model of a user's own whose calls know few settings."""
+
+    _calls: list[Fields] = PrivateAttr(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "strict"
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        raise NotImplementedError
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        self._calls.append(kwargs)
+        self._ask(**kwargs)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("Hi."))])
+
+    def _ask(self, top_p: float = 1) -> None: ...
+
+
+def test_a_default_that_a_users_client_does_not_know_is_left_out() -> None:
+    model = Strict()
+    result = converse(talk(generation={"top_p": 0.5}), model=model, store="memory:")
+    assert len(result.speeches) == 2
+    assert model._calls == [{"temperature": 0.2, "top_p": 0.5}, {"top_p": 0.5}, {}]
+
+
+def test_a_setting_that_a_users_client_does_not_know_is_one_error() -> None:
+    with pytest.raises(ModelError, match=r"speakers\.0\.generation\.seed: the model .* refuses 7"):
+        converse(talk(generation={"seed": 7}), model=Strict(), store="memory:")
+
+
+@pytest.mark.parametrize(
+    ("generation", "expected"),
+    [({}, 0.9), ({"temperature": 0.4}, 0.4), ({"temperature": "unset"}, 0.9)],
+)
+@pytest.mark.parametrize("way", ["field", "bound", "fallback"])
+def test_a_temperature_of_the_users_object_goes_before_a_default(
+    way: str, generation: Fields, expected: float
+) -> None:
+    with ScriptedServer(lambda _: "Hi.") as server:
+
+        def client(**settings: Any) -> ChatOpenAI:
+            key = SecretStr("none")
+            return ChatOpenAI(model="scripted", base_url=server.url, api_key=key, **settings)
+
+        made: dict[str, Any] = {
+            "field": lambda: client(temperature=0.9),
+            "bound": lambda: client().bind(temperature=0.9),
+            "fallback": lambda: client(temperature=0.9).with_fallbacks([client()]),
+        }
+        converse(talk(generation=generation), model=made[way](), store="memory:")
+        assert server.calls[0].body["temperature"] == expected
