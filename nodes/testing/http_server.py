@@ -1,0 +1,282 @@
+"""An HTTP server that answers from a script, whatever the form of its API.
+
+A test can hold chosen calls, to kill or cancel the client while they are in flight.
+"""
+
+import asyncio
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, Self, TypeVar
+
+from ...graphs.common.threads import in_thread
+from ..models.client.origin import is_status_error
+from .refusals import RefusedRequestError
+from .replies import Reply
+from .script import Prompt, Script, ScriptExhaustedError, Tape, as_prompt
+
+try:
+    import starlette.requests as http
+    from starlette.responses import Response, StreamingResponse
+    from starlette.types import Message, Receive, Scope, Send
+
+    from .asgi import AppThread
+except ImportError as error:
+    raise ImportError(
+        f"The scripted server needs more packages: install duologue[testing] ({error})"
+    ) from error
+
+
+@dataclass(eq=False)
+class Request:
+    """One HTTP request that a `ScriptedServer` received.
+
+    Attributes:
+        path: The path, such as `/v1/chat/completions`.
+        headers: The headers, their names in lower case.
+        body: The JSON body. `{}` if there is none.
+        answered: Whether an answer, or an error, has been sent to its end.
+    """
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    answered: bool = field(default=False, init=False)
+
+    @property
+    def prompt(self) -> Prompt:
+        """The messages as a script's function sees them."""
+        return as_prompt(self.body.get("messages", []))
+
+    @property
+    def streams(self) -> bool:
+        """True if the client asks for a stream."""
+        return bool(self.body.get("stream"))
+
+
+RequestT = TypeVar("RequestT", bound=Request)
+
+
+class _Broken(Exception):  # noqa: N818  (no error: the script, or the end of the server, wants it)
+    """The connection is to be closed before the end of an answer."""
+
+
+class HttpServer(ABC, Generic[RequestT]):
+    """A server on 127.0.0.1 that answers from a script, in a thread between `with` and its end.
+
+    A subclass knows one API: which requests it accepts, and the form of its answers and errors.
+
+    Args:
+        script: Replies in the order of the calls, or a function from the messages to a reply, or
+            from the messages and the request.
+        hold: Numbers of the calls to hold, as with the method `hold`.
+
+    Attributes:
+        requests: Every request so far, in order of arrival.
+
+    Raises:
+        TypeError: The script is neither a sequence of lines nor a function.
+        OSError: There is no free port.
+    """
+
+    request_type: type[RequestT]
+    """The class of its requests."""
+    stream_type = "text/event-stream"
+    """The media type of a streamed answer."""
+
+    def __init__(self, script: Script, *, hold: Iterable[int] = ()) -> None:
+        self.requests: list[RequestT] = []
+        self._tape = Tape[RequestT](script)
+        self._changed = threading.Condition()
+        self._held = set(hold)
+        self._closing = False
+        self._thread = AppThread(self._app)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def origin(self) -> str:
+        """The address without a path, `http://127.0.0.1:PORT`."""
+        return f"http://127.0.0.1:{self._thread.port}"
+
+    @property
+    def calls(self) -> list[RequestT]:
+        """The requests that the script has answered: `calls[n]` is call number n."""
+        return self._tape.calls
+
+    def hold(self, number: int) -> None:
+        """Make a call wait before it is answered, until `release`.
+
+        Args:
+            number: The call's number, from 0. It has no effect on a call that is answered already.
+        """
+        with self._changed:
+            self._held.add(number)
+
+    def release(self) -> None:
+        """Let every held call go on, and forget holds for calls still to come."""
+        with self._changed:
+            self._held.clear()
+            self._changed.notify_all()
+
+    def wait_for(self, count: int, timeout: float = 10) -> None:
+        """Block until this many calls have arrived, held calls included.
+
+        Args:
+            count: The number of calls.
+            timeout: The longest wait, in seconds.
+
+        Raises:
+            TimeoutError: Fewer calls arrived in that time. Says how many.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self.calls) >= count, timeout):
+                raise TimeoutError(
+                    f"{len(self.calls)} of {count} calls arrived within {timeout:g} seconds"
+                )
+
+    def close(self) -> None:
+        """Stop the server at once, breaking every open connection, held calls included."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.close()
+
+    @abstractmethod
+    def check_request(self, method: str, request: RequestT) -> object | None:
+        """Check a request before it becomes a call.
+
+        Args:
+            method: The HTTP method.
+            request: The request.
+
+        Returns:
+            None if the script answers it, and a JSON body if it needs no script.
+
+        Raises:
+            RefusedRequestError: The API refuses it.
+        """
+
+    @abstractmethod
+    def render_answer(self, reply: Reply, request: RequestT, number: int) -> object:
+        """Return the JSON body of an answer that is not streamed."""
+
+    @abstractmethod
+    def stream_answer(self, reply: Reply, request: RequestT, number: int) -> Iterable[bytes]:
+        """Return the parts of a streamed answer.
+
+        They end in the middle if the reply breaks the connection.
+        """
+
+    @abstractmethod
+    def render_error(self, error: RefusedRequestError) -> object:
+        """Return the JSON body of an error."""
+
+    def adapt_reply(self, reply: Reply, request: RequestT, number: int) -> Reply:
+        """Return the reply as the API's model would give it to this request."""
+        return reply
+
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = http.Request(scope, receive)
+
+        async def send_on(message: Message) -> None:
+            # Set first: a client that has read the last byte must find it so.
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                request.answered = True
+            await send(message)
+
+        try:
+            body = None
+            with suppress(ValueError):
+                body = await asked.json()
+            request = self.request_type(
+                scope["path"], dict(asked.headers), body if isinstance(body, dict) else {}
+            )
+            response = await self._respond(asked.method, request)
+            # uvicorn hears of a client that has left one round of the loop after its socket does.
+            await asyncio.sleep(0)
+            if not await asked.is_disconnected():
+                await response(scope, receive, send_on)
+        except _Broken:
+            await self._thread.hang_up(asked)
+        except (http.ClientDisconnect, asyncio.CancelledError):
+            pass  # a client that leaves, or the end of the server: uvicorn would print them
+
+    async def _respond(self, method: str, request: RequestT) -> Response:
+        with self._changed:
+            self.requests.append(request)
+        try:
+            # A strict server reads the types of a client's package, which takes a moment.
+            body = await in_thread(self.check_request, method, request)
+        except RefusedRequestError as error:
+            return self._failed(error)
+        if body is not None:
+            return _json(body)
+        with self._changed:
+            number = self._tape.record(request)
+            self._changed.notify_all()
+        # A call may be held, and the script's function may wait.
+        return await in_thread(self._complete, request, number)
+
+    def _complete(self, request: RequestT, number: int) -> Response:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or number not in self._held)
+        try:
+            reply = self._tape.answer(number, request.prompt)
+        except Exception as error:  # the client is told what a script raises
+            return self._failed(_raised(error))
+        with self._changed:
+            if self._changed.wait_for(lambda: self._closing, reply.delay):
+                raise _Broken
+        return self._answer(reply, request, number)
+
+    def _answer(self, reply: Reply, request: RequestT, number: int) -> Response:
+        if isinstance(reply.error, int):
+            headers = (
+                {"Retry-After": f"{reply.retry_after:g}"} if reply.retry_after is not None else {}
+            )
+            message = reply.message or f"Scripted error {reply.error}"
+            error = RefusedRequestError(message, code=reply.code, status=reply.error)
+            body = self.render_error(error) if reply.body is None else reply.body
+            return _json(body, reply.error, headers)
+        broken = reply.error == "drop"
+        reply = self.adapt_reply(reply, request, number)
+        if request.streams:
+            parts = _parts(self.stream_answer(reply, request, number), broken=broken)
+            return StreamingResponse(parts, media_type=self.stream_type)
+        whole = _json(self.render_answer(reply, request, number))
+        if not broken:
+            return whole
+        half = bytes(whole.body[: len(whole.body) // 2])
+        return StreamingResponse(_parts([half], broken=True), headers=whole.headers)
+
+    def _failed(self, error: RefusedRequestError) -> Response:
+        return _json(self.render_error(error), error.status)
+
+
+async def _parts(parts: Iterable[bytes], *, broken: bool) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+    if broken:
+        raise _Broken
+
+
+def _json(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    # Not starlette's JSONResponse, which refuses NaN and lone surrogates.
+    return Response(json.dumps(body), status, headers, "application/json")
+
+
+def _raised(error: Exception) -> RefusedRequestError:
+    if is_status_error(error):
+        return RefusedRequestError(error.message, code=error.code, status=error.status_code)
+    if isinstance(error, ScriptExhaustedError):
+        return RefusedRequestError(str(error), code="script_exhausted")
+    return RefusedRequestError(f"{type(error).__name__}: {error}", code="script_raised")

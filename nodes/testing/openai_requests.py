@@ -1,0 +1,293 @@
+"""The rules of OpenAI's Chat Completions for requests, in its own words.
+
+Each rule names where it is documented: a page of OpenAI's, or a report with the error's text.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, NoReturn
+
+from .model_families import family_of
+from .openai_schemas import check_schemas
+from .refusals import RefusedRequestError
+from .request_types import FieldFault, RequestType
+
+Body = Mapping[str, Any]
+
+_JSON_TYPES: Final = {
+    "array": "an array",
+    "boolean": "a boolean",
+    "integer": "an integer",
+    "null": "null",
+    "number": "a decimal",
+    "object": "an object",
+    "string": "a string",
+}
+
+NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
+"""The names of tools and speakers.
+https://github.com/jekalmin/extended_openai_conversation/issues/251"""
+
+_RANGES: Final = (
+    # https://platform.openai.com/docs/api-reference/chat/create
+    ("temperature", 0, 2),
+    ("top_p", 0, 1),
+    ("presence_penalty", -2, 2),
+    ("frequency_penalty", -2, 2),
+    ("max_tokens", 1, None),
+    ("max_completion_tokens", 1, None),
+    ("top_logprobs", 0, 20),
+    ("n", 1, 128),
+)
+
+_MOST_STOPS: Final = 4
+
+
+@cache
+def _request_type() -> RequestType:
+    # Loaded here: only a strict server needs OpenAI's types.
+    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+
+    stream = {"anyOf": [{"type": "boolean"}, {"type": "null"}]}
+    return RequestType(CompletionCreateParamsNonStreaming, {"stream": stream})
+
+
+def check_chat_request(body: Body, model: str) -> None:
+    """Refuse what OpenAI's Chat Completions refuse of a model.
+
+    Args:
+        body: The request's body.
+        model: The model whose rules count.
+
+    Raises:
+        RefusedRequestError: With OpenAI's words, field and code.
+    """
+    for rule in _RULES:
+        rule(body)
+    if (error := family_of(model).refusal(body)) is not None:
+        raise error
+
+
+def openai_refusal(fault: FieldFault, *, unknown: str | None = None) -> RefusedRequestError:
+    """Return OpenAI's error for a wrong field.
+
+    Args:
+        fault: The field.
+        unknown: What is said of an unknown field of the body, with `{}` for its name. None: as of
+            fields further down.
+    """
+    place = fault.place()
+    match fault.kind:
+        case "unknown" if unknown and len(fault.path) == 1:
+            # https://github.com/xlinx/sd-webui-decadetw-auto-prompt-llm/issues/29
+            return RefusedRequestError(unknown.format(place))
+        case "unknown":
+            return RefusedRequestError(
+                f"Unknown parameter: '{place}'.", param=place, code="unknown_parameter"
+            )
+        case "missing":
+            return RefusedRequestError(
+                f"Missing required parameter: '{place}'.",
+                param=place,
+                code="missing_required_parameter",
+            )
+        case "type":
+            # https://github.com/pydantic/pydantic-ai/issues/2653
+            types = [_JSON_TYPES[each] for each in fault.expected]
+            expected = types[0] if len(types) == 1 else f"one of {' or '.join(types)}"
+            return RefusedRequestError(
+                f"Invalid type for '{place}': expected {expected}, but got "
+                f"{_JSON_TYPES[_json_type(fault.value)]} instead.",
+                param=place,
+                code="invalid_type",
+            )
+        case _:
+            known = [f"'{each}'" for each in fault.expected if each is not None]
+            listed = " and ".join(filter(None, [", ".join(known[:-1]), *known[-1:]]))
+            return RefusedRequestError(
+                f"Invalid value: '{fault.value}'. Supported values are: {listed}.",
+                param=place,
+                code="invalid_value",
+            )
+
+
+def _json_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _check_types(body: Body) -> None:
+    if (fault := _request_type().fault(body)) is not None:
+        raise openai_refusal(fault, unknown="Unrecognized request argument supplied: {}")
+
+
+def check_ranges(body: Body, ranges: tuple[tuple[str, float, float | None], ...] = _RANGES) -> None:
+    """Refuse a number outside of its range.
+
+    https://github.com/OpenBMB/ChatDev/issues/446 and
+    https://github.com/earendil-works/pi/issues/6265 quote the words for integers.
+    """
+    for name, least, most in ranges:
+        value = body.get(name)
+        if not isinstance(value, int | float):
+            continue
+        is_whole = isinstance(least, int) and name not in ("temperature", "top_p")
+        kind = "decimal" if not is_whole or "penalty" in name else "integer"
+        if value < least:
+            raise RefusedRequestError(
+                f"Invalid '{name}': {kind} below minimum value. Expected a value >= {least}, "
+                f"but got {value} instead.",
+                param=name,
+                code=f"{kind}_below_min_value",
+            )
+        if most is not None and value > most:
+            raise RefusedRequestError(
+                f"Invalid '{name}': {kind} above maximum value. Expected a value <= {most}, "
+                f"but got {value} instead.",
+                param=name,
+                code=f"{kind}_above_max_value",
+            )
+
+
+def _check_stop(body: Body) -> None:
+    # https://github.com/continuedev/continue/issues/2461
+    stop = body.get("stop")
+    if isinstance(stop, list) and len(stop) > _MOST_STOPS:
+        raise RefusedRequestError(
+            f"Invalid 'stop': array too long. Expected an array with maximum length {_MOST_STOPS}, "
+            f"but got an array with length {len(stop)} instead.",
+            param="stop",
+            code="array_above_max_length",
+        )
+
+
+def _check_companions(body: Body) -> None:
+    """Refuse parameters that need others, or exclude them."""
+    # https://github.com/RageAgainstThePixel/OpenAI-DotNet/issues/479
+    for name in ("tool_choice", "parallel_tool_calls"):
+        if body.get(name) is not None and not body.get("tools"):
+            raise RefusedRequestError(
+                f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.",
+                param=name,
+            )
+    # https://github.com/BerriAI/litellm/issues/5803
+    if body.get("stream_options") and not body.get("stream"):
+        raise RefusedRequestError(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+            param="stream_options",
+        )
+    # https://github.com/langchain-ai/langgraph/issues/5943
+    if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
+        raise RefusedRequestError(
+            "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+            param="max_tokens",
+            code="invalid_parameter_combination",
+        )
+
+
+def _names(body: Body) -> Iterator[tuple[str, str]]:
+    for index, each in enumerate(body.get("tools") or ()):
+        if "function" in each:
+            yield f"tools[{index}].function.name", each["function"]["name"]
+    for index, message in enumerate(body["messages"]):
+        if message.get("name") is not None:
+            yield f"messages[{index}].name", message["name"]
+        for place, call in enumerate(message.get("tool_calls") or ()):
+            if "function" in call:
+                where = f"messages[{index}].tool_calls[{place}].function.name"
+                yield where, call["function"]["name"]
+
+
+def _check_names(body: Body) -> None:
+    for place, name in _names(body):
+        if not NAME.fullmatch(name):
+            raise RefusedRequestError(
+                f"Invalid '{place}': string does not match pattern. Expected a string that matches "
+                f"the pattern '^{NAME.pattern}$'.",
+                param=place,
+                code="invalid_value",
+            )
+
+
+def check_tool_results(body: Body) -> None:
+    """Refuse a tool's result without its call, and a call without its result.
+
+    https://github.com/miurla/morphic/issues/136, https://github.com/aliasrobotics/cai/issues/111
+    """
+    owed: list[str] = []
+    for index, message in enumerate(body["messages"]):
+        where = f"messages.[{index}].role"
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in owed:
+                raise RefusedRequestError(
+                    "Invalid parameter: messages with role 'tool' must be a response to a "
+                    "preceeding message with 'tool_calls'.",
+                    param=where,
+                )
+            owed.remove(message["tool_call_id"])
+            continue
+        _check_none_owed(owed, where)
+        owed = [call["id"] for call in message.get("tool_calls") or ()]
+    _check_none_owed(owed, f"messages.[{len(body['messages'])}].role")
+
+
+def _check_none_owed(owed: list[str], where: str) -> None:
+    if owed:
+        raise RefusedRequestError(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding "
+            "to each 'tool_call_id'. The following tool_call_ids did not have response messages: "
+            f"{', '.join(owed)}",
+            param=where,
+        )
+
+
+def _refuse_empty(place: str) -> NoReturn:
+    # https://github.com/CopilotKit/CopilotKit/issues/529,
+    # https://github.com/openai/openai-node/pull/1341
+    raise RefusedRequestError(
+        f"Invalid '{place}': empty array. Expected an array with minimum length 1, but got an "
+        "empty array instead.",
+        param=place,
+        code="empty_array",
+    )
+
+
+def _check_content(body: Body) -> None:
+    if not body["messages"]:
+        _refuse_empty("messages")
+    for index, message in enumerate(body["messages"]):
+        if message.get("tool_calls") == []:
+            _refuse_empty(f"messages[{index}].tool_calls")
+        has_calls = message.get("tool_calls") or message.get("function_call")
+        if message.get("content") is None and not has_calls and not message.get("refusal"):
+            # https://github.com/docker/docker-agent/issues/63
+            raise RefusedRequestError(
+                "Invalid value for 'content': expected a string, got null.",
+                param=f"messages.[{index}].content",
+            )
+
+
+_RULES: Final[tuple[Callable[[Body], None], ...]] = (
+    _check_types,
+    check_ranges,
+    _check_stop,
+    _check_companions,
+    _check_content,
+    _check_names,
+    check_tool_results,
+    check_schemas,
+)
