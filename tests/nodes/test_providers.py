@@ -154,9 +154,9 @@ def test_what_a_provider_refuses_is_told_in_one_sentence(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("has_langchain", "name", "packages"),
     [
-        (True, "anthropic:claude", "langchain-anthropic"),
-        (True, "google_genai:gemini", "langchain-google-genai"),
-        (False, "ollama:llama3:8b", "duologue[providers] and langchain-ollama"),
+        (True, "groq:llama", "langchain-groq"),
+        (True, "google_vertexai:gemini", "langchain-google-vertexai"),
+        (False, "cohere:command:8b", "duologue[providers] and langchain-cohere"),
         (False, "deepseek:deepseek-chat", "duologue[providers]"),
     ],
 )

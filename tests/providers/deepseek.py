@@ -1,0 +1,172 @@
+"""A fake of DeepSeek's chat completions."""
+
+from typing import Any, ClassVar, Final
+
+from duologue.nodes.testing import Reply
+from duologue.nodes.testing.openai_requests import check_ranges
+
+from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError
+
+_GUIDE: Final = "https://api-docs.deepseek.com/guides/thinking_mode"
+_CODE: Final = "invalid_request_error"
+
+
+class DeepSeek(OpenAILikeServer):
+    """DeepSeek's API, whose models think unless they are told not to.
+
+    Sampling parameters have no effect while a model thinks, and are accepted: guides/thinking_mode.
+    """
+
+    path = "/chat/completions"
+    models: ClassVar[tuple[str, ...]] = (
+        "deepseek-chat",
+        "deepseek-reasoner",
+        "deepseek-v4-flash",
+    )
+    reasoning_field = "reasoning_content"
+
+    @property
+    def url(self) -> str:
+        """The base URL, which has no version."""
+        return self.origin
+
+    def check_body(self, body: dict[str, Any]) -> None:
+        """Check the types, the order, and the thoughts that must come back."""
+        _check_types(body)
+        if body["model"] not in self.models:
+            # https://api-docs.deepseek.com/quick_start/error_codes
+            raise RefusedRequestError("Model Not Exist", code=_CODE)
+        check_ranges(body, (("temperature", 0, 2), ("top_p", 0, 1), ("max_tokens", 1, None)))
+        _check_results(body["messages"])
+        self.check_thinking(body)
+
+    def check_thinking(self, body: dict[str, Any]) -> None:
+        """Refuse what thinking excludes, and calls without the thoughts before them."""
+        if not _thinks(body):
+            return
+        choice = body.get("tool_choice")
+        if isinstance(choice, dict) or choice == "required":
+            # https://github.com/shareAI-lab/Kode-CLI/pull/182
+            raise RefusedRequestError("Thinking mode does not support this tool_choice", code=_CODE)
+        for index, message in enumerate(body["messages"]):
+            if message.get("tool_calls") and "reasoning_content" not in message:
+                # https://github.com/abhigyanpatwari/GitNexus/issues/43
+                raise RefusedRequestError(
+                    "Missing `reasoning_content` field in the assistant message at message index "
+                    f"{index}. For more information, please refer to {_GUIDE}#tool-calls",
+                    code=_CODE,
+                )
+
+    def no_key(self) -> RefusedRequestError:
+        """Return the error for a request without a key."""
+        return RefusedRequestError(
+            "Authentication Fails (governor)", code="invalid_request_error", status=401
+        )
+
+    def adapt_reply(self, reply: Reply, request: ProviderRequest, number: int) -> Reply:
+        """Leave the thoughts away if the model does not think."""
+        if not _thinks(request.body):
+            reply = reply.model_copy(update={"reasoning": ""})
+        return super().adapt_reply(reply, request, number)
+
+
+class DeepSeekR1(DeepSeek):
+    """DeepSeek's API as it served R1, until December 2025, which other servers still do.
+
+    api-docs.deepseek.com, guides/reasoning_model: thoughts that are sent back are a 400.
+    """
+
+    models = ("deepseek-reasoner",)
+
+    def check_thinking(self, body: dict[str, Any]) -> None:
+        """Refuse tools, thoughts that are sent back, and two turns of one role."""
+        if body.get("tools"):
+            # https://github.com/dnakov/anon-kode/issues/10
+            raise RefusedRequestError(
+                "deepseek-reasoner does not support Function Calling", code=_CODE
+            )
+        for index, message in enumerate(body["messages"]):
+            if "reasoning_content" in message:
+                raise RefusedRequestError(
+                    "The reasoning_content is an intermediate result for display purposes only and "
+                    "will not be included in the context for inference. Please remove the "
+                    "reasoning_content from your message to reduce network traffic.",
+                    code=_CODE,
+                )
+            if index and message["role"] == body["messages"][index - 1]["role"]:
+                # https://github.com/xerrors/Yuxi/issues/126
+                raise RefusedRequestError(
+                    "deepseek-reasoner does not support successive user or assistant messages "
+                    f"(messages[{index - 1}] and messages[{index}] in your input). You should "
+                    "interleave the user/assistant messages in the message sequence.",
+                    code=_CODE,
+                )
+
+
+def _thinks(body: dict[str, Any]) -> bool:
+    kind = (body.get("thinking") or {}).get("type")
+    if kind is not None:
+        return bool(kind == "enabled")
+    return str(body["model"]) != "deepseek-chat"
+
+
+def _check_types(body: dict[str, Any]) -> None:
+    """Refuse types that DeepSeek's reader, serde, can't read.
+
+    https://github.com/tailcallhq/forgecode/issues/2008,
+    https://github.com/browser-use/browser-use/pull/215 and
+    https://github.com/crazyyanchao/llmcompiler/issues/1
+    """
+    for name in ("model", "messages"):
+        if name not in body:
+            _refuse_reading(f"missing field `{name}`")
+    for name, kind in (("temperature", "f32"), ("top_p", "f32"), ("max_tokens", "u32")):
+        value = body.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            _refuse_reading(f'{name}: invalid type: string "{value}", expected {kind}')
+    form = body.get("response_format")
+    if form and form["type"] not in ("text", "json_object"):
+        _refuse_reading(
+            f"response_format: response_format.type `{form['type']}` is unavailable now"
+        )
+    for index, message in enumerate(body["messages"]):
+        if message["role"] not in ("system", "user", "assistant", "tool"):
+            _refuse_reading(
+                f"messages[{index}].role: unknown variant `{message['role']}`, expected one of "
+                "`system`, `user`, `assistant`, `tool`"
+            )
+        if isinstance(message.get("content"), list):
+            _refuse_reading(f"messages[{index}]: invalid type: sequence, expected a string")
+
+
+def _refuse_reading(what: str) -> None:
+    raise RefusedRequestError(
+        f"Failed to deserialize the JSON body into the target type: {what} at line 1 column 1",
+        code=_CODE,
+    )
+
+
+def _check_results(messages: list[dict[str, Any]]) -> None:
+    """Refuse a call without a result, and a result without a call.
+
+    https://github.com/agno-agi/agno/issues/3105 and https://github.com/qwersyk/Newelle/issues/425
+    """
+    owed: list[str] = []
+    for message in [*messages, {"role": "end"}]:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in owed:
+                raise RefusedRequestError(
+                    "Messages with role 'tool' must be a response to a preceding message with "
+                    "'tool_calls'",
+                    code=_CODE,
+                )
+            owed.remove(message["tool_call_id"])
+            continue
+        if owed:
+            raise RefusedRequestError(
+                "An assistant message with 'tool_calls' must be followed by tool messages "
+                "responding to each 'tool_call_id'. (insufficient tool messages following "
+                "tool_calls message)",
+                code=_CODE,
+            )
+        owed = [call["id"] for call in message.get("tool_calls") or ()]

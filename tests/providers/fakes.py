@@ -1,0 +1,130 @@
+"""The fakes by the names of their APIs, and the client that calls each."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
+
+from duologue.nodes.testing import Script
+
+from .anthropic_messages import AnthropicMessages
+from .base import FakeServer
+from .deepseek import DeepSeek, DeepSeekR1
+from .google_generative import GoogleGenerative
+from .litellm import LiteLLM
+from .mistral import Mistral
+from .ollama_chat import OllamaChat
+from .openai_chat import OpenAIChat
+from .openai_responses import OpenAIResponses
+from .openrouter import OpenRouter
+from .vllm import Vllm
+
+KEY: Final = SecretStr("any")
+
+FAKES: Final[dict[str, type[FakeServer[Any]]]] = {
+    "openai_chat": OpenAIChat,
+    "openai_responses": OpenAIResponses,
+    "anthropic": AnthropicMessages,
+    "google": GoogleGenerative,
+    "ollama": OllamaChat,
+    "mistral": Mistral,
+    "deepseek": DeepSeek,
+    "openrouter": OpenRouter,
+    "vllm": Vllm,
+    "litellm": LiteLLM,
+}
+"""The fake of each API."""
+
+OLDER: Final[dict[str, type[FakeServer[Any]]]] = {"deepseek_r1": DeepSeekR1}
+"""Fakes of APIs as they were."""
+
+
+def fake(api: str, script: Script = (), **options: Any) -> FakeServer[Any]:
+    """Return the fake of an API, which runs inside `with`.
+
+    Args:
+        api: The API's name.
+        script: Replies in the order of the calls, or a function from the messages, in OpenAI's
+            form, and the request to a reply.
+        options: The fake's own options.
+
+    Returns:
+        The server. Its `calls` are the answered requests, its `refused` the texts of the errors.
+    """
+    return {**FAKES, **OLDER}[api](script, **options)
+
+
+def _openai(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(base_url=server.url, api_key=KEY, max_retries=0, **options)
+
+
+def _responses(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    return _openai(server, use_responses_api=True, **options)
+
+
+def _anthropic(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    from langchain_anthropic import ChatAnthropic
+
+    return ChatAnthropic(base_url=server.url, api_key=KEY, max_retries=0, **options)
+
+
+def _google(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    from langchain_google_genai import ChatGoogleGenerativeAI
+
+    return ChatGoogleGenerativeAI(base_url=server.url, api_key=KEY, max_retries=1, **options)
+
+
+def _ollama(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    from langchain_ollama import ChatOllama
+
+    return ChatOllama(base_url=server.url, **options)
+
+
+def _mistral(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    from langchain_mistralai import ChatMistralAI
+
+    return ChatMistralAI(base_url=server.url, api_key=KEY, max_retries=1, **options)
+
+
+def _deepseek(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    from langchain_deepseek import ChatDeepSeek
+
+    return ChatDeepSeek(base_url=server.url, api_key=KEY, max_retries=0, **options)
+
+
+def _openrouter(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    from langchain_openrouter import ChatOpenRouter
+
+    return ChatOpenRouter(base_url=server.url, api_key=KEY, max_retries=0, **options)
+
+
+_CLIENTS: Final[dict[str, tuple[Callable[..., BaseChatModel], str]]] = {
+    "openai_chat": (_openai, "gpt-4.1-mini"),
+    "openai_responses": (_responses, "gpt-4.1-mini"),
+    "anthropic": (_anthropic, "claude-sonnet-4-6"),
+    "google": (_google, "gemini-2.5-flash"),
+    "ollama": (_ollama, "llama3.2:3b"),
+    "mistral": (_mistral, "mistral-small-latest"),
+    "deepseek": (_deepseek, "deepseek-chat"),
+    "openrouter": (_openrouter, "anthropic/claude-sonnet-4.5"),
+    "vllm": (_openai, "Qwen/Qwen3-8B"),
+    "litellm": (_openai, "gpt-4.1-mini"),
+}
+
+
+def client_of(api: str, server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    """Return LangChain's client of an API, which calls a fake.
+
+    Args:
+        api: The API's name.
+        server: The fake.
+        options: What the client is made with, such as `model`, which has a default.
+
+    Returns:
+        The chat model.
+    """
+    make, model = _CLIENTS[api]
+    return make(server, **{"model": model, **options})

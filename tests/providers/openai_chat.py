@@ -1,0 +1,33 @@
+"""A fake of OpenAI's Chat Completions, whose rules are those of the test kit's strict server."""
+
+from typing import Any
+
+from duologue.nodes.testing.openai_requests import check_chat_request
+
+from .base import OpenAILikeServer, RefusedRequestError
+
+
+class OpenAIChat(OpenAILikeServer):
+    """OpenAI's Chat Completions. It shows no thoughts of its models."""
+
+    models = ("gpt-4.1-mini", "gpt-5", "gpt-5.2", "gpt-5.4", "gpt-5.6", "o3", "o4-mini", "o3-mini")
+
+    def check_body(self, body: dict[str, Any]) -> None:
+        """Refuse a model that does not exist, and what the test kit refuses."""
+        model = body.get("model")
+        if isinstance(model, str) and model not in self.models:
+            # https://platform.openai.com/docs/guides/error-codes
+            raise RefusedRequestError(
+                f"The model `{model}` does not exist or you do not have access to it.",
+                code="model_not_found",
+                status=404,
+            )
+        check_chat_request(body, model if isinstance(model, str) else "")
+
+    def no_key(self) -> RefusedRequestError:
+        """Return the error for a request without a key."""
+        return RefusedRequestError(
+            "You didn't provide an API key. You need to provide your API key in an Authorization "
+            "header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
+            status=401,
+        )

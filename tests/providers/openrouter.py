@@ -1,0 +1,126 @@
+"""A fake of OpenRouter's chat completions.
+
+It drops parameters that a model does not take, unless the request requires them: openrouter.ai
+/docs/guides/routing/provider-selection, `require_parameters`.
+"""
+
+import json
+from typing import Any, ClassVar, Final
+
+from openrouter.components import ChatRequest
+from pydantic import ValidationError
+
+from duologue.nodes.testing import Reply
+from duologue.nodes.testing.model_families import family_of
+from duologue.nodes.testing.openai_requests import check_tool_results
+
+from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError
+
+_ROUTING: Final = (
+    "To learn more about provider routing, visit: "
+    "https://openrouter.ai/docs/guides/routing/provider-selection"
+)
+
+
+class OpenRouter(OpenAILikeServer):
+    """OpenRouter's API."""
+
+    path = "/api/v1/chat/completions"
+    models = ("openai/gpt-5", "anthropic/claude-sonnet-4.5", "deepseek/deepseek-r1")
+    without_tools: ClassVar[tuple[str, ...]] = ("deepseek/deepseek-r1",)
+    reasoning_field = "reasoning"
+    always_sends_usage = True
+
+    def check_body(self, body: dict[str, Any]) -> None:
+        """Check the types, the routing, and what the provider behind it refuses."""
+        if not body.get("messages"):
+            # https://openrouter.ai/docs/api/reference/overview
+            raise RefusedRequestError('Input required: specify "prompt" or "messages"')
+        try:
+            ChatRequest.model_validate(body)
+        except ValidationError as error:
+            raise RefusedRequestError(_issues(error)) from None
+        if body.get("model") not in self.models:
+            raise RefusedRequestError(f"{body.get('model')} is not a valid model ID")
+        reasoning = body.get("reasoning") or {}
+        if reasoning.get("effort") is not None and reasoning.get("max_tokens") is not None:
+            # https://github.com/omeryasirkucuk/amx/pull/66
+            raise RefusedRequestError(
+                'Only one of "reasoning.effort" and "reasoning.max_tokens" can be specified'
+            )
+        _check_routing(body)
+        try:
+            check_tool_results(body)
+        except RefusedRequestError as error:
+            raise _UpstreamError(error) from None
+
+    def render_answer(self, reply: Reply, request: ProviderRequest, number: int) -> object:
+        """Return a completion, which always has a fingerprint."""
+        made: Any = super().render_answer(reply, request, number)
+        return {**made, "system_fingerprint": None}
+
+    def no_key(self) -> RefusedRequestError:
+        """Return the error for a request without a key."""
+        # https://openrouter.ai/docs/api/reference/errors-and-debugging
+        return RefusedRequestError("No auth credentials found", status=401)
+
+    def render_error(self, error: RefusedRequestError) -> object:
+        """Return an error in OpenRouter's form, whose code is the HTTP status."""
+        body: dict[str, Any] = {"message": error.message, "code": error.status}
+        if isinstance(error, _UpstreamError):
+            body["metadata"] = {"raw": error.raw, "provider_name": "OpenAI"}
+        return {"error": body, "user_id": "user_fake"}
+
+
+class _UpstreamError(RefusedRequestError):
+    """An error of the provider behind OpenRouter.
+
+    https://github.com/dottxt-ai/outlines/issues/1666
+    """
+
+    def __init__(self, error: RefusedRequestError) -> None:
+        super().__init__("Provider returned error", status=error.status)
+        fields = {"message": error.message, "param": error.param, "code": error.code}
+        self.raw = json.dumps({"error": {**fields, "type": "invalid_request_error"}}, indent=2)
+
+
+def _check_routing(body: dict[str, Any]) -> None:
+    if body.get("tools") and body["model"] in OpenRouter.without_tools:
+        # https://github.com/bobrware/bobrchat/issues/60
+        raise RefusedRequestError(
+            f"No endpoints found that support tool use. {_ROUTING}", status=404
+        )
+    name = body["model"].partition("/")[2]
+    asked = {**body, "model": name}
+    # OpenRouter translates the limit.
+    asked.pop("max_tokens", None)
+    requires = (body.get("provider") or {}).get("require_parameters")
+    if requires and family_of(name).refusal(asked) is not None:
+        raise RefusedRequestError(
+            f"No endpoints found that can handle the requested parameters. {_ROUTING}", status=404
+        )
+
+
+def _issues(error: ValidationError) -> str:
+    """Return wrong fields as zod, OpenRouter's reader, lists them.
+
+    https://github.com/CherryHQ/cherry-studio/issues/10477
+    """
+    kinds = {"float": "number", "int": "number", "string": "string", "bool": "boolean"}
+    found = []
+    for fault in error.errors():
+        expected = kinds.get(fault["type"].split("_")[0], "object")
+        given = type(fault["input"])
+        received = {str: "string", list: "array", dict: "object", bool: "boolean"}.get(
+            given, "number"
+        )
+        found.append(
+            {
+                "code": "invalid_type",
+                "expected": expected,
+                "received": received,
+                "path": [each for each in fault["loc"] if not str(each)[:1].isupper()],
+                "message": f"Expected {expected}, received {received}",
+            }
+        )
+    return json.dumps(found, indent=2)
