@@ -41,10 +41,12 @@ class Lease:
     writing: set["asyncio.Future[int]"] = field(default_factory=set)
     """The writes under way."""
 
-    @property
-    def terms(self) -> tuple[str, str, int]:
-        """The lease's row: key, owner, number."""
-        return self.subject.key, self.owner, self.number
+    terms: tuple[str, str, int] = field(init=False)
+    """The lease's row: key, owner, number."""
+
+    def __post_init__(self) -> None:
+        """Compute the row once, since every write compares it."""
+        self.terms = self.subject.key, self.owner, self.number
 
     async def drain(self) -> None:
         """Await the writes under way."""

@@ -43,7 +43,8 @@ class _Space:
 
     def check(self, lease: Lease) -> None:
         """Make sure that a lease is not lost."""
-        found = self.leases.get(lease.subject.key)
+        key, _, _ = lease.terms
+        found = self.leases.get(key)
         if found is None or found.terms != lease.terms:
             raise lease.subject.lost_error()
 

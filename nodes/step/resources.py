@@ -160,12 +160,12 @@ class Moment:
         gate = self.resources.models.gate
         return None if gate is None else Unbroken(gate)
 
-    @property
+    @cached_property
     def reader(self) -> Reader:
         """What is read of the log."""
         return self.session.reader
 
-    @property
+    @cached_property
     def turn(self) -> Decision:
         """Whose turn it is now, by the rules."""
         return self.session.turn(self.position)
