@@ -65,7 +65,7 @@ class Model:
     """A model that is ready to be asked."""
 
     adapter: Adapter
-    """What asks it."""
+    """The adapter that asks it."""
     label: str = field(init=False)
     """How the model is called in usage and errors."""
     notify: Notify = _ignore
@@ -78,12 +78,12 @@ class Model:
     """What its calls pass."""
 
     def __post_init__(self) -> None:
-        """Take the label of the adapter."""
+        """Copy the label of the adapter."""
         object.__setattr__(self, "label", self.adapter.label)
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do."""
+        """The capabilities of the model."""
         return self.adapter.capabilities
 
     @property

@@ -104,7 +104,7 @@ def _has_no_credit(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an error and its causes say, with the bodies of answers, in lower case."""
+    """Return the text of an error and of its causes, with the bodies of answers, in lower case."""
     try:
         said = (f"{one} {getattr(one, 'body', '')}"[:_READ] for one in causes(error))
         return " ".join(said).casefold()

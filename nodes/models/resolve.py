@@ -207,7 +207,7 @@ def is_local(name: str | None, settings: Settings) -> bool:
 
 
 def capabilities_of(name: str | None, label: str | None) -> Capabilities:
-    """Return what a model could do that has spoken.
+    """Return the capabilities of the model that has spoken.
 
     Args:
         name: The conversation's name for the model.

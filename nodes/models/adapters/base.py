@@ -32,7 +32,7 @@ configuration listens to a stream."""
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a model can do, as far as a conversation must know it."""
+    """The capabilities of a model that a conversation must know."""
 
     calls_tools: bool = True
     """Whether the model calls tools by its API. If not, its calls are answers in JSON that a schema
@@ -42,7 +42,7 @@ class Capabilities:
     keeps_broken_calls: bool = False
     """Whether the client returns tool calls that are not valid as they came."""
     sends_tries: bool = False
-    """Whether the client under the adapter makes its tries pass the gate by itself."""
+    """Whether the HTTP client makes each try pass the gate, so that the caller need not."""
 
 
 class Offer(NamedTuple):
@@ -61,15 +61,15 @@ class Adapter(ABC):
 
     Args:
         label: How the model is called in usage and errors.
-        learned: What earlier calls of the model have shown about its settings.
+        learned: The facts about its settings that earlier calls of the model have shown.
     """
 
     capabilities: Capabilities = Capabilities()
-    """What the model can do."""
+    """The capabilities of the model."""
     address: str | None = None
-    """Where the model's server is. None: in a child of this process, or it is not known."""
+    """The address of the model's server. None if it is a child of this process, or not known."""
     retries: int = 0
-    """How often an answer that breaks off is asked for again."""
+    """The number of times that an answer that breaks off is asked for again."""
     max_reply_size: int | None = None
     """Maximum size of a reply, in bytes, if its client does not limit it. No limit if None."""
     copies_prompts: bool = True
@@ -130,7 +130,7 @@ class Adapter(ABC):
             settings: The settings of the call.
             offer: The tools, if the model may call some by its API.
             marks: The format that a grammar enforces, if the model needs one.
-            purpose: What the answer is for.
+            purpose: The purpose of the answer.
         """
 
     @abstractmethod
@@ -159,4 +159,4 @@ class Adapter(ABC):
 
     @abstractmethod
     def list_price(self) -> ListPrice | None:
-        """Return what the provider's price list says. It reads files."""
+        """Return the provider's list price, or None if it is not known. It reads files."""

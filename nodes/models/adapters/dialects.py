@@ -1,4 +1,4 @@
-"""How LangChain's clients of other providers call the settings of a call.
+"""The names that LangChain's clients of other providers have for the settings of a call.
 
 A client that is not listed gets the settings by the names of OpenAI, as arguments of the call.
 """
@@ -19,7 +19,7 @@ def _nothing(chat: BaseChatModel) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Dialect:
-    """What one client differs in from the others."""
+    """The differences of one client from the others."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     """The client's names for settings, by ours, if they differ."""

@@ -52,7 +52,7 @@ class Embedded(OpenAICompatible):
 
 
 def capabilities(*, is_small: bool) -> Capabilities:
-    """Return what a model in a child of this process can do."""
+    """Return the capabilities of a model in a child of this process."""
     return Capabilities(
         calls_tools=False, is_small=is_small, keeps_broken_calls=True, sends_tries=True
     )

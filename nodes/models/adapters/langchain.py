@@ -117,7 +117,7 @@ class LangChainModel(Adapter):
         return refusals(self.label, of_many=of_many)
 
     def list_price(self) -> ListPrice | None:
-        """Return what the provider's price list says. It reads files."""
+        """Return the provider's list price, or None if it is not known. It reads files."""
         return list_price(self._first)
 
 

@@ -123,7 +123,7 @@ class OpenAICompatible(Adapter):
         return failures(self.label, self.address)
 
     def list_price(self) -> ListPrice | None:
-        """Return what the provider's price list says. It reads files."""
+        """Return the provider's list price, or None if it is not known. It reads files."""
         return list_price(self.chat)
 
     def sampling(self, purpose: Kind, marks: Marks | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _REFUSED: Final = (400, 422)
 """The statuses of a request that is not valid."""
 
 _UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(\w+)'")
-"""What Python says of a client's function that has no such parameter."""
+"""Python's error for a function that has no such parameter."""
 
 _WORDS: Final = ("stop", "seed")
 """Names that are ordinary words, and so count only if they are quoted."""
@@ -29,7 +29,7 @@ _WORDS: Final = ("stop", "seed")
 
 @dataclass
 class Learned:
-    """What the calls of one model have shown about its settings."""
+    """The facts about the settings of one model that its calls have shown."""
 
     refused: set[str] = field(default_factory=set)
     """The defaults that the model refuses."""
@@ -42,12 +42,12 @@ _by_object: dict[int, Learned] = {}
 
 
 def learned_of_name(label: str, address: str | None) -> Learned:
-    """Return what this process has learned of a model, by its name and its server's address."""
+    """Return the facts that this process knows of a model, by its name and its server's address."""
     return _by_name.setdefault((label, address), Learned())
 
 
 def learned_of_object(chat: object) -> Learned:
-    """Return what this process has learned of a user's object, for as long as it lives."""
+    """Return the facts that this process knows of a user's object, for as long as it lives."""
     number = id(chat)
     if number not in _by_object:
         _by_object[number] = Learned()
@@ -64,7 +64,7 @@ def refused_setting(
     one to leave out.
 
     Args:
-        error: What the client raised.
+        error: The error that the client raised.
         sent: The client's names for the settings, by ours.
         settings: The settings of the call.
     """
@@ -103,7 +103,7 @@ def _in_body(error: BaseException) -> Iterator[str]:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what a server or a client says of a refusal, cut to one line."""
+    """Return the message of a refusal, cut to one line."""
     for one in causes(error):
         body: Any = getattr(one, "body", None)
         inner = body.get("error", body) if isinstance(body, Mapping) else None
