@@ -1,9 +1,9 @@
 """How far the step of a run is, for whoever cancels the run.
 
 LangGraph stores nothing of a node that is cancelled. If a model has answered in it, the call is
-paid for, no usage counts it, and the session makes it again. So such a node ends. Any other is
-cancelled directly: LangGraph cancels it some turns of the event loop later, when its model may have
-answered.
+paid for, no usage counts it, and the session makes it again. So such a node ends. A node that waits
+for its model is cancelled directly: LangGraph cancels it some turns of the event loop later, when
+the model may have answered.
 """
 
 import asyncio
@@ -27,14 +27,13 @@ class StepProgress:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a node runs, or has ended and is not passed to the checkpointer."""
+        """Whether a node asks a model, or has ended and is not passed to the checkpointer."""
         return self._is_answered or self._node is not None
 
     async def run(self, node: Callable[[], Awaitable[T]]) -> T:
         """Run a node, and return its result."""
         if self._is_stopped:
             raise asyncio.CancelledError
-        self._node = asyncio.current_task()
         try:
             written = await node()
         except BaseException:
@@ -45,6 +44,10 @@ class StepProgress:
         self._is_answered = True
         return written
 
+    def note_asking(self) -> None:
+        """Note that the node that runs is about to ask a model."""
+        self._node = asyncio.current_task()
+
     def note_answer(self) -> None:
         """Note that a model has answered in the node that runs."""
         self._is_answered = True
@@ -54,7 +57,11 @@ class StepProgress:
         self._is_answered = False
 
     def stop(self) -> None:
-        """Let no further node begin, and cancel the current node if no model has answered in it."""
+        """Let no further node begin, and cancel a node whose model has not answered.
+
+        A node that asks no model is left to LangGraph: its tasks, such as calls of tools, would be
+        cancelled twice, and leave their processes behind.
+        """
         self._is_stopped = True
         if self._node is not None and not self._is_answered:
             self._node.cancel()

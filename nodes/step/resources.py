@@ -180,6 +180,8 @@ class Moment:
         self.resources.check_model(name)
         model = await self.resources.models.get(name, notify, self.gate)
         model.check_price(self.conversation)
+        if self.resources.progress is not None:
+            self.resources.progress.note_asking()
         return model
 
     def settings(

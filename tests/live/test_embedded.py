@@ -140,7 +140,6 @@ def test_a_copy_of_the_weights_gets_its_own_child(server: EmbeddedServer, tmp_pa
 PARENT = """
 import sys, threading
 from duologue.nodes.models.embedded.child import embedded_server
-from support.models import chosen
 import openai
 server = embedded_server()
 print(server.pid, flush=True)
