@@ -91,7 +91,7 @@ def told(store: str, sessions: tuple[str, ...] = SESSIONS) -> Iterator[tuple[str
 
 
 def is_harmless(command: str, text: str) -> None:
-    kept = {"\n", *MARKS} if re.fullmatch(r"export \S+", command) else {"\n"}
+    kept = {"\n", "\t", *MARKS} if re.fullmatch(r"export \S+", command) else {"\n"}
     found = (CONTROLS - kept) & {*text}
     assert not found, (command, found)
 
@@ -193,10 +193,9 @@ def test_no_text_of_a_session_reaches_the_terminal_or_an_approval_raw(
     texts: dict[str, None] = {}
     rewrite(copied(base, tmp_path, "read"), lambda text: texts.setdefault(text) or text)
     assert {"Plan a garden", "Ann", "calculator", "2*3", "Dig.", "approve"} <= {*texts}
-    some = [*texts]
-    if not thorough:
-        some = faults.random("texts").sample(some, faults.times(2))
-        some += ["Ann", "calculator", "2*3"]
+    most = faults.times(8 if thorough else 2)
+    some = faults.random("texts").sample([*texts], min(most, len(texts)))
+    some += ["Ann", "calculator", "2*3"]
     for number, text in enumerate(some):
         store = copied(base, tmp_path, str(number))
         rewrite(store, hostile(text))
@@ -226,7 +225,8 @@ def pages(store: str) -> Iterator[str]:
 def is_exact(page: str) -> None:
     """Check that no control character is on a page, and nothing invisible is approved there."""
     unseen = CONTROLS - MARKS - {"\n", "\t"} - {chr(one) for one in range(0x2028, 0x2070)}
-    assert not unseen & {*page}
+    # A hidden field is sent back as it is, and nobody sees it.
+    assert not unseen & {*re.sub(r'<input type="hidden"[^>]*>', "", page)}
     for approval in approvals(page):
         assert escape_invisible(approval, keep="\n") == approval
 
