@@ -1,0 +1,164 @@
+"""What decides when a recorded dialogue ends: the protocol, and duologue's own rules."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from langchain_core.messages import AnyMessage
+
+from duologue.graphs import Conversation
+from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import About, Failure, result, said
+from duologue.graphs.log.stage import Stage
+from duologue.graphs.rules.end_chat import Decision, Node, decide
+from duologue.graphs.rules.facts import Counted
+from duologue.graphs.rules.position import Phase, Position
+from duologue.graphs.rules.transitions import after_turn, paused
+from duologue.nodes.turn.checks import checked
+from endings.dialogue import Call, Dialogue, Turn
+
+FORMS = {"instruction": INSTRUCTION, "solution": SOLUTION}
+
+MANY = 10_000
+"""A cap that no record reaches."""
+
+
+class Adapter(Protocol):
+    """A way to decide when a dialogue ends. It is made for one dialogue."""
+
+    calls: int
+    """Model calls that it has made to decide."""
+    tokens: int
+    """Tokens of these calls."""
+
+    def stops(self, messages: Sequence[Turn]) -> str | None:
+        """Return why the dialogue ends after these turns, or None if it goes on.
+
+        It is called after every turn, each time with one turn more.
+        """
+        ...
+
+
+def conversation_of(dialogue: Dialogue, **more: Any) -> Conversation:
+    """Return the conversation that a user would write for a dialogue: all guards are on."""
+    words = [
+        {"kind": "done_token", "token": one.token, "by": one.by}
+        for one in dialogue.words
+        if not one.terminates
+    ]
+    proxies = [
+        {
+            "kind": "human",
+            "human_input_mode": "NEVER",
+            "termination": one.token,
+            "max_consecutive_auto_reply": MANY,
+        }
+        for one in dialogue.words
+        if one.terminates
+    ]
+    tools = [{"kind": "ending_tool", "tool": one.name, "by": one.by} for one in dialogue.tools]
+    called: dict[str, set[str]] = {name: set() for name in dialogue.names}
+    for turn in dialogue.turns:
+        called[turn.speaker] |= {call.name for call in turn.calls}
+    for tool in dialogue.tools:
+        for name in (tool.by,) if tool.by else dialogue.names:
+            called.setdefault(name, set()).add(tool.name)
+    return Conversation.model_validate(
+        {
+            "task": "Talk.",
+            "speakers": [
+                {
+                    "name": name,
+                    "format": FORMS.get(dialogue.forms.get(name, "")),
+                    "tools": sorted(called[name]),
+                    "replies": [*proxies, "model"],
+                }
+                for name in called
+            ],
+            "end_chat": {"when": [*words, *tools] or None, "max_iterations": MANY},
+            "max_tool_rounds": MANY,
+            **more,
+        }
+    )
+
+
+class Rules:
+    """duologue's rules, fed directly: no graph runs and no model is called.
+
+    `whole.stop_of` has the same conversation by the graph; both must agree.
+    """
+
+    calls = 0
+    tokens = 0
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        self._conversation = conversation_of(dialogue)
+        self._counted = Counted(self._conversation)
+        self._log: list[AnyMessage] = []
+        self._position = Position()
+        self._read = 0
+        self._reason: str | None = None
+
+    def stops(self, messages: Sequence[Turn]) -> str | None:
+        """Return the reason to end after these turns, or None."""
+        for turn in messages[self._read :]:
+            self._read += 1
+            self._reason = self._reason or self._after(turn)
+        return self._reason
+
+    def _after(self, turn: Turn) -> str | None:
+        if not turn.calls:
+            self._add(self._speech(turn))
+            self._position = after_turn(
+                self._conversation, self._position, turn.speaker, Stage.ROUNDS
+            )
+            return self._decide()
+        about = About(kind=Kind.TOOL_CALLS, speaker=turn.speaker)
+        calls: list[Any] = [
+            {
+                "type": "tool_call",
+                "id": f"{self._read}-{place}",
+                "name": one.name,
+                "args": one.arguments,
+            }
+            for place, one in enumerate(turn.calls)
+        ]
+        self._add(said(len(self._log), turn.text, about, tool_calls=calls))
+        reason = self._within(turn, Phase.CALLED)
+        if reason is not None:
+            return reason
+        for place, one in enumerate(turn.calls):
+            self._add(self._result(turn, one, f"{self._read}-{place}"))
+        return self._within(turn, Phase.RETURNED)
+
+    def _speech(self, turn: Turn) -> AnyMessage:
+        speaker = self._conversation.speaker(turn.speaker)
+        found = checked(self._conversation, speaker, turn.text, self._log)
+        # A speaker that is asked again says the recorded line again, and that one is said.
+        flaw = found.problem.flaw if found.problem else None
+        about = About(kind=Kind.SPEECH, speaker=turn.speaker, flaw=flaw)
+        return said(len(self._log), found.text, about)
+
+    def _result(self, turn: Turn, call: Call, call_id: str) -> AnyMessage:
+        return result(
+            len(self._log),
+            call.result,
+            speaker=turn.speaker,
+            call_id=call_id,
+            failure=Failure.TOOL if call.failed else None,
+        )
+
+    def _add(self, message: AnyMessage) -> None:
+        self._log.append(message)
+        self._counted.add(message)
+
+    def _within(self, turn: Turn, phase: Phase) -> str | None:
+        here = Decision(node=Node.TOOL_EXECUTOR, speaker=turn.speaker)
+        self._position = paused(self._position, here, phase)
+        return self._decide()
+
+    def _decide(self) -> str | None:
+        facts = self._counted.facts()
+        self._position = self._position.model_copy(update={"facts": facts})
+        decision = decide(self._conversation, self._position)
+        return decision.reasons[0].value if decision.node is Node.END else None

@@ -1,0 +1,87 @@
+"""The metrics of the benchmark, written down before the first run.
+
+A *turn* is a message of a speaker, or a message with which it calls tools: one model call. A
+record is fed turn by turn; `scoring.Outcome` names what became of it.
+
+premature
+    Stops before the earliest right end, by all dialogues.
+missed
+    Ends that were not found, by the dialogues that have an end which can be decided: neither open
+    nor undecidable.
+delay
+    Turns between the labelled end and the stop, of right and late stops: the median, and the value
+    that 90 % do not exceed.
+false stops
+    Premature stops by 1,000 turns after which the dialogue should have gone on.
+saved
+    Turns of the record after the stop, by dialogue. A premature stop saves nothing.
+wasted
+    Turns between the labelled end and the stop, or the end of the record if the end was missed, by
+    dialogue. A premature stop wastes all turns before it.
+cost
+    Model calls and tokens spent on deciding, by dialogue.
+κ
+    Cohen's κ between the labels and the rules over prefixes: after each turn that was fed, should
+    the dialogue be over, and did it stop? Prefixes that cannot be decided are left out.
+ties, undecidable, left out
+    Counted apart: stops between the earliest and the labelled end, records that end without a
+    sign, and prefixes that κ leaves out. They are neither right nor wrong.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from endings.intervals import Estimate, kappa, mean, quantile, share
+from endings.scoring import Outcome, Scored
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The metrics of a group of dialogues. None: there is nothing to take a share of."""
+
+    dialogues: int
+    turns: int
+    outcomes: Counter[Outcome]
+    premature: Estimate | None
+    missed: Estimate | None
+    delay: Estimate | None
+    delay_90: Estimate | None
+    false_stops: Estimate | None
+    saved: Estimate | None
+    wasted: Estimate | None
+    calls: Estimate | None
+    tokens: Estimate | None
+    kappa: Estimate | None
+    left_out: int
+
+
+def measure(scored: Sequence[Scored]) -> Metrics:
+    """Compute the metrics of a group of dialogues."""
+    outcomes = Counter(one.outcome for one in scored)
+    decidable = len(scored) - outcomes[Outcome.OPEN] - outcomes[Outcome.UNDECIDABLE]
+    # A premature stop of a record without an end says nothing of an end.
+    decidable -= sum(
+        one.outcome is Outcome.PREMATURE and one.dialogue.label.end > len(one.dialogue.turns)
+        for one in scored
+    )
+    delays = [one.delay for one in scored if one.delay is not None]
+    going = sum(one.going for one in scored)
+    premature = outcomes[Outcome.PREMATURE]
+    false_stops = share(premature, going)
+    return Metrics(
+        dialogues=len(scored),
+        turns=sum(len(one.dialogue.turns) for one in scored),
+        outcomes=outcomes,
+        premature=share(premature, len(scored)),
+        missed=share(outcomes[Outcome.MISSED], decidable),
+        delay=quantile(delays, 0.5),
+        delay_90=quantile(delays, 0.9),
+        false_stops=false_stops and false_stops.times(1000),
+        saved=mean([one.saved for one in scored]),
+        wasted=mean([one.wasted for one in scored]),
+        calls=mean([one.calls for one in scored]),
+        tokens=mean([one.tokens for one in scored]),
+        kappa=kappa([one.prefixes for one in scored]),
+        left_out=sum(one.left_out for one in scored),
+    )

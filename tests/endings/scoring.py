@@ -1,0 +1,123 @@
+"""How one dialogue was ended, compared with its label."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from endings.adapter import Adapter
+from endings.dialogue import Dialogue
+from endings.intervals import Table
+
+
+class Outcome(StrEnum):
+    """A stop compared with the label."""
+
+    RIGHT = "right"
+    """It stopped at the labelled end."""
+    TIE = "tie"
+    """It stopped between the earliest end and the labelled one."""
+    LATE = "late"
+    """It stopped after the labelled end."""
+    OPEN = "open"
+    """It did not stop, and should not within the record. That is right, too."""
+    PREMATURE = "premature"
+    """It stopped before the earliest end."""
+    MISSED = "missed"
+    """It did not stop, although the record shows the end or runs on after it."""
+    UNDECIDABLE = "undecidable"
+    """It did not stop, and the record ends at the labelled end without a sign of it."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What became of one dialogue."""
+
+    dialogue: Dialogue
+    stop: int | None
+    """After how many turns it was stopped. None: it was not."""
+    reason: str | None
+    calls: int = 0
+    """Model calls that were made to decide."""
+    tokens: int = 0
+    """Tokens of these calls."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Compare the stop with the label."""
+        label, length = self.dialogue.label, len(self.dialogue.turns)
+        if self.stop is not None:
+            if self.stop < label.first:
+                return Outcome.PREMATURE
+            if self.stop < label.end:
+                return Outcome.TIE
+            return Outcome.RIGHT if self.stop == label.end else Outcome.LATE
+        if label.end > length:
+            return Outcome.OPEN
+        runs_on = length > label.end
+        return Outcome.MISSED if label.signalled or runs_on else Outcome.UNDECIDABLE
+
+    @property
+    def delay(self) -> int | None:
+        """Turns between the labelled end and the stop. None if it is neither right nor late."""
+        if self.stop is None or self.outcome not in (Outcome.RIGHT, Outcome.LATE):
+            return None
+        return self.stop - self.dialogue.label.end
+
+    @property
+    def fed(self) -> int:
+        """Turns that were decided on."""
+        return len(self.dialogue.turns) if self.stop is None else self.stop
+
+    @property
+    def going(self) -> int:
+        """Turns that were decided on while the dialogue should go on, and a false stop."""
+        return min(self.fed, max(self.dialogue.label.first - 1, 0))
+
+    @property
+    def saved(self) -> int:
+        """Turns of the record that the stop spares, if it is not premature."""
+        return 0 if self.outcome is Outcome.PREMATURE else len(self.dialogue.turns) - self.fed
+
+    @property
+    def wasted(self) -> int:
+        """Turns after the labelled end; all turns, if a premature stop made them useless."""
+        if self.outcome is Outcome.PREMATURE:
+            return self.fed
+        return max(0, self.fed - self.dialogue.label.end)
+
+    @property
+    def prefixes(self) -> Table:
+        """Compare the rules with the label at each prefix that can be decided.
+
+        Prefixes between the earliest end and the labelled one are left out, and so is the last
+        one of an undecidable record.
+        """
+        label, both, rule, missing, neither = self.dialogue.label, 0, 0, 0, 0
+        for place in range(1, self.fed + 1):
+            if label.first <= place < label.end:
+                continue
+            over, stopped = place >= label.end, place == self.stop
+            if over and not stopped and self.outcome is Outcome.UNDECIDABLE:
+                continue
+            both += over and stopped
+            rule += stopped and not over
+            missing += over and not stopped
+            neither += not over and not stopped
+        return Table(both, rule, missing, neither)
+
+    @property
+    def left_out(self) -> int:
+        """Prefixes that `prefixes` leaves out."""
+        return self.fed - sum(self.prefixes)
+
+
+def score(dialogue: Dialogue, begin: Callable[[Dialogue], Adapter]) -> Scored:
+    """Feed a dialogue to an adapter, turn by turn, until it stops."""
+    adapter = begin(dialogue)
+    stop = reason = None
+    for place in range(1, len(dialogue.turns) + 1):
+        reason = adapter.stops(dialogue.turns[:place])
+        if reason is not None:
+            stop = place
+            break
+    return Scored(dialogue, stop, reason, adapter.calls, adapter.tokens)

@@ -1,0 +1,163 @@
+"""Each metric, held to an example that was computed by hand."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from endings.dialogue import Case, Dialogue, Label, Origin, Turn
+from endings.intervals import Estimate, Table, kappa, mean, quantile, share
+from endings.metrics import Metrics, measure
+from endings.scoring import Outcome, Scored, score
+
+
+def scored(
+    length: int,
+    end: int,
+    stop: int | None,
+    *,
+    earliest: int = 0,
+    signalled: bool = True,
+    calls: int = 0,
+    tokens: int = 0,
+) -> Scored:
+    turns = tuple(Turn("AB"[place % 2], str(place)) for place in range(length))
+    label = Label(Case.WORD_SAID, end, Origin.FIELD, earliest, signalled)
+    dialogue = Dialogue("any", "source", turns, label)
+    return Scored(dialogue, stop, "done_token" if stop else None, calls, tokens)
+
+
+RIGHT = scored(4, 4, 4, calls=3, tokens=70)
+PREMATURE = scored(4, 4, 2)
+LATE = scored(6, 4, 6)
+MISSED = scored(6, 4, None)
+TIE = scored(4, 4, 3, earliest=3)
+UNDECIDABLE = scored(4, 4, None, signalled=False)
+OPEN = scored(3, 4, None)
+ALL = (RIGHT, PREMATURE, LATE, MISSED, TIE, UNDECIDABLE, OPEN)
+
+
+@pytest.mark.parametrize(
+    ("one", "outcome", "delay", "saved", "wasted", "prefixes"),
+    [
+        (RIGHT, Outcome.RIGHT, 0, 0, 0, Table(1, 0, 0, 3)),
+        (PREMATURE, Outcome.PREMATURE, None, 0, 2, Table(0, 1, 0, 1)),
+        (LATE, Outcome.LATE, 2, 0, 2, Table(1, 0, 2, 3)),
+        (MISSED, Outcome.MISSED, None, 0, 2, Table(0, 0, 3, 3)),
+        (TIE, Outcome.TIE, None, 1, 0, Table(0, 0, 0, 2)),
+        (UNDECIDABLE, Outcome.UNDECIDABLE, None, 0, 0, Table(0, 0, 0, 3)),
+        (OPEN, Outcome.OPEN, None, 0, 0, Table(0, 0, 0, 3)),
+        # A stop within a record that should go on, and an end without a sign that runs on.
+        (scored(3, 4, 3), Outcome.PREMATURE, None, 0, 3, Table(0, 1, 0, 2)),
+        (scored(5, 4, None, signalled=False), Outcome.MISSED, None, 0, 1, Table(0, 0, 2, 3)),
+    ],
+)
+def test_a_stop_is_compared_with_the_label(
+    one: Scored, outcome: Outcome, delay: int | None, saved: int, wasted: int, prefixes: Table
+) -> None:
+    assert one.outcome is outcome
+    assert (one.delay, one.saved, one.wasted) == (delay, saved, wasted)
+    assert one.prefixes == prefixes
+
+
+@pytest.fixture(scope="module")
+def found() -> Metrics:
+    return measure(ALL)
+
+
+def value(estimate: Estimate | None) -> float:
+    assert estimate is not None
+    return estimate.value
+
+
+def test_premature_is_by_all_dialogues(found: Metrics) -> None:
+    assert value(found.premature) == 1 / 7
+
+
+def test_missed_is_by_dialogues_whose_end_can_be_decided(found: Metrics) -> None:
+    assert value(found.missed) == 1 / 5
+
+
+def test_a_premature_stop_of_a_record_without_an_end_is_no_found_end() -> None:
+    assert measure([MISSED, scored(3, 4, 3)]).missed == share(1, 1)
+
+
+def test_delay_is_of_right_and_late_stops(found: Metrics) -> None:
+    assert (value(found.delay), value(found.delay_90)) == (0, 2)
+
+
+def test_false_stops_are_by_turns_after_which_it_should_go_on(found: Metrics) -> None:
+    assert value(found.false_stops) == pytest.approx(1000 / 19)
+
+
+def test_saved_and_wasted_are_means_by_dialogue(found: Metrics) -> None:
+    assert value(found.saved) == 1 / 7
+    assert value(found.wasted) == 6 / 7
+
+
+def test_cost_is_what_was_spent_to_decide(found: Metrics) -> None:
+    assert (value(found.calls), value(found.tokens)) == (3 / 7, 10)
+
+
+def test_kappa_is_over_the_prefixes_that_can_be_decided(found: Metrics) -> None:
+    # 2 by both, 1 by the rules alone, 5 by the labels alone, 18 by neither.
+    by_chance = (3 * 7 + 23 * 19) / 26**2
+    assert value(found.kappa) == pytest.approx((20 / 26 - by_chance) / (1 - by_chance))
+    assert found.left_out == 2
+
+
+def test_ties_and_undecidable_records_are_counted_apart(found: Metrics) -> None:
+    assert found.outcomes[Outcome.TIE] == found.outcomes[Outcome.UNDECIDABLE] == 1
+
+
+def test_nothing_has_no_metrics() -> None:
+    empty = measure([])
+    assert (empty.premature, empty.missed, empty.delay, empty.saved, empty.kappa) == (None,) * 5
+
+
+def test_shares_have_wilsons_interval() -> None:
+    assert share(1, 10) == pytest.approx((0.1, 0.0179, 0.4042), abs=1e-4)
+    assert share(0, 10) == pytest.approx((0, 0, 0.2775), abs=1e-4)
+
+
+def test_means_have_the_normal_interval() -> None:
+    # The standard deviation is 1.2910, its half width 1.96 * 1.2910 / 2.
+    assert mean([1, 2, 3, 4]) == pytest.approx((2.5, 1.2349, 3.7651), abs=1e-4)
+
+
+def test_quantiles_have_the_interval_of_order_statistics() -> None:
+    assert quantile(range(1, 101), 0.5) == (50, 40, 60)
+    assert quantile([7], 0.9) == (7, 7, 7)
+
+
+def test_kappa_is_cohens() -> None:
+    found = kappa([Table(20, 5, 10, 15)])
+    assert found is not None
+    assert found.value == pytest.approx(0.4)
+    assert kappa([Table(0, 0, 0, 9)]) is None
+
+
+def test_kappa_has_the_interval_of_a_jackknife_over_dialogues() -> None:
+    # Without one of the first two κ is 0, without the third 1: the standard error is 2 / 3.
+    same, other = Table(1, 0, 0, 1), Table(0, 1, 1, 0)
+    assert kappa([same, same, other]) == pytest.approx((1 / 3, 1 / 3 - 1.959964 * 2 / 3, 1))
+
+
+class Paid:
+    """An adapter that stops at the third turn, and asks a judge after each one."""
+
+    calls = 0
+    tokens = 0
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        self._turns = dialogue.turns
+
+    def stops(self, messages: Sequence[Turn]) -> str | None:
+        assert tuple(messages) == self._turns[: self.calls + 1]
+        self.calls += 1
+        self.tokens += 10
+        return "judged" if len(messages) == 3 else None
+
+
+def test_an_adapter_is_fed_turn_by_turn_until_it_stops() -> None:
+    found = score(RIGHT.dialogue, Paid)
+    assert (found.stop, found.reason, found.calls, found.tokens) == (3, "judged", 3, 30)
