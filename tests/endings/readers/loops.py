@@ -1,0 +1,45 @@
+"""Loops of tool calls, by a written rule."""
+
+from collections.abc import Sequence
+
+from endings.dialogue import Case, Label, Origin, Turn
+
+LOOKS_LIKE = 3
+"""So many equal calls in a row look like a loop."""
+FOUND_BY = 5
+"""By the fifth repetition a runaway loop should be found."""
+NEVER_LEFT = 10
+"""A row as long as that is a runaway loop, whatever comes after it."""
+
+
+def loop_label(turns: Sequence[Turn], label: Label) -> Label:
+    """Return the label of a dialogue with a row of equal calls, or the given label.
+
+    Calls are equal if tool and arguments are, in one speaker's turn: between two of its speeches.
+    A row that the record ends in, or of ten calls, is a runaway loop, which should end at the
+    fifth call; from the third on an end does as well. Any other row of three is a retry: the
+    dialogue recovered, and its end stays.
+    """
+    row, latest, retried = 0, None, False
+    reached: dict[int, int] = {}
+    for place, turn in enumerate(turns, 1):
+        if not turn.calls:
+            row, latest = 0, None
+        for call in turn.calls:
+            key = (turn.speaker, call.name, dict(call.arguments))
+            if key != latest:
+                reached = {}
+            row = row + 1 if key == latest else 1
+            latest = key
+            reached[row] = place
+            retried = retried or row >= LOOKS_LIKE
+        ends_in_it = place == len(turns) and row >= FOUND_BY
+        if row >= NEVER_LEFT or ends_in_it:
+            return Label(
+                Case.RUNAWAY, reached[FOUND_BY], Origin.RULE, reached[LOOKS_LIKE], signalled=True
+            )
+    return (
+        Label(Case.RETRY, label.end, Origin.RULE, label.earliest, label.signalled)
+        if retried and label.case is not Case.EARLY_WORD
+        else label
+    )

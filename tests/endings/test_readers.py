@@ -1,0 +1,285 @@
+"""The readers, on tiny files in the formats of the sources."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endings.dialogue import Call, Case, Dialogue, Label, Origin, Turn
+from endings.readers import autogen, casino, sgd, tau2
+from endings.readers.loops import loop_label
+
+
+def only(found: list[Dialogue]) -> Dialogue:
+    assert len(found) == 1
+    return found[0]
+
+
+def placed(label: Label) -> tuple[Case, int, int, bool]:
+    return label.case, label.first, label.end, label.signalled
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def agent(text: str | None, *calls: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, "tool_calls": list(calls) or None}
+
+
+def tool(text: str, call_id: str, key: str = "id") -> dict[str, Any]:
+    return {"role": "tool", "content": text, key: call_id}
+
+
+def tau2_runs(folder: Path, *runs: list[dict[str, Any]]) -> list[Dialogue]:
+    simulations = [
+        {"id": f"run-{place}", "termination_reason": "user_stop", "messages": messages}
+        for place, messages in enumerate(runs)
+    ]
+    folder.joinpath("results.json").write_text(json.dumps({"simulations": simulations}))
+    return list(tau2.read(folder))
+
+
+SEARCH = {"id": "c1", "name": "search", "arguments": {"query": "flights"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([user("Hi"), agent("Done."), user("Thanks! ###STOP###")], (Case.WORD_SAID, 3, 3, True)),
+        (
+            [user("Hi"), agent("Please hold on."), user("###TRANSFER###")],
+            (Case.HAND_OFF, 3, 3, True),
+        ),
+        ([user("Hi"), agent("###STOP###")], (Case.OTHER_SIDE, 2, 2, True)),
+        ([user("Hi"), agent("Why?"), user("###OUT-OF-SCOPE###")], (Case.OTHER_SIDE, 3, 3, True)),
+        ([user("Hi"), agent("What is your name?")], (Case.NO_END, 3, 3, False)),
+        (
+            [user("Cancel it."), agent("Shall I?"), user("Yes, please do. ###STOP###")],
+            (Case.EARLY_WORD, 4, 4, False),
+        ),
+        (
+            [user("Hi"), agent("Anything else?"), user("No, thank you. ###STOP###")],
+            (Case.WORD_SAID, 3, 3, True),
+        ),
+    ],
+)
+def test_tau2_runs_have_their_recorded_end(
+    tmp_path: Path, messages: list[dict[str, Any]], expected: tuple[Case, int, int, bool]
+) -> None:
+    assert placed(only(tau2_runs(tmp_path, messages)).label) == expected
+
+
+def test_tau2_calls_have_their_results_and_errors(tmp_path: Path) -> None:
+    failed = {**tool("no such city", "c1"), "error": True}
+    messages = [user("Hi"), agent(None, SEARCH), failed, agent("Sorry.")]
+    found = only(tau2_runs(tmp_path, messages))
+    call = Call("search", {"query": "flights"}, "no such city", failed=True)
+    assert found.turns == (Turn("User", "Hi"), Turn("Agent", "", (call,)), Turn("Agent", "Sorry."))
+    assert found.id == "tau2/run-0"
+
+
+def test_tau_runs_end_by_a_word_or_by_the_transfer(tmp_path: Path) -> None:
+    transfer = {
+        "id": "c1",
+        "function": {"name": "transfer_to_human_agents", "arguments": '{"summary": "refund"}'},
+    }
+    trajectories = (
+        [user("Hi"), agent(None, transfer), tool("Transfer successful", "c1", "tool_call_id")],
+        [user("Hi"), agent("Bye."), user("###STOP###")],
+    )
+    runs = [
+        {"task_id": place, "trial": 0, "reward": 1.0, "traj": messages}
+        for place, messages in enumerate(trajectories)
+    ]
+    tmp_path.joinpath("model-airline.json").write_text(json.dumps(runs))
+    first, second = tau2.read(tmp_path)
+    assert placed(first.label) == (Case.HAND_OFF, 2, 2, True)
+    assert first.turns[1].calls[0].arguments == {"summary": "refund"}
+    assert placed(second.label) == (Case.WORD_SAID, 3, 3, True)
+    assert [first.id, second.id] == ["tau/model-airline/0/0", "tau/model-airline/1/0"]
+
+
+def test_files_that_are_no_runs_are_passed_over(tmp_path: Path) -> None:
+    tmp_path.joinpath("tasks.json").write_text('[{"id": 1}]')
+    tmp_path.joinpath("broken.json").write_text('{"simulations": [')
+    assert list(tau2.read(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("searches", "after", "expected"),
+    [
+        (2, True, (Case.WORD_SAID, 4, 4, True)),
+        (3, True, (Case.RETRY, 5, 5, True)),
+        (9, True, (Case.RETRY, 11, 11, True)),
+        # The fifth call is turn 6, the third turn 4.
+        (10, True, (Case.RUNAWAY, 4, 6, True)),
+        (5, False, (Case.RUNAWAY, 4, 6, True)),
+        (4, False, (Case.RETRY, 5, 5, True)),
+    ],
+)
+def test_rows_of_equal_calls_are_retries_or_runaway_loops(
+    searches: int, after: bool, expected: tuple[Case, int, int, bool]
+) -> None:
+    call = Call("search", {"query": "boats"})
+    turns = [Turn("User", "Find one."), *[Turn("Agent", "", (call,))] * searches]
+    turns += [Turn("User", "Thanks! ###STOP###")] if after else []
+    given = Label(Case.WORD_SAID, len(turns), Origin.FIELD, signalled=True)
+    assert placed(loop_label(turns, given)) == expected
+
+
+def test_other_arguments_and_speeches_break_a_row() -> None:
+    first, second = (Turn("A", "", (Call("search", {"page": page}),)) for page in (1, 2))
+    given = Label(Case.NO_END, 7, Origin.FIELD)
+    assert loop_label([first, second] * 3, given) == given
+    assert loop_label([first, first, Turn("A", "Wait."), first, first], given) == given
+
+
+def sgd_file(folder: Path, *turns: tuple[str, str, list[str]]) -> None:
+    part = folder / "dev"
+    part.mkdir()
+    said = [
+        {
+            "speaker": speaker,
+            "utterance": text,
+            "frames": [{"actions": [{"act": act} for act in acts]}],
+        }
+        for speaker, text, acts in turns
+    ]
+    dialogues = [{"dialogue_id": "1_00000", "turns": said}]
+    part.joinpath("dialogues_001.json").write_text(json.dumps(dialogues))
+
+
+BEGIN = (("USER", "Find a café.", ["INFORM"]), ("SYSTEM", "Café Ada.", ["OFFER"]))
+END = (("USER", "Thanks, bye.", ["GOODBYE", "THANK_YOU"]), ("SYSTEM", "Bye.", ["GOODBYE"]))
+MORE = (("USER", "Thanks.", ["THANK_YOU"]), ("SYSTEM", "Anything else?", ["REQ_MORE"]))
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        ((*BEGIN, *END), (Case.FAREWELL, 3, 4, False)),
+        ((*BEGIN, *MORE, *END), (Case.CLOSING_QUESTION, 5, 6, False)),
+        (BEGIN, (Case.NO_END, 3, 3, False)),
+    ],
+)
+def test_sgd_dialogues_end_by_their_acts(
+    tmp_path: Path,
+    turns: tuple[tuple[str, str, list[str]], ...],
+    expected: tuple[Case, int, int, bool],
+) -> None:
+    sgd_file(tmp_path, *turns)
+    found = only(list(sgd.read(tmp_path)))
+    assert placed(found.label) == expected
+    assert found.id == "sgd/dev/1_00000"
+
+
+def test_sgd_messages_are_closings_by_their_acts(tmp_path: Path) -> None:
+    mixed = ("USER", "Good. Thanks.", ["SELECT", "GOODBYE"])
+    no_more = ("USER", "No, thanks.", ["NEGATE", "THANK_YOU"])
+    sgd_file(tmp_path, *BEGIN, *MORE, mixed, no_more)
+    found = [one.is_closing for one in sgd.utterances_of(tmp_path)]
+    assert found == [False, False, True, False, None, True]
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ("Accept-Deal", (Case.WORD_SAID, 2, 2, True)),
+        ("Walk-Away", (Case.OTHER_SIDE, 2, 2, True)),
+        ("Reject-Deal", (Case.NO_END, 3, 3, False)),
+    ],
+)
+def test_casino_dialogues_end_by_their_last_message(
+    tmp_path: Path, last: str, expected: tuple[Case, int, int, bool]
+) -> None:
+    logs = [
+        {"id": "mturk_agent_1", "text": "Submit-Deal", "task_data": {}},
+        {"id": "mturk_agent_2", "text": last, "task_data": {}},
+    ]
+    found = [{"dialogue_id": 7, "chat_logs": logs}]
+    for part in ("train", "test"):
+        tmp_path.joinpath(f"casino_{part}.json").write_text(json.dumps(found))
+    dialogue = only(list(casino.read(tmp_path)))
+    assert placed(dialogue.label) == expected
+    assert (dialogue.id, dialogue.names) == ("casino/7", ("mturk_agent_1", "mturk_agent_2"))
+
+
+RULE = "-" * 80
+
+
+def printed(*messages: tuple[str, str]) -> str:
+    other = {"user": "helper", "helper": "user"}
+    return "".join(
+        f"\x1b[33m{name}\x1b[0m (to {other[name]}):\n\n{text}\n\n{RULE}\n"
+        for name, text in messages
+    )
+
+
+def notebook(folder: Path, output: str) -> list[Dialogue]:
+    cells = [
+        {"cell_type": "markdown", "source": "A chat"},
+        {"cell_type": "code", "outputs": [{"name": "stdout", "text": [output]}]},
+    ]
+    folder.joinpath("chat.ipynb").write_text(json.dumps({"cells": cells}))
+    return list(autogen.read(folder))
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (
+            printed(("user", "2 + 2?"), ("helper", "4.\n\nTERMINATE")),
+            (Case.WORD_SAID, 2, 2, True),
+        ),
+        (
+            printed(("user", "2 + 2?"), ("helper", "4. TERMINATE."), ("user", "")),
+            (Case.WORD_SAID, 2, 2, True),
+        ),
+        (
+            printed(("user", 'Reply "TERMINATE" when done. 2 + 2?'), ("helper", "TERMINATE")),
+            (Case.WORD_MENTIONED, 2, 2, True),
+        ),
+        (
+            printed(("user", "Or return 'TERMINATE'."), ("helper", "Here is more.")),
+            (Case.WORD_MENTIONED, 2, 3, False),
+        ),
+        (printed(("user", "A joke?"), ("helper", "No.")), (Case.NO_END, 2, 3, False)),
+        (
+            printed(("user", "A joke?"), ("helper", "No."))
+            + "Provide feedback to helper. Press enter to skip and use auto-reply, or type 'exit' "
+            "to end the conversation: exit",
+            (Case.OTHER_SIDE, 2, 2, False),
+        ),
+    ],
+)
+def test_autogen_chats_end_where_the_word_is_said(
+    tmp_path: Path, output: str, expected: tuple[Case, int, int, bool]
+) -> None:
+    assert placed(only(notebook(tmp_path, output)).label) == expected
+
+
+def test_autogen_calls_have_their_results(tmp_path: Path) -> None:
+    stars = "*" * 40
+    call = f'***** Suggested tool call (c1): add *****\nArguments: \n{{"a": 2, "b": 2}}\n{stars}'
+    answer = f"user (to helper):\n\n***** Response from calling tool (c1) *****\n4\n{stars}"
+    output = printed(("user", "2 + 2?"), ("helper", call), ("user", answer), ("helper", "4"))
+    found = only(notebook(tmp_path, output))
+    assert found.turns == (
+        Turn("user", "2 + 2?"),
+        Turn("helper", "", (Call("add", {"a": 2, "b": 2}, "4"),)),
+        Turn("helper", "4"),
+    )
+
+
+def test_autogen_cells_may_hold_several_chats_and_nested_ones_are_left_out(tmp_path: Path) -> None:
+    chat = printed(("user", "2 + 2?"), ("helper", "4. TERMINATE"))
+    new = "*" * 80 + "\nStarting a new chat....\n\nStart a new chat with the following message: \n"
+    nested = f"boss (to critic):\n\nCheck it.\n\n{RULE}\n"
+    assert [one.id for one in notebook(tmp_path, chat + new + chat + chat)] == [
+        "autogen/chat/1/0",
+        "autogen/chat/1/1",
+        "autogen/chat/1/2",
+    ]
+    assert notebook(tmp_path, printed(("user", "Hi"), ("helper", "Hm")) + nested) == []
