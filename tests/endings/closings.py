@@ -1,0 +1,109 @@
+"""How well single messages are known as farewells, compared with dialogue acts.
+
+A message is a closing if all of its acts are GOODBYE, THANK_YOU or NEGATE (the answer to "Is there
+anything else?"), and one of them is GOODBYE or THANK_YOU. A message with one of these two and
+another act is mixed: it is counted apart. Only messages of at most twelve words count, since a
+farewell is short. Annotators label "Okay, thank you." as SELECT or AFFIRM if it accepts an offer:
+messages with no other act are negatives, and the group "without acceptances" leaves them out. In
+the group "thanks and goodbyes alone" closings with NEGATE are mixed.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from duologue.graphs.text.farewells import is_farewell
+from endings.dialogue import half_of
+from endings.intervals import Estimate, Table, kappa, share
+from endings.readers import sgd, texts
+
+LONGEST = 12
+"""The most words of a short message."""
+
+ACCEPTING = {"SELECT", "AFFIRM"}
+
+
+class Line(NamedTuple):
+    """A single message."""
+
+    dialogue: str  # the id that decides its half
+    group: str
+    text: str
+    is_closing: bool | None  # None: mixed
+
+
+@dataclass
+class Agreement:
+    """How far the rules agree with the labels in one group of messages."""
+
+    tables: list[Table] = field(default_factory=list)
+    mixed: int = 0
+
+    @property
+    def total(self) -> Table:
+        """The sum of all tables."""
+        found = Table()
+        for table in self.tables:
+            found = found.plus(table)
+        return found
+
+    @property
+    def precision(self) -> Estimate | None:
+        """The share of known farewells that are closings."""
+        return share(self.total.both, self.total.both + self.total.rule)
+
+    @property
+    def recall(self) -> Estimate | None:
+        """The share of closings that are known."""
+        return share(self.total.both, self.total.both + self.total.label)
+
+    @property
+    def kappa(self) -> Estimate | None:
+        """Cohen's κ."""
+        return kappa(self.tables)
+
+
+def lines(folders: Iterable[Path]) -> Iterator[Line]:
+    """Read the short messages of copies of SGD, and our own rows of farewells."""
+    for name, text, is_closing in texts.closing_lines():
+        yield Line(name, "our own texts", text, is_closing)
+    for folder in folders:
+        for one in sgd.utterances_of(folder):
+            if len(one.text.split()) > LONGEST:
+                continue
+            alone = None if one.is_closing and "NEGATE" in one.acts else one.is_closing
+            yield Line(one.dialogue, "SGD, all, thanks and goodbyes alone", one.text, alone)
+            if one.speaker == sgd.SYSTEM:
+                yield Line(one.dialogue, "SGD, systems", one.text, one.is_closing)
+                continue
+            yield Line(one.dialogue, "SGD, users", one.text, one.is_closing)
+            if not one.acts <= ACCEPTING:
+                yield Line(
+                    one.dialogue, "SGD, users, without acceptances", one.text, one.is_closing
+                )
+
+
+def agreements(found: Iterable[Line]) -> dict[tuple[str, str], Agreement]:
+    """Compare the rules with the labels, by half of the split and group."""
+    groups: dict[tuple[str, str], Agreement] = {}
+    by_dialogue: dict[tuple[str, str], dict[str, Table]] = {}
+    for line in found:
+        key: tuple[str, str] = (half_of(line.dialogue), line.group)
+        agreement = groups.setdefault(key, Agreement())
+        if line.is_closing is None:
+            agreement.mixed += 1
+            continue
+        known = is_farewell(line.text, ("Bob", sgd.USER, sgd.SYSTEM))
+        closes = line.is_closing
+        table = Table(
+            both=known and closes,
+            rule=known and not closes,
+            label=closes and not known,
+            neither=not closes and not known,
+        )
+        tables = by_dialogue.setdefault(key, {})
+        tables[line.dialogue] = tables.get(line.dialogue, Table()).plus(table)
+    for key, agreement in groups.items():
+        agreement.tables = list(by_dialogue.get(key, {}).values())
+    return groups

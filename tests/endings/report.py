@@ -1,0 +1,134 @@
+"""Tables of the metrics, as Markdown."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from endings.closings import Agreement
+from endings.intervals import Estimate
+from endings.metrics import Metrics, measure
+from endings.scoring import Outcome, Scored
+
+ERRORS = (Outcome.PREMATURE, Outcome.MISSED, Outcome.LATE)
+
+HEAD = (
+    *("dialogues", "premature, %", "missed, %", "delay, median", "delay, 90 %"),
+    *("false stops per 1,000", "saved", "wasted", "κ", "ties", "undecidable"),
+)
+
+
+def by_source(scored: Iterable[Scored]) -> str:
+    """Return all metrics by source."""
+    groups = _grouped(scored, lambda one: one.dialogue.source)
+    rows = [[source, *_cells(measure(groups[source]))] for source in sorted(groups)]
+    return _table(("source", *HEAD), rows)
+
+
+def by_case(scored: Iterable[Scored]) -> str:
+    """Return all metrics by source and kind of case."""
+    groups = _grouped(scored, _case)
+    rows = [[*key, *_cells(measure(groups[key]))] for key in sorted(groups)]
+    return _table(("source", "kind of case", *HEAD), rows)
+
+
+def halves_by_case(parts: Mapping[str, Sequence[Scored]]) -> str:
+    """Return the shares of wrong ends and κ by source and kind of case, the halves abreast."""
+    groups = {half: _grouped(scored, _case) for half, scored in parts.items()}
+    keys = sorted({key for found in groups.values() for key in found})
+    names = ("dialogues", "premature, %", "missed, %", "κ", "ties, undecidable")
+    head = ["source", "kind of case", *(f"{name}: {half}" for half in parts for name in names)]
+    rows = [
+        [*key, *(cell for half in parts for cell in _short(groups[half].get(key, [])))]
+        for key in keys
+    ]
+    return _table(head, rows)
+
+
+K = TypeVar("K", str, tuple[str, str])
+
+
+def _case(one: Scored) -> tuple[str, str]:
+    return one.dialogue.source, one.dialogue.label.case.value
+
+
+def _grouped(scored: Iterable[Scored], key: Callable[[Scored], K]) -> dict[K, list[Scored]]:
+    groups: dict[K, list[Scored]] = {}
+    for one in scored:
+        groups.setdefault(key(one), []).append(one)
+    return groups
+
+
+def _short(scored: Sequence[Scored]) -> list[str]:
+    found = measure(scored)
+    apart = (found.outcomes[Outcome.TIE], found.outcomes[Outcome.UNDECIDABLE])
+    return [
+        f"{found.dialogues:,}",
+        *(_shown(one and one.times(100), 1) for one in (found.premature, found.missed)),
+        _shown(found.kappa, 2),
+        ", ".join(f"{count:,}" for count in apart),
+    ]
+
+
+def cost_line(scored: Sequence[Scored]) -> str:
+    """Return what deciding has cost, in a sentence."""
+    found = measure(scored)
+    return (
+        f"Cost of deciding by dialogue: {_shown(found.calls, 2)} model calls, "
+        f"{_shown(found.tokens, 2)} tokens. {found.left_out} of {found.turns} prefixes are left "
+        "out of κ."
+    )
+
+
+def closing_table(found: Mapping[tuple[str, str], Agreement]) -> str:
+    """Return how well single messages are known as farewells, by group and half."""
+    head = ("messages", "half", "short", "closings", "precision", "recall", "κ", "mixed, left out")
+    rows = [
+        [
+            group,
+            half,
+            f"{sum(one.total):,}",
+            f"{one.total.both + one.total.label:,}",
+            *(_shown(value, 3) for value in (one.precision, one.recall, one.kappa)),
+            f"{one.mixed:,}",
+        ]
+        for (half, group), one in sorted(found.items(), key=lambda row: row[0][::-1])
+    ]
+    return _table(head, rows)
+
+
+def error_lines(scored: Iterable[Scored]) -> Iterator[str]:
+    """Yield a line for each dialogue that was ended wrongly: where, why, and the last text."""
+    for one in scored:
+        if one.outcome in ERRORS:
+            label, turns = one.dialogue.label, one.dialogue.turns
+            at = one.stop or min(label.end, len(turns))
+            text = " ".join(turns[at - 1].text.split())[-100:]
+            yield (
+                f"{one.outcome}\t{one.dialogue.id}\t{label.case}\t{one.reason or '-'}\t"
+                f"stop {one.stop or '-'}, end {label.end} of {len(turns)}\t{text}"
+            )
+
+
+def _cells(found: Metrics) -> list[str]:
+    percent = [one and one.times(100) for one in (found.premature, found.missed)]
+    return [
+        f"{found.dialogues:,}",
+        *(_shown(one, 1) for one in percent),
+        *(_shown(one, 0) for one in (found.delay, found.delay_90)),
+        *(_shown(one, 1) for one in (found.false_stops, found.saved, found.wasted)),
+        _shown(found.kappa, 2),
+        str(found.outcomes[Outcome.TIE]),
+        str(found.outcomes[Outcome.UNDECIDABLE]),
+    ]
+
+
+def _shown(found: Estimate | None, digits: int) -> str:
+    """Show an estimate with its interval, or a dash."""
+    if found is None:
+        return "–"  # noqa: RUF001
+    value, low, high = (f"{one + 0.0:.{digits}f}" for one in found)
+    return f"{value} ({low} to {high})"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
