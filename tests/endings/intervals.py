@@ -48,14 +48,14 @@ def share(count: int, of: int) -> Estimate | None:
 
 
 def mean(values: Sequence[float]) -> Estimate | None:
-    """Return a mean, or None of nothing; the interval of a single value is the value."""
+    """Return a mean of counts, or None of nothing; the interval of one value is the value."""
     if not values:
         return None
     size = len(values)
     average = sum(values) / size
     spread = sum((value - average) ** 2 for value in values) / max(size - 1, 1)
     half = Z * sqrt(spread / size)
-    return Estimate(average, average - half, average + half)
+    return Estimate(average, max(0.0, average - half), average + half)
 
 
 def quantile(values: Sequence[float], at: float) -> Estimate | None:

@@ -6,8 +6,8 @@ record is fed turn by turn; `scoring.Outcome` names what became of it.
 premature
     Stops before the earliest right end, by all dialogues.
 missed
-    Ends that were not found, by the dialogues that have an end which can be decided: neither open
-    nor undecidable.
+    Ends that were not found, by the dialogues that have an end within the record which can be
+    decided: it shows by a sign, by what comes after it, or it was found.
 delay
     Turns between the labelled end and the stop, of right and late stops: the median, and the value
     that 90 % do not exceed.
@@ -59,12 +59,7 @@ class Metrics:
 def measure(scored: Sequence[Scored]) -> Metrics:
     """Compute the metrics of a group of dialogues."""
     outcomes = Counter(one.outcome for one in scored)
-    decidable = len(scored) - outcomes[Outcome.OPEN] - outcomes[Outcome.UNDECIDABLE]
-    # A premature stop of a record without an end says nothing of an end.
-    decidable -= sum(
-        one.outcome is Outcome.PREMATURE and one.dialogue.label.end > len(one.dialogue.turns)
-        for one in scored
-    )
+    decidable = sum(one.has_end for one in scored)
     delays = [one.delay for one in scored if one.delay is not None]
     going = sum(one.going for one in scored)
     premature = outcomes[Outcome.PREMATURE]

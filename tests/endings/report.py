@@ -62,7 +62,7 @@ def _short(scored: Sequence[Scored]) -> list[str]:
     apart = (found.outcomes[Outcome.TIE], found.outcomes[Outcome.UNDECIDABLE])
     return [
         f"{found.dialogues:,}",
-        *(_shown(one and one.times(100), 1) for one in (found.premature, found.missed)),
+        *(_shown(one and one.times(100), 2) for one in (found.premature, found.missed)),
         _shown(found.kappa, 2),
         ", ".join(f"{count:,}" for count in apart),
     ]
@@ -112,12 +112,13 @@ def _cells(found: Metrics) -> list[str]:
     percent = [one and one.times(100) for one in (found.premature, found.missed)]
     return [
         f"{found.dialogues:,}",
-        *(_shown(one, 1) for one in percent),
+        *(_shown(one, 2) for one in percent),
         *(_shown(one, 0) for one in (found.delay, found.delay_90)),
-        *(_shown(one, 1) for one in (found.false_stops, found.saved, found.wasted)),
+        _shown(found.false_stops, 2),
+        *(_shown(one, 1) for one in (found.saved, found.wasted)),
         _shown(found.kappa, 2),
-        str(found.outcomes[Outcome.TIE]),
-        str(found.outcomes[Outcome.UNDECIDABLE]),
+        f"{found.outcomes[Outcome.TIE]:,}",
+        f"{found.outcomes[Outcome.UNDECIDABLE]:,}",
     ]
 
 
@@ -125,7 +126,8 @@ def _shown(found: Estimate | None, digits: int) -> str:
     """Show an estimate with its interval, or a dash."""
     if found is None:
         return "–"  # noqa: RUF001
-    value, low, high = (f"{one + 0.0:.{digits}f}" for one in found)
+    # Adding 0 makes -0.0 a plain 0.0.
+    value, low, high = (f"{round(one, digits) + 0.0:.{digits}f}" for one in found)
     return f"{value} ({low} to {high})"
 
 

@@ -57,6 +57,13 @@ class Scored:
         return Outcome.MISSED if label.signalled or runs_on else Outcome.UNDECIDABLE
 
     @property
+    def has_end(self) -> bool:
+        """Whether the record has the labelled end, and it can be decided whether it was found."""
+        label, length = self.dialogue.label, len(self.dialogue.turns)
+        found = self.outcome in (Outcome.RIGHT, Outcome.TIE, Outcome.LATE)
+        return label.end <= length and (label.signalled or label.end < length or found)
+
+    @property
     def delay(self) -> int | None:
         """Turns between the labelled end and the stop. None if it is neither right nor late."""
         if self.stop is None or self.outcome not in (Outcome.RIGHT, Outcome.LATE):

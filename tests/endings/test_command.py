@@ -43,7 +43,7 @@ def test_the_command_prints_tables_for_a_copy(
     assert "### Half: tune" not in printed
     found = rows(printed)
     assert found["corpus"][0] == "40"
-    assert found["casino"][:2] == ["1", "0.0 (0.0 to 79.3)"]
+    assert found["casino"][:2] == ["1", "0.00 (0.00 to 79.35)"]
     assert errors.exists()
 
 

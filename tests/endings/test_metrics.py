@@ -77,8 +77,18 @@ def test_missed_is_by_dialogues_whose_end_can_be_decided(found: Metrics) -> None
     assert value(found.missed) == 1 / 5
 
 
-def test_a_premature_stop_of_a_record_without_an_end_is_no_found_end() -> None:
-    assert measure([MISSED, scored(3, 4, 3)]).missed == share(1, 1)
+@pytest.mark.parametrize(
+    "one",
+    [
+        scored(3, 4, 3),
+        scored(3, 4, 3, earliest=3),
+        scored(4, 4, 2, signalled=False),
+        UNDECIDABLE,
+        OPEN,
+    ],
+)
+def test_records_whose_end_cannot_be_decided_are_no_found_ends(one: Scored) -> None:
+    assert measure([MISSED, one]).missed == share(1, 1)
 
 
 def test_delay_is_of_right_and_late_stops(found: Metrics) -> None:
