@@ -44,8 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: live tests wait for others most of their time."""
-    return (os.cpu_count() or 1) + 1
+    """Return two more than there are cores: many tests wait for other processes."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(wrapper=True)
