@@ -1,4 +1,4 @@
-"""What a person decides on or copies, on a page: nothing in it is unseen or out of its place."""
+"""Texts that a person approves or copies on a page: each character is visible, in its place."""
 
 import re
 from typing import Final

@@ -59,7 +59,7 @@ class AskOptions(Options, total=False):
 
 
 OnFailure = Literal["raise", "return"]
-"""What `ask` does if the answer does not fit its schema."""
+"""The behaviour of `ask` if the answer does not fit its schema."""
 
 _OF_SPEC = AskOptions.__annotations__.keys() - Options.__annotations__.keys()
 

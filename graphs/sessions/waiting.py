@@ -7,7 +7,7 @@ from ..spec.questions import Question
 
 
 def waits_for(questions: Sequence[Question], *, has_ended: bool = False) -> str:
-    """Say what a session waits for now, as the end of a sentence."""
+    """Return the answers that a session waits for now, as the end of a sentence."""
     if has_ended:
         return "it has ended"
     if not questions:

@@ -27,7 +27,7 @@ from .schemas import schema_of
 M = TypeVar("M", bound=BaseModel)
 
 _APART: Final = re.compile(r"[\s_-]+")
-"""What may be between the words of a key or a choice."""
+"""The separators of the words of a key or a choice."""
 
 
 class OwnAnswer(BaseModel):

@@ -182,11 +182,11 @@ class Store(ABC):
 
     @abstractmethod
     async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
-        """Take a lease, and make what writes under it. None: another run has the subject."""
+        """Acquire a lease. Return its holder, which writes under it, or None if it is taken."""
 
     @abstractmethod
     async def _free(self, holder: LeaseHolder) -> None:
-        """Give back a lease that was taken."""
+        """Release a lease."""
 
     @abstractmethod
     async def _is_leased(self, subject: LeaseSubject) -> bool:

@@ -1,4 +1,4 @@
-"""Where a text that grows has code. Pure functions."""
+"""The places of code in a text that grows. Pure functions."""
 
 import re
 from bisect import bisect_right

@@ -7,7 +7,7 @@ as text.
 from typing import Final
 
 ENDS: Final = ("<|end|>", "<|return|>", "<|call|>")
-"""What ends a message in OpenAI's harmony format."""
+"""The tokens that end a message in OpenAI's harmony format."""
 
 TOKENS: Final = (
     *ENDS,
@@ -25,7 +25,7 @@ TOKENS: Final = (
 
 _LONGEST: Final = max(map(len, TOKENS))
 _STRUCK: Final = "<s>"
-"""What ``</s>`` closes in HTML."""
+"""The tag that ``</s>`` closes in HTML."""
 
 
 def end_of_words(text: str, begin: int = 0, end: int | None = None) -> int:

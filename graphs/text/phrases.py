@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 APOSTROPHES = "'’‘ʼ`´′"  # noqa: RUF001
-"""What is typed for an apostrophe; words are the same with and without."""
+"""The characters that are typed for an apostrophe; words are the same with and without."""
 
 # In a script without spaces a sign is a word.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])[^\W_])+")
@@ -33,7 +33,7 @@ class Courtesy(NamedTuple):
 
 
 class Doubts(NamedTuple):
-    """What makes a judge's "yes" or "met" doubtful, each phrase as its words."""
+    """The phrases that make a judge's "yes" or "met" doubtful, each as its words."""
 
     conditions: frozenset[tuple[str, ...]]
     """Anywhere in its first sentence: a condition."""
@@ -77,7 +77,7 @@ class Phrases(NamedTuple):
     telling: frozenset[str]
     """Words that make another statement of a reply that is otherwise the same, such as "not"."""
     doubts: Doubts
-    """What makes a verdict doubtful."""
+    """The phrases that make a verdict doubtful."""
 
 
 @cache

@@ -30,7 +30,7 @@ _TAKEN_BACK: Final = re.compile(
     r"|\W*(?:\b(?:and|or)\b\W*)?(?:no\W*\Z|not\b)"
     r"|\W*\b(?:and|or)\b\W*no\b"
 )
-"""What takes a good verdict back if it comes next: "Yes and no", "Met?"."""
+"""The words that take a good verdict back if they come next: "Yes and no", "Met?"."""
 
 _REFUSES: Final = re.compile(
     r"\W*\Z|\s*[^\w\s'-]|\s+[-'](?!\w)|\s+(?:it|its|the|my|our|this|that|i|we|not|there|because)\b"

@@ -24,7 +24,7 @@ _METADATA: Final = ("model_provider", "output_version")
 
 
 def apart(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
-    """Tell what a model says from what it thinks, where this is the text of its answer.
+    """Separate what a model says from what it thinks.
 
     Control tokens at the end are neither.
     """

@@ -20,7 +20,7 @@ _CELL = 128
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Put prose on one line."""
+    """Return prose on one line."""
     line = " ".join(clean(text).split())
     if width is None or cell_len(line) <= width:
         return line
