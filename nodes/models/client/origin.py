@@ -11,7 +11,6 @@ from langchain_core.messages.ai import UsageMetadata
 
 if TYPE_CHECKING:
     import openai
-    from langchain_openai import ChatOpenAI
 
     from .chat_model import ChatModel
 
@@ -65,15 +64,6 @@ def answer_in(error: BaseException) -> AIMessage | None:
         usage_metadata=counted,
         response_metadata={"finish_reason": choice.finish_reason},
     )
-
-
-def speaks_openai(chat: object) -> TypeGuard["ChatOpenAI"]:
-    """Whether a model is LangChain's client of OpenAI, ours among them."""
-    if not comes_from(chat, "langchain_openai"):
-        return False
-    from langchain_openai import ChatOpenAI
-
-    return isinstance(chat, ChatOpenAI)
 
 
 def is_ours(chat: object) -> TypeGuard["ChatModel"]:
