@@ -52,9 +52,13 @@ def test_a_signal_that_is_sent_twice_in_mid_turn_leaves_a_session_that_goes_on(
             time.sleep(0.05)
         out, err = process.communicate(timeout=60)
         assert process.returncode == 143
-        assert err == (
-            f"\nTerminated.\nGo on with: duologue resume --store '{store}' --model scripted g\n"
-        )
+        # On a busy machine it also says how long it has worked.
+        told = [line for line in err.splitlines() if not line.endswith(" s so far.")]
+        assert told == [
+            "",
+            "Terminated.",
+            f"Go on with: duologue resume --store '{store}' --model scripted g",
+        ]
         assert FIRST in out
         assert "Traceback" not in out
         server.release()
