@@ -171,7 +171,8 @@ def _message(given: Any) -> Any:  # noqa: ANN401  # a message; LangChain knows R
         # As messages write themselves: LangChain's own reading drops broken calls of tools.
         try:
             return _dumped().validate_python(given)
-        except ValidationError:
+        # A TypeError: LangChain's validators expect calls of tools in its own form.
+        except (ValidationError, TypeError):
             pass
     return convert_to_messages([given])[0]
 

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -269,6 +269,7 @@ PARTS = st.one_of(LEAVES, DICTS, st.lists(LEAVES, max_size=3), st.tuples(ROLES, 
 
 @settings(max_examples=200, deadline=None)
 @given(written=st.one_of(PARTS, st.lists(PARTS, max_size=3)))
+@example(written={"type": "ai", "content": None, "tool_calls": [OPENAI_CALL]})
 def test_whatever_is_written_is_read_as_langgraph_does_or_is_one_error(written: Any) -> None:  # noqa: ANN401
     expected: Any = None
     try:
