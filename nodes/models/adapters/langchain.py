@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from ....graphs.log.kinds import Kind
 from ....graphs.speakers.formats import Marks
-from ....graphs.speakers.schemas import is_strict, schema_of
 from ..adapters.native import offering
 from ..client.failures import refusals
 from ..client.forms import form_of_calls
@@ -23,7 +22,7 @@ from .composed import Chat, bound_options, composed, configured, first
 from .dialects import Prepared, check_extra, dialect_of, prepared
 from .providers import provider_failures
 from .refused import Learned, learned_of_name, learned_of_object
-from .structured import shaped
+from .structured import ask_with_schema
 
 
 class LangChainModel(Adapter):
@@ -91,10 +90,7 @@ class LangChainModel(Adapter):
 
     def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return how to ask for an answer that fits a schema."""
-        # A dict: given the class, the client raises on what it can't read and hides the text.
-        wanted = schema_of(schema)
-        asked = shaped(self.chat, self.label, wanted, settings, instead, strict=is_strict(wanted))
-        return lambda prompt, config: asked.ainvoke(prompt, config=config)
+        return ask_with_schema(self.chat, self.label, schema, settings, instead)
 
     def constrained(
         self, settings: CallSettings, tools: Sequence[BaseTool], choice: str, purpose: Kind
@@ -109,8 +105,7 @@ class LangChainModel(Adapter):
             asked = binding(model, {**options, "extra_body": body})
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
         schema = {"title": "answer", **answer_schema(tools, choice)}
-        asked = shaped(chat, self.label, schema, settings, 'tool_calling = "native"')
-        return lambda prompt, config: asked.ainvoke(prompt, config=config)
+        return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Let the errors of the user's object pass, but for those that duologue handles."""

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from ....graphs.common.errors import SpecError
 from ....graphs.log.kinds import Kind
 from ....graphs.speakers.formats import Marks
-from ....graphs.speakers.schemas import is_strict, schema_of
 from ..adapters.native import offering
 from ..client.failures import failures
 from ..client.forms import form_of, form_of_calls, takes_forms
@@ -22,7 +21,7 @@ from ..settings import CallSettings
 from .base import Adapter, Ask, Capabilities, Offer
 from .composed import Chat
 from .refused import learned_of_name
-from .structured import shaped
+from .structured import ask_with_schema
 
 if TYPE_CHECKING:
     from ..client.chat_model import ChatModel
@@ -105,9 +104,7 @@ class OpenAICompatible(Adapter):
             return lambda prompt, config: chat.ainvoke(
                 prompt, config=config, response_format=form, **options
             )
-        wanted = schema_of(schema)
-        asked = shaped(self.chat, self.label, wanted, settings, instead, strict=is_strict(wanted))
-        return lambda prompt, config: asked.ainvoke(prompt, config=config)
+        return ask_with_schema(self.chat, self.label, schema, settings, instead)
 
     def constrained(
         self, settings: CallSettings, tools: Sequence[BaseTool], choice: str, purpose: Kind
