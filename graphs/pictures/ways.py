@@ -64,7 +64,8 @@ _ROUNDS = 3
 def _shortened(conversation: Conversation) -> Conversation:
     """Take whole rounds off its caps: one round is like the other."""
     end_chat, count = conversation.end_chat, len(conversation.speakers)
-    caps = [end.limit // count for end in lone(end_chat.when) if isinstance(end, MaxMessages)]
+    when = end_chat.when
+    caps = [end.limit // count for end in lone(when) if isinstance(end, MaxMessages)]
     rounds = min([*caps, end_chat.max_iterations or _ROUNDS])
     least = min(1, end_chat.min_iterations)
     is_chosen = not isinstance(conversation.turn_order, RoundRobin)
@@ -76,7 +77,7 @@ def _shortened(conversation: Conversation) -> Conversation:
     update = {
         "min_iterations": least,
         "max_iterations": end_chat.max_iterations and end_chat.max_iterations - off,
-        "when": end_chat.when and _with_fewer(end_chat.when, off * count),
+        "when": None if when is None else _with_fewer(when, off * count),
     }
     return conversation.model_copy(update={"end_chat": end_chat.model_copy(update=update)})
 

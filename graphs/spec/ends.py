@@ -11,6 +11,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NoReturn,
     Required,
     TypeAlias,
     Union,
@@ -67,6 +68,17 @@ class _End(Kinded):
         if not isinstance(other, _End):
             return NotImplemented
         return AllOf(of=(*_parts(self, AllOf), *_parts(other, AllOf)))
+
+    def __bool__(self) -> NoReturn:
+        """Raise an error: Python reads ``a or b`` as ``a``, and ``b`` would be lost.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            f"{type(self).__name__} is neither true nor false; use '|' instead of 'or', "
+            "'&' instead of 'and', and 'is None' instead of 'not'"
+        )
 
 
 class DoneToken(_End):

@@ -568,3 +568,21 @@ def test_only_ends_are_joined(wrong: Any) -> None:  # noqa: ANN401
         DONE_BY_ANN | wrong
     with pytest.raises(TypeError, match="unsupported operand"):
         DONE_BY_ANN & wrong
+
+
+LAZY: dict[str, Callable[[End], object]] = {
+    "or": lambda end: end or MaxCost(limit=0.5),
+    "and": lambda end: end and MaxCost(limit=0.5),
+    "not": lambda end: not end,
+    "if": lambda end: 1 if end else 2,
+    "any": lambda end: any([end]),
+    "bool": bool,
+}
+"""What reads an end as true or false, and then drops the end after it."""
+
+
+@pytest.mark.parametrize("read", LAZY.values(), ids=LAZY)
+@pytest.mark.parametrize("end", [DONE_BY_ANN, DONE_BY_ANN | MaxCalls(limit=3), MaxCost(limit=1)])
+def test_an_end_is_neither_true_nor_false(end: End, read: Callable[[End], object]) -> None:
+    with pytest.raises(TypeError, match=r"use '\|' instead of 'or', '&' instead of 'and'"):
+        read(end)
