@@ -5,9 +5,10 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
+from ..speakers.formats import Marks, plain
 from ..spec.conversation import Conversation
 from ..spec.ends import DoneToken, leaves
-from ..text.done_words import says, settled, without
+from ..text.done_words import may_say, says, settled, without
 from ..text.fences import prose_places
 from .formats.marks import begins, length_of
 from .messages import About, Source
@@ -22,8 +23,8 @@ def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> l
     return [
         end.token
         for end in mine
-        if end.token in text
-        and says(end.token, _bare(conversation, speaker, end, text), end.counts)
+        if may_say(end.token, text)
+        and says(end.token, _shown(conversation, speaker, end, text), end.counts, speaker)
     ]
 
 
@@ -58,10 +59,9 @@ class HeardText:
             return piece
         if is_over:
             return _without(conversation, self._speaker, self._text)[before:]
+        who = conversation, self._speaker
         known = (
-            settled(
-                end.token, _bare(conversation, self._speaker, end, self._text), end.counts, before
-            )
+            settled(end.token, _shown(*who, end, self._text), end.counts, before, self._speaker)
             for end in self._ends
         )
         self._told = min(known, default=len(self._text))
@@ -70,25 +70,44 @@ class HeardText:
 
 def _without(conversation: Conversation, speaker: str | None, text: str) -> str:
     for end in _tokens_of(conversation, speaker):
-        if end.token in text:
-            shown = _bare(conversation, speaker, end, text)
-            text = without(end.token, text, end.counts, shown)
+        if may_say(end.token, text):
+            shown = _shown(conversation, speaker, end, text)
+            text = without(end.token, text, end.counts, speaker, shown)
     return text
 
 
-def _bare(conversation: Conversation, speaker: str | None, end: DoneToken, text: str) -> str:
-    """A message with white space for its first mark, so that all else keeps its place.
+def _shown(conversation: Conversation, speaker: str | None, end: DoneToken, text: str) -> str:
+    """Return a message with white space for its first mark, so that all else keeps its place.
 
-    "Instruction: ###STOP###" has nothing else to say.
+    "Instruction: ###STOP###" has nothing else to say. The same for the other marks and what comes
+    after them, unless it has the token itself.
     """
     marks = None if speaker is None or end.counts != "last" else conversation.speaker(speaker).marks
-    if marks is None or end.token not in text:
+    if marks is None or not may_say(end.token, text):
         return text
-    for start, one in prose_places(text):
-        if begins(one, marks.lines[0]):
-            length = length_of(marks.lines[0], one)[0]
-            return f"{text[:start]}{' ' * length}{text[start + length :]}"
-    return text
+    places = [*prose_places(text)]
+    first = next((one for one in places if begins(one[1], marks.lines[0])), None)
+    if first is None:
+        return text
+    start, behind = first[0], first[0] + length_of(marks.lines[0], first[1])[0]
+    others = (
+        at
+        for at, one in places
+        if at > start and _begins_another(one, marks, goes_on=at + len(one) == len(text))
+    )
+    rest = next(others, len(text))
+    if may_say(end.token, text[rest:]):
+        rest = len(text)
+    return f"{text[:start]}{' ' * (behind - start)}{text[behind:rest]}{' ' * (len(text) - rest)}"
+
+
+def _begins_another(line: str, marks: Marks, *, goes_on: bool) -> bool:
+    """Whether a line begins with a mark after the first one, or may do so when it goes on."""
+    shown = plain(line)
+    return any(
+        begins(line, mark) or (goes_on and plain(mark).startswith(shown))
+        for mark in marks.lines[1:]
+    )
 
 
 def _tokens_of(conversation: Conversation, speaker: str | None) -> Iterator[DoneToken]:

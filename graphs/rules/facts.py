@@ -14,7 +14,7 @@ from ..log.messages import About, Source, line
 from ..spec.conversation import Conversation
 from ..spec.ends import EndingTool, leaves
 from ..spec.usage import Usage, total
-from ..text.done_words import ends_with
+from ..text.done_words import says
 from .ends.guards import GUARDS
 from .ends.holding import ENDS
 from .people import watcher
@@ -122,7 +122,7 @@ class Counted:
                 if speaker.human
                 and speaker.name != about.speaker
                 and about.heard_by(speaker.name)
-                and ends_with(speaker.human.termination, text)
+                and says(speaker.human.termination, text, "last", about.speaker)
             )
         return facts
 

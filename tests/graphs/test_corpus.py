@@ -20,13 +20,14 @@ from duologue.graphs.rules.ends.guards import GUARDS
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.rules.position import Position
 from duologue.graphs.speakers.formats import Marks
-from duologue.graphs.text.done_words import ends_with, says
+from duologue.graphs.text.done_words import says
 from duologue.graphs.text.wording import is_farewell
 from duologue.nodes.judge.verdicts import yes_or_no
 
 ENDS = {
-    "done_tokens": lambda text: says("###STOP###", text, "last"),
-    "words": lambda text: ends_with("TERMINATE", text),
+    "done_tokens": lambda text: says("###STOP###", text, "last", "User"),
+    "deals": lambda text: says("DEAL", text, "alone", "User"),
+    "words": lambda text: says("TERMINATE", text, "last", "User"),
     "farewells": lambda text: is_farewell(text, ("Bob",), (*INSTRUCTION.texts, *SOLUTION.texts)),
     "verdicts": lambda text: yes_or_no(text) is True,
     "instructions": lambda text: parse(INSTRUCTION, text).problem is None,
@@ -37,6 +38,10 @@ ENDS = {
 TABLES = (
     ("done_tokens", "ends", "done_tokens", True),
     ("done_tokens", "goes_on", "done_tokens", False),
+    ("done_tokens", "deals", "deals", True),
+    ("done_tokens", "no_deals", "deals", False),
+    ("done_tokens", "terminates", "words", True),
+    ("done_tokens", "no_terminates", "words", False),
     ("thoughts", "says_stop", "done_tokens", True),
     ("thoughts", "goes_on", "done_tokens", False),
     ("thoughts", "says_terminate", "words", True),

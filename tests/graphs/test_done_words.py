@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from corpus.reading import rows
 from duologue.graphs import DoneToken
-from duologue.graphs.text.done_words import default_match, ends_with, says, without
+from duologue.graphs.text.done_words import Match, default_match, says, without
 
 STOP = "###STOP###"
 
@@ -19,17 +19,28 @@ NOT_LAST = rows("done_tokens", "goes_on")
 def test_r1_a_token_that_ends_a_message_as_a_sentence_of_its_own_is_said(
     text: str, heard: str | None
 ) -> None:
-    assert says(STOP, text, "last")
-    assert STOP not in without(STOP, text, "last")
+    assert says(STOP, text, "last", "User")
+    assert STOP not in without(STOP, text, "last", "User")
     if heard is not None:
-        assert without(STOP, text, "last").strip() == heard
+        assert without(STOP, text, "last", "User").strip() == heard
 
 
 @pytest.mark.parametrize("text", NOT_LAST)
 def test_r1_a_token_that_is_mentioned_is_not_said_and_stays(text: str) -> None:
-    assert not says(STOP, text, "last")
-    assert not says(STOP, text, "alone")
-    assert without(STOP, text, "last") == text
+    assert not says(STOP, text, "last", "User")
+    assert without(STOP, text, "last", "User") == text
+
+
+@pytest.mark.parametrize(("text", "heard"), rows("done_tokens", "deals"))
+def test_r1_an_ordinary_word_is_said_alone(text: str, heard: str) -> None:
+    assert says("DEAL", text, "alone", "User")
+    assert without("DEAL", text, "alone", "User").strip() == heard
+
+
+@pytest.mark.parametrize("text", rows("done_tokens", "no_deals"))
+def test_r1_an_ordinary_word_among_others_is_not_said_and_stays(text: str) -> None:
+    assert not says("DEAL", text, "alone", "User")
+    assert without("DEAL", text, "alone", "User") == text
 
 
 ENDINGS = st.sampled_from([*".!?", "?!", '."', "!)", "。", "！", "؟", "।", "。」"])
@@ -40,13 +51,78 @@ PROSE = st.text(st.characters(categories=["L", "Nd", "Zs"]), min_size=1)
 def test_r1_what_147_real_endings_look_like_is_said(text: str, end: str, gap: str) -> None:
     """The token is the message, begins a line, or stands behind a sentence's end; nothing after."""
     assert says(STOP, f"Well, {text}x{end}{gap}{STOP}", "last")
-    assert says(STOP, f"{text}\n{STOP}", "last")
+    assert says(STOP, f"{text}x\n{STOP}", "last")
     assert says(STOP, STOP, "last")
 
 
-@given(PROSE, st.sampled_from(["", " "]), st.sampled_from(["", "\n", "."]))
-def test_r1_a_word_right_in_front_makes_it_a_mention(text: str, gap: str, end: str) -> None:
-    assert not says(STOP, f"Well. {text} word{gap}{STOP}{end}", "last")
+SIGNS = st.sampled_from(["**", "*", "_", "`", '"', "'", "(", "[", "<", "“", "«", "「", "", ""])
+ENDS = st.sampled_from([".", "!", "…", "。", " 👋", " :)", "\n", "", ""])
+CONTROL = st.sampled_from(["</s>", "<|im_end|>", "", ""])
+LABELS = st.sampled_from(["User: ", "user:", "**User:** ", "\nUser : ", "", ""])
+CLOSED = {"(": ")", "[": "]", "<": ">", "“": "”", "«": "»", "「": "」"}
+
+
+@st.composite
+def decorated(draw: st.DrawFn, word: str) -> str:
+    """Draw a word with nothing around it but decoration, its speaker's label and final signs."""
+    for sign, end in draw(st.lists(st.tuples(SIGNS, ENDS), max_size=2)):
+        inner = end if end in (".", "!", "…", "。") else ""
+        word = f"{sign}{word}{inner}{CLOSED.get(sign, sign)}"
+    return draw(LABELS) + word + "".join(draw(st.lists(ENDS, max_size=2))) + draw(CONTROL)
+
+
+@given(
+    st.sampled_from(["DEAL", "Deal", "###STOP###", "###stop###", "<DONE>", "[完]"]).flatmap(
+        lambda word: st.tuples(st.just(word), decorated(word))
+    ),
+    st.sampled_from(["", "Thank you, bye.\n", "See you\n\n"]),
+    st.sampled_from(["alone", "last", "anywhere"]),
+)
+def test_r1_any_decoration_of_a_last_line_counts_and_is_not_heard(
+    said: tuple[str, str], before: str, match: Match
+) -> None:
+    token, text = said[0].upper(), before + said[1]
+    assert says(token, text, match, "User")
+    assert without(token, text, match, "User") == before.rstrip()
+
+
+ABOUT = st.sampled_from(
+    [
+        *("Then I will say {}", "I reply with {}", "Please answer {}", "You write {}"),
+        *("I will not {}", "I never say {}", "We must not {}", "It is not time to {}"),
+        *("Should I {}?", "{}?", "Is it {}?", "Is this the end, or {}?", "Can I say {}?"),
+        *("If it is done, {}", "Once we agree, I say {}", "Otherwise return {}"),
+        *("The word is {}", "My last word: {}", "First we talk, then I say: {}"),
+        *("Ich sage dann {}", "Je réponds {}", "Voy a decir {}", "Я скажу {}", "我会说{}"),
+    ]
+)
+
+
+@given(
+    ABOUT,
+    st.sampled_from(["", "Hello. ", "That is all!\n", "We agree: "]),
+    st.sampled_from(["{}", "'{}'", '"{}"', "`{}`", "**{}**", "({})"]),
+    st.sampled_from(["", ".", "!", " 👋", "</s>"]),
+)
+def test_r1_any_sentence_about_the_token_does_not_count_and_is_heard(
+    about: str, before: str, quoted: str, end: str
+) -> None:
+    text = before + about.format(quoted.format(STOP)) + end
+    assert not says(STOP, text, "last", "User")
+    assert without(STOP, text, "last", "User") == text
+
+
+@given(
+    st.sampled_from(["thanks", "All booked", "Danke dir", "Merci bien", "Спасибо", "谢谢"]),
+    st.sampled_from([" ", ", ", "... ", " – ", "\n"]),
+    st.sampled_from(["", ".", "!", " 👋"]),
+)
+def test_r1_a_bare_token_after_words_about_something_else_counts(
+    words: str, gap: str, end: str
+) -> None:
+    assert says(STOP, f"{words}{gap}{STOP}{end}", "last")
+    assert without(STOP, f"{words}{gap}{STOP}{end}", "last") == words + gap.strip(" ,–\n")
+    assert not says(STOP, f"{words}{gap}{STOP}{end}?", "last")
 
 
 @given(st.text(), st.sampled_from(["alone", "last", "anywhere"]), st.text(min_size=1))
@@ -54,7 +130,6 @@ def test_r1_what_is_said_is_left_out_and_nothing_else(text: str, match: str, tok
     rule = DoneToken.model_validate({"token": STOP, "match": match}).counts
     shown = without(STOP, f"{text} {STOP}", rule)
     assert (STOP in shown) != says(STOP, f"{text} {STOP}", rule) or STOP in text
-    assert says(token, text, "alone") <= says(token, text, "last")
     if not says(token, text, rule):
         assert without(token, text, rule) == text
 
@@ -68,11 +143,15 @@ def test_r1_what_is_said_is_left_out_and_nothing_else(text: str, match: str, tok
         ("我说DONE了", True),
         ("UNDONE", False),
         ("DONE_IT", False),
-        ("`DONE`", False),
+        ("`DONE`", True),
+        ("Write `DONE`.", False),
+        ("Are you DONE?", False),
+        ("DONE, you say?", False),
         ('Never say "DONE".', False),
         ("```\nDONE\n```", False),
         ("<think>DONE</think>Hi.", False),
-        ("done", False),
+        ("done", True),
+        ("I am done", False),
     ],
 )
 def test_r1_anywhere_is_any_word_outside_code_quotations_and_thoughts(
@@ -89,7 +168,15 @@ def test_r1_anywhere_is_any_word_outside_code_quotations_and_thoughts(
         ("TASK_DONE", "if !TASK_DONE", False),
         ("<CAMEL_TASK_DONE>", "Thank you. <CAMEL_TASK_DONE>", True),
         ("*done*", "Fine. *done*", True),
-        ("*done*", "Fine *done*", False),
+        ("*done*", "Fine *done*", True),
+        ("*done*", "I say *done*", False),
+        ("<CAMEL_TASK_DONE>", "CAMEL_TASK_DONE", True),
+        ("<CAMEL_TASK_DONE>", "Great work! CAMEL_TASK_DONE.", True),
+        ("<CAMEL_TASK_DONE>", "Great work! <CAMEL_TASK_DONE", True),
+        ("<CAMEL_TASK_DONE>", "I say CAMEL_TASK_DONE", False),
+        ("<CAMEL_TASK_DONE>", "MY_CAMEL_TASK_DONE", False),
+        ("<DONE>", "Great work! DONE", False),
+        ("<DONE>", "DONE", False),
         (">>END<<", "Fine.\n>>END<<", True),
         ("`END`", "Fine. `END`", True),
         ("[完]", "好了。[完]", True),
@@ -139,13 +226,14 @@ def test_r1_a_token_that_is_no_ordinary_word_counts_last(token: str, match: str)
         ("<think>I could say TERMINATE</think>", False),
         ("<think>I could say TERMINATE", False),
         ("EXTERMINATE", False),
-        ("terminate", False),
+        ("terminate", True),
+        ("please terminate", False),
     ],
 )
 def test_a6_a_termination_word_ends_a_message_but_for_code_quotations_and_thoughts(
     text: str, ends: bool
 ) -> None:
-    assert ends_with("TERMINATE", text) is ends
+    assert says("TERMINATE", text, "last") is ends
 
 
 @pytest.mark.parametrize("piece", ["a", "`", '"', "> ", "<think>", "```\n", "a\n", "'", "“"])
@@ -155,4 +243,4 @@ def test_a_huge_text_is_read_in_linear_time(piece: str) -> None:
         rule = DoneToken.model_validate({"token": "a", "match": match}).counts
         says("a", f"{huge}a", rule)
         says(piece.strip(), huge, rule)
-    ends_with("a", f"{huge}a")
+    says("A", f"{huge}a", "last")

@@ -238,6 +238,7 @@ TOKENS: list[tuple[str, Match]] = [
     ("###STOP###", "alone"),
     ("STOP", "alone"),
     ("STOP", "anywhere"),
+    ("<STOP_IT>", "last"),
 ]
 
 
@@ -248,7 +249,8 @@ TOKENS: list[tuple[str, Match]] = [
         st.sampled_from(
             [
                 *("###STOP###", "STOP", "###", "#", "S", "TOP", "**", "\n", " ", ". ", "! "),
-                *('"', "`", "Thank you", "so ", "```\n", "> "),
+                *('"', "`", "Thank you", "so ", "```\n", "> ", "stop", "Stop", "Ann: ", "Ann", ":"),
+                *("👋", "(", ")", ", ", " - ", "...", "?", ":)", "<", ">", "STOP_IT", "I say "),
             ]
         ),
         max_size=12,
@@ -260,8 +262,8 @@ def test_r2_no_part_of_a_done_token_is_told_before_it_is_known(
     text: str, token: tuple[str, Match], size: int
 ) -> None:
     word, match = token
-    heard, known = without(word, text, match), 0
+    heard, known = without(word, text, match, "Ann"), 0
     for end in range(0, len(text) + 1, size):
-        known = settled(word, text[:end], match, known)
+        known = settled(word, text[:end], match, known, "Ann")
         # What was told is the begin of what is heard.
         assert heard.startswith(text[:known])

@@ -78,8 +78,11 @@ SAID = [
     "`STOP`",
     '"STOP"',
     "a\u2028STOP",
+    "stop",
+    "STOP.",
+    "Fine.\nStop!",
 ]
-NOT_SAID = ["", "stop", "STOP.", "I will STOP now", "STOPSTOP", "STOP STOP", "- STOP"]
+NOT_SAID = ["", "STOP?", "stop it", "I will STOP now", "STOPSTOP", "STOP STOP", "- STOP"]
 
 SAME = [
     ("Please tell me more about it.", "Please tell me more about it."),

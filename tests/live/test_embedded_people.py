@@ -5,7 +5,7 @@ import pytest
 from duologue.graphs import Conversation, chat, converse, user_proxy
 from duologue.graphs.kinds.user_proxy import AUTO_REPLY
 from duologue.graphs.speakers.parts import Generation
-from duologue.graphs.text.done_words import ends_with
+from duologue.graphs.text.done_words import says
 from duologue.nodes.prompts.template import filled
 
 pytestmark = pytest.mark.live
@@ -36,7 +36,7 @@ def test_a3_nobody_is_asked_and_the_rules_end_it() -> None:
         "Name a colour.",
         *[automatic] * (len(answers) - 1),
     ]
-    is_done = ends_with("TERMINATE", answers[-1])
+    is_done = says("TERMINATE", answers[-1], "last")
     assert len(answers) in ((1, 2) if is_done else (2,))
     reason = "termination" if is_done else "max_consecutive_auto_reply"
     assert result.outcome.reason.value == reason

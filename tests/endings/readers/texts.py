@@ -16,6 +16,8 @@ STOP = "###STOP###"
 WORDS = (
     ("done_tokens", "ends", STOP, True),
     ("done_tokens", "goes_on", STOP, False),
+    ("done_tokens", "deals", "DEAL", True),
+    ("done_tokens", "no_deals", "DEAL", False),
     ("thoughts", "says_stop", STOP, True),
     ("thoughts", "goes_on", STOP, False),
     ("cut_off", "goes_on", STOP, False),

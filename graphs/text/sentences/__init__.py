@@ -1,0 +1,1 @@
+"""What a sentence says of a word in it. Pure functions."""
