@@ -64,7 +64,7 @@ class HumanReply(_Reply):
     """How many replies in a row may come from what comes after. The first message is none of
     them, and a person's text begins the count anew."""
     termination: Mark = TERMINATE
-    """The word that ends a termination message, in just this case."""
+    """The word that ends a termination message, as a done token whose ``match`` is ``last``."""
     is_termination: Named | None = None
     """A registered predicate that is asked instead of looking for the word. It is called with the
     messages said so far, the received one last."""

@@ -84,25 +84,25 @@ class _End(Kinded):
 class DoneToken(_End):
     """A word that ends the conversation when a speaker says it (CAMEL's done token).
 
-    In fenced or inline code, a quotation or a thought it is not said. Others hear the message
-    without it. Tokens joined by ``&`` may be said at different times.
+    In code, a question, a thought, or a quotation that a sentence talks about it is not said.
+    Others hear the message without it. Tokens joined by ``&`` may be said at different times.
     """
 
     kind: Literal["done_token"] = "done_token"
     """Which end it is."""
     token: Mark
-    """The word, in just this case."""
+    """The word. Its case does not matter if it is the whole message or its whole last line."""
     match: Match | None = None
-    """Where it counts. ``alone``: it is the message, or stands alone on a line of it. ``last``: it
-    also counts where it ends the message as a sentence of its own, as in "Thank you! ###STOP###".
-    ``anywhere``: wherever it stands. None: ``last`` where it holds a character that is neither
-    letter nor digit, else ``alone``."""
+    """Where it counts. ``alone``: it is the message or its last line, decorated or not, or alone on
+    another line. ``last``: it is the message or its last line, or ends a last sentence that does
+    not talk about it, as in "Thank you! ###STOP###". ``anywhere``: it counts at any place.
+    ``last`` if None and it has a character that is neither letter nor digit, else ``alone``."""
     by: Name | None = None
     """The speaker who may say it. None: any."""
 
     @property
     def counts(self) -> Match:
-        """Where it counts, by its word unless told."""
+        """The effective match mode: ``match``, or the default of the token."""
         return self.match or default_match(self.token)
 
 

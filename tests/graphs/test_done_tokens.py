@@ -9,6 +9,7 @@ from duologue.graphs import (
     DoneToken,
     EndChat,
     Guards,
+    MaxMessages,
     Result,
     SessionError,
     Speaker,
@@ -26,6 +27,7 @@ from duologue.graphs.text.done_words import Match
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 
 STOP = "###STOP###"
+DEAL = "DEAL"
 ANN, BOB = DoneToken(token=STOP, by="Ann"), DoneToken(token=STOP, by="Bob")
 
 
@@ -123,6 +125,13 @@ DONE = "<CAMEL_TASK_DONE>"
         (f"Instruction: Explain this.\nInput: {DONE}", None),
         (f"<think>{DONE}</think>Instruction: Say {DONE}.\nInput: None", None),
         (f"Instruction: `{DONE}` ends it, so take care.\nInput: None", None),
+        ("CAMEL_TASK_DONE", ""),
+        ("**Lead:** camel_task_done.", ""),
+        (f"Great work! {DONE}.", "Great work!"),
+        ("Instruction: CAMEL_TASK_DONE\nInput: None", "Instruction:\nInput: None"),
+        (f"Instruction: Great work! {DONE}\nInput: None", "Instruction: Great work!\nInput: None"),
+        ("Instruction: Say CAMEL_TASK_DONE\nInput: None", None),
+        ("Instruction: Is it time to say CAMEL_TASK_DONE?\nInput: None", None),
     ],
 )
 @pytest.mark.parametrize("size", [1, 3, 100])
@@ -133,11 +142,11 @@ def test_r1_a_token_that_is_the_whole_of_an_instruction_ends_it(
     chunks = tuple(said[at : at + size] for at in range(0, len(said), size))
     model = ScriptedChatModel(script=[Reply(text=said, chunks=chunks), "Solution: So it is."])
     events = [*stream(spec, model=model, store="memory:")]
-    assert len(model.calls) == (1 if heard else 2)
+    assert len(model.calls) == (2 if heard is None else 1)
     message = next(one for one in events if isinstance(one, MessageSaid))
     assert message.heard == heard
     told = [one.text for one in events if isinstance(one, Token) and one.speaker == "Lead"]
-    assert "".join(told) == (heard or message.text)
+    assert "".join(told) == (message.text if heard is None else heard)
 
 
 def test_r1_a_role_play_ends_by_a_token_behind_a_sentence() -> None:
@@ -148,6 +157,52 @@ def test_r1_a_role_play_ends_by_a_token_behind_a_sentence() -> None:
     )
     assert result.outcome is not None
     assert (result.outcome.reason, result.outcome.by) == ("done_token", "Owner")
+
+
+@pytest.mark.parametrize(
+    "last",
+    ["DEAL", "DEAL.", "DEAL!", "Deal", "**DEAL**.", "(DEAL)", "Buyer: DEAL.", "DEAL 🤝"],
+)
+def test_r1_a_buyer_that_was_told_to_say_deal_ends_the_sale(last: str) -> None:
+    sale = Conversation(
+        task="Agree on a price for the boat.",
+        speakers=(Speaker(name="Buyer"), Speaker(name="Seller")),
+        end_chat=EndChat(when=DoneToken(token=DEAL, by="Buyer") | MaxMessages(limit=12)),
+    )
+    said = ["3,400?", "3,900, with the oars.", "3,700? Then it is a deal.", "DEAL?", last]
+    result, _ = play(sale, *said)
+    assert result.outcome is not None
+    assert (result.outcome.reason, result.outcome.by) == ("done_token", "Buyer")
+    assert seen(result, "Seller")[-1] == "human: (says nothing)"
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (f"Ann: {STOP}", "(says nothing)"),
+        (f"**Ann:** {STOP}.", "(says nothing)"),
+        (f"{STOP} 👋", "(says nothing)"),
+        (f"({STOP}.)", "(says nothing)"),
+        (f"{STOP}.\n👋", "(says nothing)"),
+        (f"thanks {STOP}", "thanks"),
+        (f"thanks, {STOP}!", "thanks"),
+        (f"Bye! ({STOP}).", "Bye!"),
+        (f"Bye!\nAnn: {STOP} 👋", "Bye!"),
+        (f"Have a nice day... {STOP}", "Have a nice day..."),
+        (f'"Bye! {STOP}"', '"Bye!"'),
+        (f"**Bye! {STOP}**", "**Bye!**"),
+    ],
+)
+def test_r1_nothing_odd_is_heard_of_a_message_with_a_token(said: str, heard: str) -> None:
+    model = ScriptedChatModel(
+        script=["Hi.", "Hello.", Reply(text=said, chunks=tuple(said)), "Really?", "Yes.", STOP]
+    )
+    events = [*stream(talk(ANN & BOB), model=model, store="memory:")]
+    assert model.calls[3].prompt[-1]["content"] == heard
+    message = [one for one in events if isinstance(one, MessageSaid)][2]
+    told = [one.text for one in events if isinstance(one, Token) and one.speaker == "Ann"]
+    assert "".join(told) == f"Hi.{message.heard}Yes."
+    assert message.heard == ("" if heard == "(says nothing)" else heard)
 
 
 # Sessions begun before

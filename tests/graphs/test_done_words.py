@@ -3,7 +3,7 @@
 # ruff: noqa: RUF001
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from corpus.reading import rows
 from duologue.graphs import DoneToken
@@ -71,6 +71,7 @@ def decorated(draw: st.DrawFn, word: str) -> str:
     return draw(LABELS) + word + "".join(draw(st.lists(ENDS, max_size=2))) + draw(CONTROL)
 
 
+@settings(max_examples=60)
 @given(
     st.sampled_from(["DEAL", "Deal", "###STOP###", "###stop###", "<DONE>", "[完]"]).flatmap(
         lambda word: st.tuples(st.just(word), decorated(word))
@@ -98,6 +99,7 @@ ABOUT = st.sampled_from(
 )
 
 
+@settings(max_examples=60)
 @given(
     ABOUT,
     st.sampled_from(["", "Hello. ", "That is all!\n", "We agree: "]),
@@ -112,6 +114,7 @@ def test_r1_any_sentence_about_the_token_does_not_count_and_is_heard(
     assert without(STOP, text, "last", "User") == text
 
 
+@settings(max_examples=60)
 @given(
     st.sampled_from(["thanks", "All booked", "Danke dir", "Merci bien", "Спасибо", "谢谢"]),
     st.sampled_from([" ", ", ", "... ", " – ", "\n"]),

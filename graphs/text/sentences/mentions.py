@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from ..farewells import is_farewell
 from ..phrases import spellings, words_of
-from ..wording import asks
 
 _CLAUSE: Final = re.compile(r"[,;，；、،]|\s[-–—]+\s|[–—]")  # noqa: RUF001
 _OPEN: Final = " \t,;，；、،–—-"  # noqa: RUF001
@@ -32,6 +31,9 @@ def is_mention(sentence: str) -> bool:
 
     The same if it denies, plans or shows the word.
     """
+    # It loads what compares texts, and few conversations come here.
+    from ..wording import asks
+
     if _COLON.search(sentence):
         return is_shown(sentence)
     if _ITEM.fullmatch(sentence) or asks(sentence):
