@@ -1,12 +1,16 @@
-"""Whether a text is nothing but thanks, farewells and pleasantries. The words are in `phrases`."""
+"""Whether a text is nothing but thanks, farewells, closings and pleasantries.
+
+`courtesies.toml` has the phrases and says how they compose. Reading stops at the first sentence
+that contains anything else, and takes time linear in the length of the text.
+"""
 
 import re
 import unicodedata
-from collections.abc import Sequence
-from functools import cache, lru_cache
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from .phrases import phrases, spellings, words_of
+from .phrases import Kind, Part, courtesies, phrases, words_and_commas, words_of
 
 _LONGEST = 100_000
 """A longer text, in characters, is no farewell: reading one of 16 MiB would take many seconds."""
@@ -21,72 +25,103 @@ FACE = re.compile(r"[:;]['-]?[()]|<3")
 """A smile typed in signs."""
 
 _NOT_COURTESY = re.compile(r"[\d?؟`{}=<>|\\@$€£%^]|\(\)|://")
-_CLAUSE_END = re.compile(r"[.!;:。।۔\n()\[\]\"“”«»„¡¿—–…/]+|\s-+\s")  # noqa: RUF001
+_CLAUSE = re.compile(r"[^.!;:。।۔\n()\[\]\"“”«»„¡¿—–…/]+")  # noqa: RUF001
+_DASH = re.compile(r"\s-+\s")
 _PLACEHOLDER = re.compile(
     r"\[[^\[\]\n]{0,20}\b(?:name|signature)\b[^\[\]\n]{0,20}\]", re.IGNORECASE
 )
 _HONORIFIC = re.compile(
-    r"\b(?i:dr|mr|mrs|ms|mx|prof|professor|doctor|herr|frau|monsieur|madame|sr|sra|signor|signora)"
+    r"\b(?=[DFHMPSdfhmps])"  # Three times as fast.
+    r"(?i:dr|mr|mrs|ms|mx|prof|professor|doctor|herr|frau|monsieur|madame|sr|sra|signor|signora)"
     r"\b\.? [A-ZÀ-Þ]\w+"
 )
-_COMMA = re.compile("[,،、]")
+_EMPHASIS = re.compile(r"[*_~#]+")
+_QUOTED_LINE = re.compile(r"(?m)^[ \t]*>+")
+_LETTER = re.compile(r"[^\W_]")
 _WORDS_ALONE = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*")
 
 
 def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ()) -> bool:
-    """Whether a text holds nothing but thanks, farewells and pleasantries."""
+    """Return whether a text contains nothing but thanks, farewells, closings and pleasantries.
+
+    Args:
+        text: The text.
+        names: Names of speakers, which may be anywhere in it.
+        marks: Marks of its speaker's format, which are left out.
+    """
     if len(text) > _LONGEST:
         return False
-    known, signed = _known(tuple(names))
-    shown = _stripped(text, signed, marks)
+    around = _around(tuple(names), tuple(marks))
+    shown = _without(text, around)
     if _NOT_COURTESY.search(shown):
         return False
-    emoji = {sign for sign in shown if unicodedata.category(sign) in ("So", "Cn", "Co")}
-    if not emoji <= phrases().emoji:
-        return False
-    found = not emoji.isdisjoint(phrases().smiles)
-    for sentence in set(_CLAUSE_END.split(_unsigned(shown))):
-        courtesy = _is_courtesy(sentence, known)
+    found = False
+    if not shown.isascii():
+        emoji = {sign for sign in set(shown) if unicodedata.category(sign) in ("So", "Cn", "Co")}
+        if not emoji <= phrases().emoji:
+            return False
+        found = not emoji.isdisjoint(phrases().smiles)
+    negated = False
+    for sentence in _sentences(_unsigned(shown)):
+        courtesy = _read(words_and_commas(sentence), around.words, negated=negated)
         if courtesy is None:
             return False
-        found = found or courtesy
-    return found
+        negated = courtesy.negated
+        found = found or courtesy.found
+    return found and not negated
+
+
+class _Around(NamedTuple):
+    """Names and marks, of which a text may consist beside its courtesies."""
+
+    words: frozenset[str]
+    """The words of names."""
+    marks: re.Pattern[str] | None
+    names: re.Pattern[str] | None
+    """Names that do not consist of words alone, such as "Agent 2"."""
 
 
 @lru_cache
-def _known(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The words of names, and the names that are not made of words alone."""
-    shown = [_emphasis_gone(name).strip() for name in names]
-    # "A" and "You" also stand in phrases.
-    signed = tuple(name for name in shown if name and not _WORDS_ALONE.fullmatch(name))
-    return frozenset(word for name in names for word in words_of(name)), signed
+def _around(names: tuple[str, ...], marks: tuple[str, ...]) -> _Around:
+    shown = [name for each in names if (name := _without_emphasis(each).strip())]
+    # "A" and "You" are also words of phrases.
+    signed = [re.escape(name) for name in shown if not _WORDS_ALONE.fullmatch(name)]
+    shown = [mark for each in marks if (mark := _without_emphasis(each).strip())]
+    none = r"(?:[ \t]*(?:none|n/a)\b)?"
+    marked = [re.escape(mark) + (none if mark.endswith(":") else "") for mark in shown]
+    return _Around(
+        frozenset(word for name in names for word in words_of(name)),
+        re.compile("|".join(marked), re.IGNORECASE) if marked else None,
+        re.compile(rf"(?<!\w)(?:{'|'.join(signed)})(?!\w)", re.IGNORECASE) if signed else None,
+    )
 
 
-def _stripped(text: str, signed: Sequence[str], marks: Sequence[str]) -> str:
-    """A text without marks, names made of signs, placeholders, emoticons and Markdown."""
-    shown = _emphasis_gone(text)
-    for mark in map(_emphasis_gone, marks):
-        if mark.strip():
-            none = r"(?:[ \t]*(?:none|n/a)\b)?" if mark.rstrip().endswith(":") else ""
-            shown = re.sub(re.escape(mark.strip()) + none, "\n", shown, flags=re.IGNORECASE)
-    for name in signed:
-        shown = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", shown, flags=re.IGNORECASE)
-    shown = re.sub(r"(?m)^[ \t]*>+", "", shown)
-    for dressing in (_PLACEHOLDER, _HONORIFIC, FACE):
-        shown = dressing.sub(" ", shown)
-    return shown
+def _without_emphasis(text: str) -> str:
+    return _EMPHASIS.sub("", unicodedata.normalize("NFKC", text))
 
 
-def _emphasis_gone(text: str) -> str:
-    return re.sub(r"[*_~#]+", "", unicodedata.normalize("NFKC", text))
+def _without(text: str, around: _Around) -> str:
+    """Return a text without marks, names made of signs, placeholders, emoticons and Markdown."""
+    shown = _without_emphasis(text)
+    if around.marks is not None:
+        shown = around.marks.sub("\n", shown)
+    if around.names is not None:
+        shown = around.names.sub(" ", shown)
+    shown = _QUOTED_LINE.sub("", shown)
+    shown = _PLACEHOLDER.sub(" ", shown)
+    shown = _HONORIFIC.sub(" ", shown)
+    return FACE.sub(" ", shown)
 
 
 def _unsigned(text: str) -> str:
-    """A text without the name below a line such as "Kind regards,"."""
-    lines = [found for found in text.splitlines() if words_of(found)]
+    """Return a text without the name below a line such as "Kind regards,"."""
+    lines = text.splitlines()
+    if len(lines) < 2:
+        return text
+    lines = [line for line in lines if _LETTER.search(line)]
     for below in (1, 2):
         if len(lines) > below and " ".join(words_of(lines[-below - 1])).endswith(
-            _table().sign_offs
+            courtesies().sign_offs
         ):
             signature = " ".join(lines[-below:]).split()
             if len(signature) <= _SIGNATURE_WORDS and all(word[0].isupper() for word in signature):
@@ -94,87 +129,80 @@ def _unsigned(text: str) -> str:
     return "\n".join(lines)
 
 
-def _is_courtesy(sentence: str, names: frozenset[str]) -> bool | None:
-    """Whether a sentence is a courtesy; None when it holds anything else.
+def _sentences(text: str) -> Iterator[str]:
+    for clause in _CLAUSE.finditer(text):
+        yield from _DASH.split(clause[0])
 
-    Then every word belongs to a phrase, may stand around one, or names a topic of it.
+
+class _Courtesy(NamedTuple):
+    """A sentence, or a part of one, that contains nothing but parts of a farewell."""
+
+    found: bool
+    """Whether it contains a courtesy."""
+    negated: bool
+    """Whether it ends after a negation that no courtesy has followed yet."""
+
+
+def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtesy | None:
+    """Return what a sentence contains, or None if it contains anything but parts of a farewell.
+
+    Each word must belong to a phrase, be a name, be in the tail of one of the sentence's phrases,
+    or belong to a topic.
     """
-    words = [word for clause in _COMMA.split(sentence) for word in (*words_of(clause), ",")]
-    tail, topic, others, place, left = set[str](), set[str](), set[str](), 0, 0
-    while place < len(words):
-        word = words[place]
-        if not tail and word not in _table().words and word not in names:
-            return None
-        opened = _opened(words, place)
-        if opened is not None:
-            size, kind = opened
-            place += size
-            if kind is not _FILLER:
-                tail |= kind.tail
-                topic |= kind.topic
-                left = _TOPIC_WORDS if words[place - 1] in kind.topic else 0
-            elif word in _table().stops:
+    pieces = _pieces_of(words, names)
+    if pieces is None:
+        return None
+    stops = courtesies().stops
+    tail, topic, others = set[str](), set[str](), set[str]()
+    found, left = False, 0
+    for start, end, part in pieces:
+        if part is None:
+            word = words[start]
+            if word == ",":
                 left = 0
-            continue
-        if word == ",":
+            elif word in topic:
+                left = _TOPIC_WORDS
+            elif left and word not in stops:
+                left -= word not in tail
+            else:
+                others.add(word)
+        elif part.kind is Kind.FILLER:
+            left = 0 if words[start] in stops else left
+        elif part.kind is Kind.NEGATION and not tail.isdisjoint(words[start:end]):
+            # Portuguese "no" is "in the" after a wish.
             left = 0
-        elif word in topic:
-            left = _TOPIC_WORDS
-        elif left and word not in _table().stops:
-            left -= word not in tail
         else:
-            others.add(word)
-        place += 1
-    return bool(tail) if others <= tail | names else None
+            tail |= part.tail
+            topic |= part.topic
+            left = _TOPIC_WORDS if words[end - 1] in part.topic else 0
+            closes = part.kind is Kind.OPENER or (part.kind is Kind.ANSWER and negated)
+            found = found or closes
+            negated = not closes and (negated or part.kind is Kind.NEGATION)
+    return _Courtesy(found, negated) if others <= tail | names else None
 
 
-class _Row(NamedTuple):
-    tail: frozenset[str]
-    topic: frozenset[str]
+def _pieces_of(
+    words: list[str], names: frozenset[str]
+) -> list[tuple[int, int, Part | None]] | None:
+    """Split a sentence into its longest phrases and the words between them.
 
-
-_FILLER = _Row(frozenset(), frozenset())
-
-
-class _Table(NamedTuple):
-    rows: dict[tuple[str, ...], _Row]
-    """Every phrase that a courtesy is made of."""
-    words: frozenset[str]
-    """All words of phrases and tails, and the comma."""
-    longest: int
-    """The length of the longest, in words."""
-    stops: frozenset[str]
-    """Words that end a topic."""
-    sign_offs: tuple[str, ...]
-    """Endings of the line above a signature."""
-
-
-def _opened(words: list[str], place: int) -> tuple[int, _Row] | None:
-    """The longest phrase that begins at this place: its length and its row."""
-    table = _table()
-    for size in range(min(table.longest, len(words) - place), 0, -1):
-        row = table.rows.get(tuple(words[place : place + size]))
-        if row is not None:
-            return size, row
-    return None
-
-
-@cache
-def _table() -> _Table:
-    words = phrases()
-    rows, tails = dict.fromkeys(spellings(words.fillers), _FILLER), list[frozenset[str]]()
-    for courtesy in words.courtesies:
-        topic = frozenset(words_of(courtesy.topic))
-        row = _Row(frozenset(words_of(courtesy.tail)), topic)
-        tails.append(row.tail | topic)
-        for phrase in spellings(courtesy.openers):
-            known = rows.setdefault(phrase, row)
-            if known is not row:  # Some phrases are the same in two languages.
-                rows[phrase] = _Row(row.tail | known.tail, row.topic | known.topic)
-    return _Table(
-        rows,
-        frozenset((",", *(word for phrase in rows for word in phrase))).union(*tails),
-        max(map(len, rows)),
-        frozenset(words_of(words.stops)),
-        tuple(" ".join(words_of(sign_off)) for sign_off in words.sign_offs),
-    )
+    Each piece is its first place, the place after it, and its part, or None for a word between
+    phrases. The result is None if an unknown word comes before the first phrase.
+    """
+    known = courtesies()
+    pieces = list[tuple[int, int, Part | None]]()
+    place, size, opened = 0, len(words), False
+    while place < size:
+        if not (opened or words[place] in known.words or words[place] in names):
+            return None
+        part, end, at = None, place + 1, place
+        node = known.phrases.following.get(words[at])
+        while node is not None:
+            at += 1
+            if node.part is not None:
+                part, end = node.part, at
+            node = node.following.get(words[at]) if at < size else None
+        opened = opened or part is not None
+        pieces.append((place, end, part))
+        place = end
+    return pieces

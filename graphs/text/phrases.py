@@ -1,35 +1,33 @@
-"""Phrases of many languages, read from ``phrases.toml`` when they are first used.
+"""Words of texts, and phrases of many languages, read from two files at their first use.
 
-They are of thanks and farewells, of what changes a reply, and of what makes a verdict doubtful.
+``courtesies.toml`` has the phrases of thanks, farewells and closings, and says how to add a
+language. ``phrases.toml`` has emoji of farewells, words that change a reply, and phrases that make
+a verdict doubtful.
 """
 
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
 from functools import cache
 from importlib.resources import files
-from itertools import product
+from itertools import chain, filterfalse, product
 from typing import Any, NamedTuple
 
 APOSTROPHES = "'’‘ʼ`´′"  # noqa: RUF001
 """The characters that are typed for an apostrophe; words are the same with and without."""
 
-# In a script without spaces a sign is a word.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])[^\W_])+")
+WORD = r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+"
+"""The pattern of a word. In a script without spaces each sign is a word."""
+
+_WORD = re.compile(WORD)
+_WORD_OR_COMMA = re.compile(f"{WORD}|,")
+_OTHER_COMMA = re.compile("[،、]")
 # A Turkish letter, too, that is another one in capitals.
 _NO_APOSTROPHES = str.maketrans("ı", "i", APOSTROPHES)  # noqa: RUF001
-
-
-class Courtesy(NamedTuple):
-    """A kind of courtesy: what makes one, and what may stand around it."""
-
-    openers: tuple[str, ...]
-    """Phrases that make a sentence a courtesy."""
-    tail: str
-    """Words that may stand around an opener, in any order."""
-    topic: str
-    """Words of the tail after which a few words of any kind name what the courtesy is about."""
+_CHUNK = re.compile(r"(?:[^\s()]|\([^()]*\))+")
+_BRACKETS = re.compile(r"\(([^()]*)\)")
 
 
 class Doubts(NamedTuple):
@@ -60,16 +58,8 @@ class Doubts(NamedTuple):
 
 
 class Phrases(NamedTuple):
-    """What the file holds."""
+    """The contents of ``phrases.toml``."""
 
-    courtesies: tuple[Courtesy, ...]
-    """What makes a sentence a courtesy, in sixteen languages."""
-    fillers: tuple[str, ...]
-    """What may stand around a courtesy, and is none by itself."""
-    stops: str
-    """What no topic goes on with: something else begins."""
-    sign_offs: tuple[str, ...]
-    """What the line above a signature ends with."""
     smiles: frozenset[str]
     """Emoji that are a courtesy by themselves."""
     emoji: frozenset[str]
@@ -80,22 +70,58 @@ class Phrases(NamedTuple):
     """The phrases that make a verdict doubtful."""
 
 
+class Kind(IntEnum):
+    """What a phrase does in a farewell. If two languages share a phrase, the higher kind counts."""
+
+    FILLER = 0
+    """Stands beside a courtesy, and is none by itself."""
+    NEGATION = 1
+    """Needs a courtesy after it."""
+    ANSWER = 2
+    """A courtesy after a negation, otherwise a filler."""
+    OPENER = 3
+    """A courtesy by itself."""
+
+
+class Part(NamedTuple):
+    """What a phrase does, and which words may be around it in its sentence."""
+
+    kind: Kind
+    tail: frozenset[str] = frozenset()
+    """Words that may be around the phrase, in any order."""
+    topic: frozenset[str] = frozenset()
+    """Words after which a few words of any kind name what the courtesy is about."""
+
+
+class Node:
+    """A place in the tree of phrases, reached by the words on the way."""
+
+    __slots__ = ("following", "part")
+
+    def __init__(self) -> None:
+        self.following: dict[str, Node] = {}
+        self.part: Part | None = None
+        """The part that the words on the way make, if they are a whole phrase."""
+
+
+class Courtesies(NamedTuple):
+    """The phrases of all languages."""
+
+    phrases: Node
+    """The root of the tree of phrases."""
+    words: frozenset[str]
+    """All words of phrases, tails and topics, and the comma."""
+    stops: frozenset[str]
+    """Words that end a topic."""
+    sign_offs: tuple[str, ...]
+    """Endings of the line above a signature."""
+
+
 @cache
 def phrases() -> Phrases:
-    """Read the file, once."""
-    found = tomllib.loads((files(__package__) / "phrases.toml").read_text(encoding="utf-8"))
+    """Read ``phrases.toml``, once."""
+    found = _loaded("phrases.toml")
     return Phrases(
-        courtesies=tuple(
-            Courtesy(
-                tuple(one["openers"]),
-                one["tail"],
-                one.get("topic", ""),
-            )
-            for one in found["courtesies"]
-        ),
-        fillers=(*found["fillers"], *found["filler_words"].split()),
-        stops=found["stops"],
-        sign_offs=tuple(found["sign_offs"]),
         smiles=frozenset(found["smiles"]),
         emoji=frozenset(found["smiles"] + found["decoration"]),
         telling=frozenset(found["telling"].casefold().split()),
@@ -125,21 +151,100 @@ def _doubts_of(found: Mapping[str, Any]) -> Doubts:
     )
 
 
+@cache
+def courtesies() -> Courtesies:
+    """Read ``courtesies.toml``, once."""
+    root, words = Node(), {","}
+    stops, sign_offs = set[str](), list[str]()
+    for language in _loaded("courtesies.toml")["languages"]:
+        for part, phrases in _parts_of(language):
+            words |= part.tail | part.topic
+            for phrase in phrases:
+                _add(root, words, phrase, part)
+        stops.update(words_of(language.get("stops", "")))
+        sign_offs += (" ".join(words_of(each)) for each in language.get("sign_offs", ()))
+    return Courtesies(root, frozenset(words), frozenset(stops), tuple(sign_offs))
+
+
+def _parts_of(language: dict[str, Any]) -> Iterable[tuple[Part, Iterable[str]]]:
+    """Yield each part of a language with its phrases."""
+    yield Part(Kind.FILLER), language.get("fillers", ())
+    yield Part(Kind.FILLER), language.get("filler_words", "").split()
+    closing = language.get("closing", {})
+    tail = frozenset(words_of(closing.get("tail", "")))
+    yield Part(Kind.NEGATION), closing.get("negations", ())
+    yield Part(Kind.ANSWER, tail), closing.get("answers", ())
+    yield Part(Kind.OPENER, tail), closing.get("openers", ())
+    for courtesy in language["courtesies"]:
+        topic = frozenset(words_of(courtesy.get("topic", "")))
+        tail = frozenset(words_of(courtesy.get("tail", "")))
+        yield Part(Kind.OPENER, tail, topic), courtesy["openers"]
+
+
+def _add(root: Node, words: set[str], phrase: str, part: Part) -> None:
+    """Add every spelling of a phrase to the tree."""
+    places = {id(root): root}
+    for choices in spellings_by_chunk(phrase, words_and_commas):
+        reached: dict[int, Node] = {}
+        for place in places.values():
+            for choice in choices:
+                node = place
+                for word in choice:
+                    node = node.following.setdefault(word, Node())
+                reached[id(node)] = node
+        places = reached
+        words.update(word for choice in choices for word in choice)
+    for node in places.values():
+        if node is not root:
+            node.part = _merged(node.part, part)
+
+
+def _merged(known: Part | None, part: Part) -> Part:
+    """Return the part of a phrase that several languages share."""
+    if known is None or known == part:
+        return part
+    return Part(max(known.kind, part.kind), known.tail | part.tail, known.topic | part.topic)
+
+
+def _loaded(name: str) -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / name).read_text(encoding="utf-8"))
+
+
 def words_of(text: str) -> list[str]:
     """Return the words of a text, without case, accents and apostrophes."""
-    apart = unicodedata.normalize("NFKD", text.translate(_NO_APOSTROPHES))
-    letters = "".join(sign for sign in apart if not unicodedata.combining(sign))
-    return _WORD.findall(letters.casefold())
+    return _WORD.findall(fold(text))
+
+
+def words_and_commas(text: str) -> list[str]:
+    """Return the words of a text as `words_of` does, with a comma for each comma."""
+    return _WORD_OR_COMMA.findall(_OTHER_COMMA.sub(",", fold(text)))
+
+
+def fold(text: str) -> str:
+    """Return a text without case, accents and apostrophes."""
+    text = text.translate(_NO_APOSTROPHES)
+    if not text.isascii():
+        text = "".join(filterfalse(unicodedata.combining, unicodedata.normalize("NFKD", text)))
+    return text.casefold()
 
 
 def spellings(found: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """Yield every way to spell out the alternatives of these phrases, in words."""
     for phrase in found:
-        # The words first, then the spellings: there are many more of them.
-        bare = re.sub(r"[^(|) ]+", lambda word: " ".join(words_of(word[0])), phrase)
-        parts = re.split(r"\(([^)]*)\)", bare)
-        choices = (part.split("|") if place % 2 else [part] for place, part in enumerate(parts))
-        for choice in product(*choices):
-            words = tuple("".join(choice).split())
+        for choice in product(*spellings_by_chunk(phrase)):
+            words = tuple(chain.from_iterable(choice))
             if words:
                 yield words
+
+
+def spellings_by_chunk(
+    phrase: str, split: Callable[[str], list[str]] = words_of
+) -> Iterator[list[list[str]]]:
+    """Yield the alternatives of each chunk of a phrase, in words.
+
+    A chunk ends at a space outside of brackets: "(a|) good obrigad(o|a)" has three.
+    """
+    for chunk in _CHUNK.findall(phrase):
+        parts = _BRACKETS.split(chunk)
+        choices = (part.split("|") if place % 2 else [part] for place, part in enumerate(parts))
+        yield [split("".join(choice)) for choice in product(*choices)]

@@ -3,6 +3,12 @@
 # Texts are typed as people and models type them.
 # ruff: noqa: RUF001
 
+import re
+import sys
+import tomllib
+from collections import Counter
+from importlib.resources import files
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -246,6 +252,41 @@ def test_r7_a_name_that_is_a_word_of_a_phrase_hides_no_farewell(name: str) -> No
         assert is_farewell(text, (name, "Bob"))
         assert is_farewell(f"{text} Bye, {name}!", (name, "Bob"))
     assert not is_farewell("Have a look at the parser.", (name, "Bob"))
+
+
+def test_r22_reading_a_message_takes_few_calls_however_long_it_is() -> None:
+    prose = "We write the parser first, since all other parts depend on it. Then come tests. "
+    farewell = "Thank you so much for your help, Bob! No, that's all I needed. Goodbye! "
+    assert calls_of(prose * 100) == calls_of(prose) <= 10
+    assert calls_of(farewell) <= 30
+    assert calls_of(farewell * 20) <= 20 * calls_of(farewell)
+
+
+def calls_of(text: str) -> int:
+    """Count the Python functions that reading a message calls."""
+    calls = Counter[str]()
+    is_farewell(text, ("Bob",), MARKS)  # The phrases are read, and the names and marks.
+    sys.setprofile(lambda frame, event, argument: calls.update([event]))
+    try:
+        is_farewell(text, ("Bob",), MARKS)
+    finally:
+        sys.setprofile(None)
+    return calls["call"]
+
+
+def test_r22_each_language_has_every_part_of_a_closing_and_phrases_without_nested_brackets() -> (
+    None
+):
+    text = (files("duologue.graphs.text") / "courtesies.toml").read_text(encoding="utf-8")
+    languages = tomllib.loads(text)["languages"]
+    assert len({each["name"] for each in languages}) == 16
+    fields = {"name", "fillers", "filler_words", "stops", "sign_offs", "closing", "courtesies"}
+    for each in languages:
+        assert set(each) <= fields
+        assert set(each["closing"]) == {"negations", "openers", "answers", "tail"}
+        assert all({"openers", "tail"} <= set(one) for one in each["courtesies"])
+        assert all(set(one) <= {"openers", "tail", "topic"} for one in each["courtesies"])
+    assert not re.search(r'\([^()"\n]*\(|\)[^()"\n]*\)', text.partition("[[languages]]")[2])
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
