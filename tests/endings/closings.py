@@ -3,9 +3,13 @@
 A message is a closing if all of its acts are GOODBYE, THANK_YOU or NEGATE (the answer to "Is there
 anything else?"), and one of them is GOODBYE or THANK_YOU. A message with one of these two and
 another act is mixed: it is counted apart. Only messages of at most twelve words count, since a
-farewell is short. Annotators label "Okay, thank you." as SELECT or AFFIRM if it accepts an offer:
-messages with no other act are negatives, and the group "without acceptances" leaves them out. In
-the group "thanks and goodbyes alone" closings with NEGATE are mixed.
+farewell is short.
+
+The aim is a precision and a recall of 0.93 for "SGD, users", and a κ of 0.93 for "SGD, all". Both
+have every short message of their speakers, with no kind of negative left out. Two groups explain
+them: annotators label "Okay, thank you." as SELECT or AFFIRM if it accepts an offer, and "SGD,
+users, without acceptances" leaves out messages with no other act; in "SGD, all, thanks and goodbyes
+alone" closings with NEGATE are mixed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -72,6 +76,7 @@ def lines(folders: Iterable[Path]) -> Iterator[Line]:
         for one in sgd.utterances_of(folder):
             if len(one.text.split()) > LONGEST:
                 continue
+            yield Line(one.dialogue, "SGD, all", one.text, one.is_closing)
             alone = None if one.is_closing and "NEGATE" in one.acts else one.is_closing
             yield Line(one.dialogue, "SGD, all, thanks and goodbyes alone", one.text, alone)
             if one.speaker == sgd.SYSTEM:
