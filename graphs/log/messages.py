@@ -155,7 +155,7 @@ class About(Data):
     @property
     def counts(self) -> bool:
         """Whether it is a speech that others hear as such, in the rounds or as last words."""
-        return self.is_speech and self.is_aloud
+        return self.kind is Kind.SPEECH and self.is_aloud
 
     @property
     def is_speech(self) -> bool:
@@ -165,7 +165,7 @@ class About(Data):
     @property
     def ends_turn(self) -> bool:
         """Whether a turn is over with it."""
-        return self.is_speech and not self.interrupts
+        return self.kind is Kind.SPEECH and not self.interrupts
 
     @property
     def is_aloud(self) -> bool:

@@ -5,7 +5,7 @@ text is compared as can matter: its first characters, or its last ones.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -42,7 +42,7 @@ def begins(line: str, mark: str) -> bool:
         return not wanted
     size = place + len(wanted) + _SHARE
     while True:
-        head = _head(line, size)
+        head = line if size >= len(line) else _head(line, size)
         found = plain(head)
         if len(head) == len(line) or len(found) >= len(wanted) or not wanted.startswith(found):
             return found.startswith(wanted)
@@ -51,8 +51,6 @@ def begins(line: str, mark: str) -> bool:
 
 def _head(line: str, size: int) -> str:
     """The beginning of a line, which is compared alike whatever comes after it."""
-    if size >= len(line):
-        return line
     # Space counts if no colon comes after it, with or without signs in between.
     while size and (line[size - 1].isspace() or line[size - 1] in EMPHASIS):
         size -= 1
@@ -67,7 +65,7 @@ def _plain_mark(mark: str) -> str:
 
 def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | None:
     """Read what comes after the marks of a message."""
-    places = list(_places(lines, text))
+    places = _places(lines, text)
     if len(places) < len(lines):
         return None
     last = (len(text), len(text)) if end is None else end_of(end, text)
@@ -75,10 +73,11 @@ def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | 
     if last is None or places[-1].behind > last[1]:
         return None
     until = [place.start for place in places[1:]] + [last[0]]
-    return [
-        _unsigned(text[place.behind : to].strip(), place.open)
-        for place, to in zip(places, until, strict=True)
-    ]
+    values = [text[place.behind : to].strip() for place, to in zip(places, until, strict=True)]
+    for number, place in enumerate(places):
+        if place.open:
+            values[number] = _unsigned(values[number], place.open)
+    return values
 
 
 class _Place(NamedTuple):
@@ -92,27 +91,27 @@ class _Place(NamedTuple):
     """What closes the emphasis that begins before the mark, where it goes on after it."""
 
 
-def _places(lines: Sequence[str], text: str) -> Iterator[_Place]:
+def _places(lines: Sequence[str], text: str) -> list[_Place]:
     """For each mark in turn where it stands."""
-    left = list(lines)
-    start = 0
+    found, left, start = list[_Place](), list(lines), 0
     for line in text.splitlines(keepends=True):
         if not left:
-            return
+            return found
         if line.strip():
             if begins(line, left[0]):
                 length, closing = length_of(left.pop(0), line)
-                yield _Place(start, start + length, closing)
-            elif len(left) == len(lines):
+                found.append(_Place(start, start + length, closing))
+            elif not found:
                 # Nothing may stand before the first mark.
-                return
+                return found
         start += len(line)
+    return found
 
 
 def _unsigned(value: str, closing: str) -> str:
     """What comes after a mark, without the emphasis that begins before the mark."""
     head, line_break, rest = value.partition("\n")
-    if closing and head.count(closing) == 1 and head.rstrip().endswith(closing):
+    if head.count(closing) == 1 and head.rstrip().endswith(closing):
         head = head.rstrip().removesuffix(closing).rstrip()
     return head + line_break + rest
 
@@ -120,8 +119,7 @@ def _unsigned(value: str, closing: str) -> str:
 def length_of(mark: str, line: str) -> tuple[int, str]:
     """How long the mark is that a line begins with, and what closes an emphasis that goes on."""
     first, last = _span_of(_plain_mark(mark), line)
-    opening = line[_without_signs(line, first) : first]
-    closing = opening[::-1]
+    closing = line[len(line[:first].rstrip(EMPHASIS)) : first][::-1]
     # In "**Input:** 3" the mark's own emphasis ends after it; in "Input: *3*" it is the value's.
     if line.startswith(closing, last + 1):
         return last + 1 + len(closing), ""
@@ -133,7 +131,7 @@ def _span_of(mark: str, line: str) -> tuple[int, int]:
     before = _BEFORE.match(line)
     size = (before.end() if before else 0) + len(mark) + _SHARE
     while True:
-        head = _head(line, size)
+        head = line if size >= len(line) else _head(line, size)
         signs, places = _folded(head)
         leading = LEADING.match(signs)
         skipped = leading.end() if leading else 0
@@ -187,13 +185,6 @@ def _begins_sentence(text: str, start: int) -> bool:
     return not place or text[place - 1] in _SENTENCE_END
 
 
-def _without_signs(text: str, end: int) -> int:
-    """Where the signs of emphasis begin that a part of a text ends with."""
-    while end and text[end - 1] in EMPHASIS:
-        end -= 1
-    return end
-
-
 def _unsigned_text(text: str) -> str:
     """Text without emphasis and width."""
     return text.translate(_NARROW)
@@ -201,11 +192,12 @@ def _unsigned_text(text: str) -> str:
 
 def _folded(text: str) -> tuple[str, Sequence[int]]:
     """Text as marks are compared, and of each of its characters where it comes from."""
-    spaces = [found.span() for found in BEFORE_COLON.finditer(text)]
     folded = text.translate(WIDE).casefold()
     # No character folds to less than one.
-    if not spaces and len(folded) == len(text) and EMPHASIS_SIGNS.search(text) is None:
+    is_same_length = len(folded) == len(text) and EMPHASIS_SIGNS.search(text) is None
+    if is_same_length and BEFORE_COLON.search(text) is None:
         return folded, range(len(text))
+    spaces = [found.span() for found in BEFORE_COLON.finditer(text)]
     signs, places, at = list[str](), list[int](), 0
     for start, end in (*spaces, (len(text), len(text))):
         for place in range(at, start):
