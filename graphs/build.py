@@ -1,7 +1,10 @@
 """The compiled graph, the same for every conversation: five nodes, each with a conditional edge."""
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from copy import copy
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, Required, Unpack, cast, get_args
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -33,6 +36,8 @@ Graph = CompiledStateGraph[State, Any, Input, Output]
 """A compiled conversation."""
 
 _NAME = "duologue"
+_EDGE = "route"
+"""The name of every node's conditional edge."""
 
 
 class _Row(NamedTuple):
@@ -122,26 +127,56 @@ def compiled(
     resources: Resources,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     name: str | None = None,
+    *,
+    checks_inputs: bool = True,
 ) -> Graph:
-    """Compile the graph; `build_graph` says more."""
+    """Compile the graph; `build_graph` says more.
+
+    Without `checks_inputs`, whoever runs it must have checked what it is started with.
+    """
     form = resources.form
+    # A copy: the template is everybody's. Its schemas cost four times as much as all that follows.
+    builder = copy(_template(form))
+    # Bound, since the context comes from clients on a server: they must not set `allow_host`.
+    builder.nodes = {
+        row.name.value: replace(
+            builder.nodes[row.name.value],
+            runnable=_BothWays(row.name.value, partial(_run_node, row.run, resources)),
+        )
+        for row in _NODES
+    }
+    edge = _BothWays(_EDGE, partial(_route, resources=resources))
+    bound = ((node, found[_EDGE]._replace(path=edge)) for node, found in builder.branches.items())
+    builder.branches = defaultdict(dict, {node: {_EDGE: branch} for node, branch in bound})
+    name = name or (_NAME if form is None else form.kind())
+    made = builder.compile(checkpointer=checkpointer, name=name)
+    check = partial(_check_input, resources) if checks_inputs else None
+    return ConversationGraph.wrap(made, check)
+
+
+@lru_cache(maxsize=16)
+def _template(form: type[Form] | None) -> StateGraph[State, Any, Input, Output]:
+    """Return the graph of a form before it is bound to resources. It is never changed."""
     schema = Input if form is None else form_input(form)
     context = assistant_context(form)
     builder = StateGraph(State, context, input_schema=schema, output_schema=Output)
-    for node, run, following in _NODES:
-        # Bound, since the context comes from clients on a server: they must not set `allow_host`.
-        bound = _BothWays(node.value, partial(_run_node, run, resources))
+    unbound = partial(_BothWays, run=_refuse_to_run)
+    for node, _, following in _NODES:
         # The first node reads the form's fields, too.
         reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
-        builder.add_node(node.value, bound, input_schema=reads)
-        edge = _BothWays("route", partial(_route, resources=resources))
-        builder.add_conditional_edges(node.value, edge, [after.value for after in following])
+        builder.add_node(node.value, unbound(node.value), input_schema=reads)
+        ends = [after.value for after in following]
+        builder.add_conditional_edges(node.value, unbound(_EDGE), ends)
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
-    name = name or (_NAME if form is None else form.kind())
-    made = builder.compile(checkpointer=checkpointer, name=name)
-    return ConversationGraph.wrap(
-        made, lambda state, context: read_start(state, resources, context)
-    )
+    return builder
+
+
+async def _check_input(resources: Resources, state: State, context: object) -> None:
+    await read_start(state, resources, context)
+
+
+async def _refuse_to_run(state: State, config: RunnableConfig) -> None:
+    raise AssertionError("the graph is bound to no resources")
 
 
 def _first_input(schema: type[Input]) -> type[State]:

@@ -21,8 +21,9 @@ from .log.channels import apply_update, hide_removed, is_removed
 from .log.reducer import read_messages
 from .log.state import Input, Output, State
 
-CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]]
-"""Takes the state with the input in it and the run's context; raises if the input is refused."""
+CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]] | None
+"""Takes the state with the input in it and the run's context; raises if the input is refused. None:
+whoever runs the graph has checked it."""
 
 _AS_NODE_OF_A_RUN: Final = "__pregel_task_id"
 """The key that LangGraph adds to a config when a graph runs as the node of another."""
@@ -64,12 +65,12 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
             SessionError: The input does not fit the session.
         """
         given = self._read_input(input)
-        if self._has_own_thread(config) and (isinstance(given, dict) or _writes_messages(given)):
+        if self._has_own_thread(config) and self._is_checked(given):
             known = cast("State", self.get_state(config or {}).values)
             given = self._add_removals(given, known)
             if isinstance(given, dict):
                 state = self._preview_state(given, known)
-                waited_for(lambda: self.check_input(state, options.get("context")))
+                waited_for(lambda: self._check(state, options.get("context")))
         yield from super().stream(given, config, **options)
 
     async def astream(
@@ -80,12 +81,12 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
     ) -> AsyncIterator[Any]:
         """Stream a run's steps, as `stream` does; `ainvoke` calls this."""
         given = self._read_input(input)
-        if self._has_own_thread(config) and (isinstance(given, dict) or _writes_messages(given)):
+        if self._has_own_thread(config) and self._is_checked(given):
             found = await self.aget_state(config or {})
             known = cast("State", found.values)
             given = self._add_removals(given, known)
             if isinstance(given, dict):
-                await self.check_input(self._preview_state(given, known), options.get("context"))
+                await self._check(self._preview_state(given, known), options.get("context"))
         async with aclosing(cast("Any", super().astream(given, config, **options))) as parts:
             async for part in parts:
                 yield part
@@ -131,6 +132,15 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         if "messages" not in given:
             return given
         return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
+
+    def _is_checked(self, given: object) -> bool:
+        """Return whether an input is compared with its thread before it is stored."""
+        is_input = isinstance(given, dict) and self.check_input is not None
+        return is_input or _writes_messages(given)
+
+    async def _check(self, state: State, context: object) -> None:
+        if self.check_input is not None:
+            await self.check_input(state, context)
 
     def _has_own_thread(self, config: RunnableConfig | None) -> bool:
         """Return whether a run's steps are stored on a thread of this graph's own."""
