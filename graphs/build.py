@@ -1,9 +1,6 @@
 """The compiled graph, the same for every conversation: five nodes, each with a conditional edge."""
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, Required, Unpack, cast, get_args
 
@@ -26,7 +23,7 @@ from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
-from .conversation_graph import ConversationGraph
+from .conversation_graph import ConversationGraph, resources_of_run
 from .log.state import Input, Latest, Messages, Output, State
 from .rules.end_chat import Node
 from .spec.assistant import settings_of
@@ -36,8 +33,6 @@ Graph = CompiledStateGraph[State, Any, Input, Output]
 """A compiled conversation."""
 
 _NAME = "duologue"
-_EDGE = "route"
-"""The name of every node's conditional edge."""
 
 
 class _Row(NamedTuple):
@@ -135,48 +130,33 @@ def compiled(
     Without `checks_inputs`, whoever runs it must have checked what it is started with.
     """
     form = resources.form
-    # A copy: the template is everybody's. Its schemas cost four times as much as all that follows.
-    builder = copy(_template(form))
-    # Bound, since the context comes from clients on a server: they must not set `allow_host`.
-    builder.nodes = {
-        row.name.value: replace(
-            builder.nodes[row.name.value],
-            runnable=_BothWays(row.name.value, partial(_run_node, row.run, resources)),
-        )
-        for row in _NODES
-    }
-    edge = _BothWays(_EDGE, partial(_route, resources=resources))
-    bound = ((node, found[_EDGE]._replace(path=edge)) for node, found in builder.branches.items())
-    builder.branches = defaultdict(dict, {node: {_EDGE: branch} for node, branch in bound})
     name = name or (_NAME if form is None else form.kind())
-    made = builder.compile(checkpointer=checkpointer, name=name)
     check = partial(_check_input, resources) if checks_inputs else None
-    return ConversationGraph.wrap(made, check)
+    return ConversationGraph.from_template(_template(form), checkpointer, name, resources, check)
 
 
 @lru_cache(maxsize=16)
-def _template(form: type[Form] | None) -> StateGraph[State, Any, Input, Output]:
-    """Return the graph of a form before it is bound to resources. It is never changed."""
+def _template(form: type[Form] | None) -> CompiledStateGraph[State, Any, Input, Output]:
+    """Compile the graph of a form, which all conversations of a process have in common.
+
+    Compiling it takes as long as half a message. It is bound to nothing, and never changed.
+    """
     schema = Input if form is None else form_input(form)
     context = assistant_context(form)
     builder = StateGraph(State, context, input_schema=schema, output_schema=Output)
-    unbound = partial(_BothWays, run=_refuse_to_run)
-    for node, _, following in _NODES:
+    edge = _BothWays("route", _route)
+    for node, run, following in _NODES:
         # The first node reads the form's fields, too.
         reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
-        builder.add_node(node.value, unbound(node.value), input_schema=reads)
-        ends = [after.value for after in following]
-        builder.add_conditional_edges(node.value, unbound(_EDGE), ends)
+        bound = _BothWays(node.value, partial(_run_node, run))
+        builder.add_node(node.value, bound, input_schema=reads)
+        builder.add_conditional_edges(node.value, edge, [after.value for after in following])
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
-    return builder
+    return builder.compile()
 
 
 async def _check_input(resources: Resources, state: State, context: object) -> None:
     await read_start(state, resources, context)
-
-
-async def _refuse_to_run(state: State, config: RunnableConfig) -> None:
-    raise AssertionError("the graph is bound to no resources")
 
 
 def _first_input(schema: type[Input]) -> type[State]:
@@ -200,20 +180,27 @@ def route(state: State, running: RunningSessions, session: str | None = None) ->
 
 
 class _BothWays(Runnable[State, Any]):
-    """A node or an edge, given by one coroutine function, in a loop or in LangGraph's threads."""
+    """A node or an edge, given by one coroutine function, in a loop or in LangGraph's threads.
 
-    def __init__(self, name: str, run: Callable[[State, RunnableConfig], Awaitable[Any]]) -> None:
-        """Take the function, which is given the state and the configuration of the run."""
+    The resources come from the graph that runs and not from the run's context or configuration,
+    which clients of a server set: they must not set `allow_host`.
+    """
+
+    def __init__(
+        self, name: str, run: Callable[[Resources, State, RunnableConfig], Awaitable[Any]]
+    ) -> None:
+        """Take the function, which is given the resources, the state and the run's config."""
         self.name = name
         self._run = run
 
     def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
         """Wait for it."""
-        return waited_for(lambda: self.ainvoke(input, config))
+        resources = resources_of_run()
+        return waited_for(lambda: self._run(resources, input, config or {}))
 
     async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
         """Run it."""
-        return await self._run(input, config or {})
+        return await self._run(resources_of_run(), input, config or {})
 
 
 async def _run_node(
@@ -225,7 +212,7 @@ async def _run_node(
     return written
 
 
-async def _route(state: State, config: RunnableConfig, resources: Resources) -> str:
+async def _route(resources: Resources, state: State, config: RunnableConfig) -> str:
     return route(state, resources.running, session_id(config))
 
 
