@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from itertools import product
+from itertools import filterfalse, product
 from typing import Any, NamedTuple
 
 APOSTROPHES = "'’‘ʼ`´′"  # noqa: RUF001
@@ -128,7 +128,7 @@ def _doubts_of(found: Mapping[str, Any]) -> Doubts:
 def words_of(text: str) -> list[str]:
     """Return the words of a text, without case, accents and apostrophes."""
     apart = unicodedata.normalize("NFKD", text.translate(_NO_APOSTROPHES))
-    letters = "".join(sign for sign in apart if not unicodedata.combining(sign))
+    letters = "".join(filterfalse(unicodedata.combining, apart))
     return _WORD.findall(letters.casefold())
 
 

@@ -149,8 +149,8 @@ class Registry:
 
     def hooks_of(self, speaker: Speaker) -> list[tuple[str, Hook]]:
         """Give the hooks of a speaker with their names, in the spec's order."""
-        found = [(name, self._found["hooks"][name]) for name in speaker.hooks]
-        return [(name, hook) for name, hook in found if hook is not None]
+        known = self._found["hooks"]
+        return [(name, hook) for name in speaker.hooks if (hook := known[name]) is not None]
 
     def function(self, name: str) -> ReplyFunction:
         """Give the function that gives replies by this name."""

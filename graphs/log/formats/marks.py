@@ -72,11 +72,11 @@ def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | 
     # The end may not be a part of the last mark.
     if last is None or places[-1].behind > last[1]:
         return None
-    until = [place.start for place in places[1:]] + [last[0]]
-    values = [text[place.behind : to].strip() for place, to in zip(places, until, strict=True)]
-    for number, place in enumerate(places):
-        if place.open:
-            values[number] = _unsigned(values[number], place.open)
+    values: list[str] = []
+    for number, place in enumerate(places, start=1):
+        until = places[number].start if number < len(places) else last[0]
+        value = text[place.behind : until].strip()
+        values.append(_unsigned(value, place.open) if place.open else value)
     return values
 
 
