@@ -1,7 +1,7 @@
 """The compiled graph, the same for every conversation: five nodes, each with a conditional edge."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, Required, Unpack, cast, get_args
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -23,7 +23,7 @@ from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry, check_options
-from .conversation_graph import ConversationGraph
+from .conversation_graph import ConversationGraph, resources_of_run
 from .log.state import Input, Latest, Messages, Output, State
 from .rules.end_chat import Node
 from .spec.assistant import settings_of
@@ -122,26 +122,41 @@ def compiled(
     resources: Resources,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     name: str | None = None,
+    *,
+    checks_inputs: bool = True,
 ) -> Graph:
-    """Compile the graph; `build_graph` says more."""
+    """Compile the graph; `build_graph` says more.
+
+    Without `checks_inputs`, whoever runs it must have checked what it is started with.
+    """
     form = resources.form
+    name = name or (_NAME if form is None else form.kind())
+    check = partial(_check_input, resources) if checks_inputs else None
+    return ConversationGraph.from_template(_template(form), checkpointer, name, resources, check)
+
+
+@lru_cache(maxsize=16)
+def _template(form: type[Form] | None) -> CompiledStateGraph[State, Any, Input, Output]:
+    """Compile the graph of a form, which all conversations of a process have in common.
+
+    Compiling it takes as long as half a message. It is bound to nothing, and never changed.
+    """
     schema = Input if form is None else form_input(form)
     context = assistant_context(form)
     builder = StateGraph(State, context, input_schema=schema, output_schema=Output)
+    edge = _BothWays("route", _route)
     for node, run, following in _NODES:
-        # Bound, since the context comes from clients on a server: they must not set `allow_host`.
-        bound = _BothWays(node.value, partial(_run_node, run, resources))
         # The first node reads the form's fields, too.
         reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
+        bound = _BothWays(node.value, partial(_run_node, run))
         builder.add_node(node.value, bound, input_schema=reads)
-        edge = _BothWays("route", partial(_route, resources=resources))
         builder.add_conditional_edges(node.value, edge, [after.value for after in following])
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
-    name = name or (_NAME if form is None else form.kind())
-    made = builder.compile(checkpointer=checkpointer, name=name)
-    return ConversationGraph.wrap(
-        made, lambda state, context: read_start(state, resources, context)
-    )
+    return builder.compile()
+
+
+async def _check_input(resources: Resources, state: State, context: object) -> None:
+    await read_start(state, resources, context)
 
 
 def _first_input(schema: type[Input]) -> type[State]:
@@ -165,20 +180,27 @@ def route(state: State, running: RunningSessions, session: str | None = None) ->
 
 
 class _BothWays(Runnable[State, Any]):
-    """A node or an edge, given by one coroutine function, in a loop or in LangGraph's threads."""
+    """A node or an edge, given by one coroutine function, in a loop or in LangGraph's threads.
 
-    def __init__(self, name: str, run: Callable[[State, RunnableConfig], Awaitable[Any]]) -> None:
-        """Take the function, which is given the state and the configuration of the run."""
+    The resources come from the graph that runs and not from the run's context or configuration,
+    which clients of a server set: they must not set `allow_host`.
+    """
+
+    def __init__(
+        self, name: str, run: Callable[[Resources, State, RunnableConfig], Awaitable[Any]]
+    ) -> None:
+        """Take the function, which is given the resources, the state and the run's config."""
         self.name = name
         self._run = run
 
     def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
         """Wait for it."""
-        return waited_for(lambda: self.ainvoke(input, config))
+        resources = resources_of_run()
+        return waited_for(lambda: self._run(resources, input, config or {}))
 
     async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
         """Run it."""
-        return await self._run(input, config or {})
+        return await self._run(resources_of_run(), input, config or {})
 
 
 async def _run_node(
@@ -190,7 +212,7 @@ async def _run_node(
     return written
 
 
-async def _route(state: State, config: RunnableConfig, resources: Resources) -> str:
+async def _route(resources: Resources, state: State, config: RunnableConfig) -> str:
     return route(state, resources.running, session_id(config))
 
 

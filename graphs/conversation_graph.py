@@ -5,7 +5,8 @@ waits with, so the first node is too late to refuse it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing, contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, cast
 
 from langchain_core.messages import AnyMessage, RemoveMessage
@@ -13,16 +14,21 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command, StateUpdate
+from langgraph.types import Checkpointer, Command, StateUpdate, ensure_valid_checkpointer
 
 from ..nodes.step.in_threads import waited_for
+from ..nodes.step.resources import Resources
 from .common.errors import SpecError
 from .log.channels import apply_update, hide_removed, is_removed
 from .log.reducer import read_messages
 from .log.state import Input, Output, State
 
-CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]]
-"""Takes the state with the input in it and the run's context; raises if the input is refused."""
+CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]] | None
+"""Takes the state with the input in it and the run's context; raises if the input is refused. None:
+whoever runs the graph has checked it."""
+
+_NO_MORE: Final = object()
+"""Stands for the end of a stream."""
 
 _AS_NODE_OF_A_RUN: Final = "__pregel_task_id"
 """The key that LangGraph adds to a config when a graph runs as the node of another."""
@@ -31,25 +37,51 @@ _NO_NODES: Final = (START, END, "__input__", "__copy__")
 """LangGraph's own nodes, as which a write does not reach the channel `unspoken`."""
 
 
+_RESOURCES: ContextVar[Resources] = ContextVar("_RESOURCES")
+"""The resources of the graph that runs. All graphs of one form have the same nodes."""
+
+
+def resources_of_run() -> Resources:
+    """Return the resources of the graph that runs, as in a node or an edge."""
+    return _RESOURCES.get()
+
+
 class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
     """A compiled conversation. A refused input or write leaves its thread as it was."""
 
-    def __init__(self, *, check_input: CheckInput, **fields: Any) -> None:
-        """Store the check of an input, and the fields of LangGraph's own compiled graph."""
+    def __init__(self, *, resources: Resources, check_input: CheckInput, **fields: Any) -> None:
+        """Store what its nodes share, and the fields of LangGraph's own compiled graph."""
         super().__init__(**fields)
-        # The attribute has the argument's name: `copy` passes all attributes as arguments.
+        # The attributes have the arguments' names: `copy` passes all attributes as arguments.
+        self.resources = resources
         self.check_input = check_input
 
     @classmethod
-    def wrap(
-        cls, graph: CompiledStateGraph[State, Any, Input, Output], check_input: CheckInput
+    def from_template(
+        cls,
+        template: CompiledStateGraph[State, Any, Input, Output],
+        checkpointer: Checkpointer,
+        name: str,
+        resources: Resources,
+        check_input: CheckInput,
     ) -> "ConversationGraph":
-        """Return the same graph with checks of all that is given to it."""
-        fields = {name: one for name, one in vars(graph).items() if name != "__orig_class__"}
-        made = cls(check_input=check_input, **fields)
+        """Return a graph with the nodes of a template, which is bound to nothing and stays so."""
+        fields = {name: one for name, one in vars(template).items() if name != "__orig_class__"}
+        fields |= {"nodes": {**template.nodes}, "channels": {**template.channels}, "name": name}
+        fields["checkpointer"] = ensure_valid_checkpointer(checkpointer)
+        made = cls(resources=resources, check_input=check_input, **fields)
         # Its constructor drops some of them, such as the types that a checkpoint may contain.
         vars(made).update(fields)
         return made
+
+    @contextmanager
+    def _bound(self) -> Iterator[None]:
+        """Let the steps that begin inside the block find the resources of this graph."""
+        token = _RESOURCES.set(self.resources)
+        try:
+            yield
+        finally:
+            _RESOURCES.reset(token)
 
     def stream(  # LangGraph's overloads differ by what they return
         self,
@@ -64,13 +96,20 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
             SessionError: The input does not fit the session.
         """
         given = self._read_input(input)
-        if self._has_own_thread(config) and (isinstance(given, dict) or _writes_messages(given)):
+        if self._has_own_thread(config) and self._is_checked(given):
             known = cast("State", self.get_state(config or {}).values)
             given = self._add_removals(given, known)
             if isinstance(given, dict):
                 state = self._preview_state(given, known)
-                waited_for(lambda: self.check_input(state, options.get("context")))
-        yield from super().stream(given, config, **options)
+                waited_for(lambda: self._check(state, options.get("context")))
+        with closing(cast("Any", super().stream(given, config, **options))) as parts:
+            while True:
+                # Not around the yield: what the reader does is not a part of the run.
+                with self._bound():
+                    part = next(parts, _NO_MORE)
+                if part is _NO_MORE:
+                    return
+                yield part
 
     async def astream(
         self,
@@ -80,14 +119,18 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
     ) -> AsyncIterator[Any]:
         """Stream a run's steps, as `stream` does; `ainvoke` calls this."""
         given = self._read_input(input)
-        if self._has_own_thread(config) and (isinstance(given, dict) or _writes_messages(given)):
+        if self._has_own_thread(config) and self._is_checked(given):
             found = await self.aget_state(config or {})
             known = cast("State", found.values)
             given = self._add_removals(given, known)
             if isinstance(given, dict):
-                await self.check_input(self._preview_state(given, known), options.get("context"))
+                await self._check(self._preview_state(given, known), options.get("context"))
         async with aclosing(cast("Any", super().astream(given, config, **options))) as parts:
-            async for part in parts:
+            while True:
+                with self._bound():
+                    part = await anext(parts, _NO_MORE)
+                if part is _NO_MORE:
+                    return
                 yield part
 
     def bulk_update_state(
@@ -99,25 +142,28 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
             SpecError: A value for `messages` is not a message. Then nothing is written.
         """
         read = [_read_updates(updates) for updates in supersteps]
-        if not any(map(_has_messages, read)):
-            return super().bulk_update_state(config, read)
-        for updates in read:
-            known = cast("State", self.get_state(config).values)
-            config = super().bulk_update_state(config, [_hide_in_updates(updates, known)])
-        return config
+        # Behind the update comes the edge of the node that it is written as.
+        with self._bound():
+            if not any(map(_has_messages, read)):
+                return super().bulk_update_state(config, read)
+            for updates in read:
+                known = cast("State", self.get_state(config).values)
+                config = super().bulk_update_state(config, [_hide_in_updates(updates, known)])
+            return config
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Write to a state, as `bulk_update_state` does; `aupdate_state` calls this."""
         read = [_read_updates(updates) for updates in supersteps]
-        if not any(map(_has_messages, read)):
-            return await super().abulk_update_state(config, read)
-        for updates in read:
-            known = cast("State", (await self.aget_state(config)).values)
-            written = [_hide_in_updates(updates, known)]
-            config = await super().abulk_update_state(config, written)
-        return config
+        with self._bound():
+            if not any(map(_has_messages, read)):
+                return await super().abulk_update_state(config, read)
+            for updates in read:
+                known = cast("State", (await self.aget_state(config)).values)
+                written = [_hide_in_updates(updates, known)]
+                config = await super().abulk_update_state(config, written)
+            return config
 
     def _read_input(self, given: Any) -> Any:  # noqa: ANN401
         """Read the messages of a run's input."""
@@ -131,6 +177,15 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         if "messages" not in given:
             return given
         return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
+
+    def _is_checked(self, given: object) -> bool:
+        """Return whether an input is compared with its thread before it is stored."""
+        is_input = isinstance(given, dict) and self.check_input is not None
+        return is_input or _writes_messages(given)
+
+    async def _check(self, state: State, context: object) -> None:
+        if self.check_input is not None:
+            await self.check_input(state, context)
 
     def _has_own_thread(self, config: RunnableConfig | None) -> bool:
         """Return whether a run's steps are stored on a thread of this graph's own."""

@@ -29,7 +29,7 @@ from ..graphs.text.words import cut, words_in
 from .models.answers import thought_of
 from .prompts import tasks as prompts
 from .step.brought import Brought
-from .step.resources import Moment, Resources
+from .step.resources import Moment, Resources, session_id
 from .step.running import RunningSession
 from .step.starting import begins_anew, both, emptied, given_to, gone_on
 
@@ -109,6 +109,8 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         return {"specified_task": state.get("specified_task", ""), **start.begun}
     drafts = log_of(state)
     session, usage = RunningSession(conversation), used_so_far(state)
+    if start.is_first:
+        resources.running.begin(session_id(), start.begun["spec"], session)
     moment = Moment(resources, session, Position(), drafts, usage, None)
     if conversation.task_specification is None:
         remembers = start.sayer is not None and start.is_first

@@ -21,7 +21,7 @@ from benchmarks.calls import BY_HAND, JUDGED, LENGTHS, MEMORY, PLAIN, STREAMED, 
 from benchmarks.sizes import bytes_per_round
 from support import postgres
 
-PARTS = ("calls", "sizes", "crowds", "batches", "starting")
+PARTS = ("calls", "set-ups", "sizes", "crowds", "batches", "starting")
 
 CROWDS = ((100, 0, 3), (500, 0, 1), (500, 50_000, 1), (1000, 0, 1), (1000, 50_000, 1))
 """How many conversations are held at once, the threshold of the garbage collector (0: Python's
@@ -91,6 +91,8 @@ async def _in_this_process(given: argparse.Namespace, folder: Path) -> Found:
                 _tell(f"without PostgreSQL: {missing}")
             rows = [row for row in rows if given.rows in row.name]
             found["cpu_ms_per_message"] = await calls.measured(rows, given.rounds, folder, _tell)
+    if "set-ups" in given.only:
+        found["set_up_in_messages"] = await calls.set_ups(given.rounds, folder, _tell)
     if "sizes" in given.only:
         _tell("bytes per round")
         found["bytes_per_round_at_400"] = {
@@ -137,6 +139,13 @@ def _ratios(found: Found) -> Iterator[tuple[str, float]]:
     }.items():
         if above[0] in spent and below[0] in spent:
             yield name, spent[above[0]][above[1]] / spent[below[0]][below[1]]
+    for words in calls.LONG:
+        plain, formed = (calls.playing(words, formed=formed) for formed in (False, True))
+        if plain in spent and formed in spent:
+            name = f"a role-play message of {words:,} words, of one without its format"
+            yield name, spent[formed][10] / spent[plain][10]
+    for name, messages in found.get("set_up_in_messages", {}).items():
+        yield f"set-up of a session, of a message ({name})", messages
     for crowd in found.get("crowds", ()):
         seldom = ", garbage collected seldom" if crowd["gc_threshold"] else ""
         name = f"{crowd['conversations']:,} conversations at once{seldom}, of latency"

@@ -89,10 +89,21 @@ def found(variables: Mapping[str, Collection[str]]) -> Found:
     return Found(values, faults, notice)
 
 
-def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
+def content() -> bytes | None:
+    """Return the bytes of the file, or None if there is none.
+
+    Raises:
+        OSError: It can't be read.
+    """
     try:
-        written = Path(NAME).read_bytes()
+        return Path(NAME).read_bytes()
     except (FileNotFoundError, IsADirectoryError):
+        return None
+
+
+def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
+    written = content()
+    if written is None:
         return {}
     if b"\0" in written:
         raise ValueError("it is not UTF-8 text")

@@ -6,7 +6,7 @@ What the file may set is in `graphs.common.env_file`.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -103,12 +103,49 @@ class Settings(BaseSettings):
             return super().__getattr__(name)
 
 
+_PREFIXES: Final = ("DUOLOGUE_", "OPENAI_")
+"""How the names of all variables begin that settings are read from."""
+
+_Sources: TypeAlias = tuple[tuple[tuple[str, str], ...], bytes | None]
+"""Variables of the environment with their values, and the content of the file."""
+
+_MOST_LOADED: Final = 4
+
+_LOADED: Final[dict[_Sources | None, Settings]] = {}
+"""The settings that were read, by their sources: each session asks for them."""
+
+
 def load_settings() -> Settings:
     """Read the settings from the environment, and from a ``.env`` file of the working folder.
 
     The environment wins. The file gives keys, model names, an address and numbers; its address is
     used with its own key, or without one on this machine, never with a key of the environment.
     """
+    sources = _sources()
+    known = _LOADED.get(sources)
+    if known is None:
+        known = _read_sources()
+        # What was changed meanwhile may be in it or not.
+        if sources is not None and sources == _sources():
+            _LOADED[sources] = known
+            while len(_LOADED) > _MOST_LOADED:
+                _LOADED.pop(next(iter(_LOADED)), None)
+    return known
+
+
+def _sources() -> _Sources | None:
+    """Return all that settings are read from, or None if the file can't be read."""
+    names = os.environ.items()
+    environment = tuple(
+        (name, value) for name, value in names if name.upper().startswith(_PREFIXES)
+    )
+    try:
+        return environment, env_file.content()
+    except OSError:
+        return None
+
+
+def _read_sources() -> Settings:
     values, faults, notice = env_file.found({name: _variables(name) for name in _FIELDS})
     while True:
         try:

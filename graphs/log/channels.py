@@ -39,13 +39,14 @@ class GrowingLog:
     def of(self, state: Mapping[str, Any]) -> list[AnyMessage]:
         """Give the log, as `log_of` does."""
         channels = (state.get("messages") or [], state.get("unspoken") or [])
-        goes = all(goes_on(*both) for both in zip(self._channels, channels, strict=True))
-        new = [one[len(old) :] for old, one in zip(self._channels, channels, strict=True)]
+        known = self._channels
+        goes = goes_on(known[0], channels[0]) and goes_on(known[1], channels[1])
+        new = channels[0][len(known[0]) :], channels[1][len(known[1]) :]
         if goes and self._is_plain and all(map(_is_plain, chain(*new))):
             tail = sorted(chain(*new), key=_place)
             if not (self._log and tail) or _place(tail[0]) > _place(self._log[-1]):
-                self._channels[0].extend(new[0])
-                self._channels[1].extend(new[1])
+                known[0].extend(new[0])
+                known[1].extend(new[1])
                 self._log += tail
                 return [*self._log]
         self._log = log_of(state)

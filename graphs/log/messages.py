@@ -155,7 +155,7 @@ class About(Data):
     @property
     def counts(self) -> bool:
         """Whether it is a speech that others hear as such, in the rounds or as last words."""
-        return self.is_speech and self.is_aloud
+        return self.kind is Kind.SPEECH and self.is_aloud
 
     @property
     def is_speech(self) -> bool:
@@ -165,7 +165,7 @@ class About(Data):
     @property
     def ends_turn(self) -> bool:
         """Whether a turn is over with it."""
-        return self.is_speech and not self.interrupts
+        return self.kind is Kind.SPEECH and not self.interrupts
 
     @property
     def is_aloud(self) -> bool:
@@ -284,9 +284,12 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+_PLACE_NAME = "m{:04d}"
+
+
 def place_name(number: int) -> str:
     """Name a place in the log, as people read and type it: ``m0004``."""
-    return f"m{number:04d}"
+    return _PLACE_NAME.format(number)
 
 
 def number_of(place: str) -> int:
@@ -297,7 +300,7 @@ def number_of(place: str) -> int:
 def place_of(message: BaseMessage) -> str:
     """Name the place of a message; one from elsewhere, which has none, is named by its id."""
     number = message.additional_kwargs.get(PLACE)
-    return str(message.id) if number is None else place_name(number)
+    return str(message.id) if number is None else _PLACE_NAME.format(number)
 
 
 def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:

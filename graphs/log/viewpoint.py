@@ -192,15 +192,15 @@ def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
                 if (extra := message.additional_kwargs)
                 else {},
                 "response_metadata": deepcopy(told) if (told := message.response_metadata) else {},
-                **({"tool_calls": deepcopy(calls)} if (calls := _made(message)) else {}),
+                **(
+                    {"tool_calls": deepcopy(message.tool_calls)}
+                    if isinstance(message, AIMessage) and message.tool_calls
+                    else {}
+                ),
             }
         )
         for message in view
     ]
-
-
-def _made(message: BaseMessage) -> list[ToolCall]:
-    return message.tool_calls if isinstance(message, AIMessage) else []
 
 
 def _replaced(log: Sequence[BaseMessage], name: str) -> set[str]:

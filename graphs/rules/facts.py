@@ -82,14 +82,14 @@ class Counted:
 
     def facts(self) -> Facts:
         """Give what was counted so far."""
-        counts = ((reason, tally.count) for reason, tally in self.tallies.items())
+        counts = {reason: tally.count for reason, tally in self.tallies.items()}
         return Facts(
             messages=self._messages,
             tokens_said=tuple(self._tokens_said),
             tools_called=tuple(self._tools_called.found),
             **self._code(),
             **self._people(),
-            counts={reason: count for reason, count in counts if count},
+            counts={reason: count for reason, count in counts.items() if count},
         )
 
     def _code(self) -> dict[str, str | None]:

@@ -20,7 +20,10 @@ class NextTurn(NamedTuple):
 
 def due(conversation: Conversation, position: Position) -> Phase | None:
     """Give what the completion judge does before the next turn, if anything."""
-    return next((phase for phase in _DUE if is_due(conversation, position, phase)), None)
+    for phase in _DUE:
+        if is_due(conversation, position, phase):
+            return phase
+    return None
 
 
 def is_due(conversation: Conversation, position: Position, phase: Phase) -> bool:

@@ -71,7 +71,7 @@ async def run_session(
         Events, then the result.
     """
     check_run(options)
-    given = None if source is None else await asyncio.to_thread(_loaded, source)
+    given = await _loaded(source)
     if session is not None:
         check_session_id(session)
     settings = await asyncio.to_thread(load_settings)
@@ -176,8 +176,10 @@ async def _forget_stop(held: Held, row: SessionRow | None) -> None:
         await held.clear_stop()
 
 
-def _loaded(source: ConversationLike) -> Conversation:
-    return source if isinstance(source, Conversation) else load_conversation(source)
+async def _loaded(source: ConversationLike | None) -> Conversation | None:
+    if source is None or isinstance(source, Conversation):
+        return source
+    return await asyncio.to_thread(load_conversation, source)
 
 
 def _new_id(title: str) -> str:

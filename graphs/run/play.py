@@ -40,7 +40,9 @@ async def play(
     """Run a session to its end, or to a question; then on from its end, if more is to be said."""
     resources, conversation, result, person, waits = begun
     progress = StepProgress()
-    graph = compiled(replace(resources, progress=progress), held.checkpointer)
+    # The engine has checked the conversation, and that the session has no other one.
+    running_in = replace(resources, progress=progress)
+    graph = compiled(running_in, held.checkpointer, checks_inputs=False)
     runs_code = bool(resources.registry.languages_of(conversation))
     running = RunOptions(
         list(options.get("callbacks") or ()),

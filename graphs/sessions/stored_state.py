@@ -32,7 +32,12 @@ def check_state(session: str, conversation: Conversation | None, state: State) -
     """Make sure that a session can be shown, and gone on with, from a state that was read."""
     given = [state["conversation"]] if state.get("conversation") else []
     known = [state["spec"]] if state.get("spec") else []
-    specs = [restored(spec) for spec in (*given, *known)]
+    # Most are just what is stored of it, and need not be read to be compared.
+    stored = None if conversation is None else conversation.stored()
+    specs = [
+        restored(spec) if conversation is None or spec != stored else conversation
+        for spec in (*given, *known)
+    ]
     if conversation is not None and any(spec != conversation for spec in specs):
         raise SpecError("its conversation is not the one that is listed")
     begun = [name for name in _BEGUN if state.get(name)]

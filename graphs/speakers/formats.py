@@ -39,7 +39,7 @@ EMPHASIS: Final = "*_`~"
 LEADING: Final = re.compile(r"[#>\s]*")
 """What else may stand before a mark on its line: the signs of headings and quotations."""
 
-_EMPHASIS = re.compile(f"[{re.escape(EMPHASIS)}]+")
+EMPHASIS_SIGNS: Final = re.compile(f"[{re.escape(EMPHASIS)}]+")
 
 BEFORE_COLON: Final = re.compile(rf"(?<!\s)[^\S\r\n]++(?=[{re.escape(EMPHASIS)}]*[:：])")  # noqa: RUF001
 """The space that some languages put before a colon."""
@@ -58,7 +58,7 @@ def plain(text: str) -> str:
 
     Case, width and Markdown do not count, nor does a space before a colon, as in French.
     """
-    signs = BEFORE_COLON.sub("", _EMPHASIS.sub("", text))
+    signs = BEFORE_COLON.sub("", EMPHASIS_SIGNS.sub("", text))
     leading = LEADING.match(signs)
     return signs[leading.end() if leading else 0 :].translate(WIDE).casefold()
 

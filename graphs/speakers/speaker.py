@@ -150,7 +150,10 @@ class Speaker(Spec):
     @property
     def human(self) -> HumanReply | None:
         """How a person speaks for it; None where nobody does."""
-        return next((reply for reply in self.replies if isinstance(reply, HumanReply)), None)
+        for reply in self.replies:
+            if isinstance(reply, HumanReply):
+                return reply
+        return None
 
     @property
     def first_message(self) -> str | None:
@@ -161,12 +164,15 @@ class Speaker(Spec):
     @property
     def runs_code(self) -> bool:
         """Whether its reply may be what came of running the code it has heard."""
-        return any(isinstance(reply, CodeReply) for reply in self.replies)
+        return self.code is not None
 
     @property
     def code(self) -> CodeReply | None:
         """Which code it runs; None where it runs none."""
-        return next((reply for reply in self.replies if isinstance(reply, CodeReply)), None)
+        for reply in self.replies:
+            if isinstance(reply, CodeReply):
+                return reply
+        return None
 
     @property
     def has_model(self) -> bool:

@@ -35,6 +35,13 @@ def fixed_tokens(
     return tokens_of_texts([system, *examples])
 
 
+def has_limits(conversation: ConversationFields) -> bool:
+    """Whether a speaker's prompts are limited to a number of tokens."""
+    return any(
+        isinstance(one.context, TokenBudget | RunningSummary) for one in conversation.speakers
+    )
+
+
 def check_limits(
     conversation: ConversationFields, least: Callable[[Speaker], int], more: str
 ) -> None:

@@ -293,13 +293,12 @@ def _parts(end: _End, whole: type[AnyOf] | type[AllOf]) -> tuple[End, ...]:
     return end.of if isinstance(end, whole) else (cast("End", end),)
 
 
-def leaves(end: End | None, path: str = "") -> Iterator[tuple[str, Leaf]]:
-    """Give the ends that an end is made of, each with its path in the spec."""
-    if isinstance(end, AnyOf | AllOf):
-        for place, part in enumerate(end.of):
-            yield from leaves(part, f"{path}.of.{place}")
-    elif end is not None:
-        yield path, end
+def leaves(end: End | None, path: str = "") -> Sequence[tuple[str, Leaf]]:
+    """Return the ends that an end is made of, each with its path in the spec."""
+    if not isinstance(end, AnyOf | AllOf):
+        return () if end is None else ((path, end),)
+    parts = enumerate(end.of)
+    return [leaf for place, part in parts for leaf in leaves(part, f"{path}.of.{place}")]
 
 
 def ends_by_money(end: End | None) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal
 
 import tomli_w
@@ -27,6 +28,9 @@ SPEC_VERSION: Final = 8
 """The version of the spec this release writes; `graphs.spec.versions` reads older ones."""
 
 _A_PAIR = 2
+
+# Asked many times for a message.
+_name_of: Final = attrgetter("name")
 
 TASK_TEMPERATURE = 1.0
 """What the task's rewriting uses unless told otherwise (LazyLLM's high temperature)."""
@@ -141,7 +145,7 @@ class ConversationFields(Spec):
     @property
     def names(self) -> tuple[str, ...]:
         """The speakers' names, in the order given."""
-        return tuple(speaker.name for speaker in self.speakers)
+        return tuple(map(_name_of, self.speakers))
 
     @property
     def people(self) -> tuple[str, ...]:
@@ -206,11 +210,13 @@ class ConversationFields(Spec):
     @property
     def predicates(self) -> tuple[str, ...]:
         """The names of the predicates that may end it."""
-        ends = (end for _, end in leaves(self.end_chat.when))
-        names = [end.name for end in ends if isinstance(end, Predicate)]
-        people = (speaker.human for speaker in self.speakers)
-        names += [one.is_termination for one in people if one and one.is_termination is not None]
-        return tuple(dict.fromkeys(names))
+        found = leaves(self.end_chat.when)
+        names = dict.fromkeys([end.name for _, end in found if isinstance(end, Predicate)])
+        for speaker in self.speakers:
+            human = speaker.human
+            if human is not None and human.is_termination is not None:
+                names[human.is_termination] = None
+        return tuple(names)
 
     @property
     def is_bounded_by_people(self) -> bool:
@@ -238,11 +244,11 @@ class ConversationFields(Spec):
     @property
     def secretive(self) -> tuple[str, ...]:
         """The names of those who answer a private prompt first."""
-        return tuple(
-            speaker.name
-            for speaker in self.speakers
-            if speaker.private_opening is not None and speaker.private_opening.prompt is not None
-        )
+        names: tuple[str, ...] = ()
+        for speaker in self.speakers:
+            if speaker.private_opening is not None and speaker.private_opening.prompt is not None:
+                names += (speaker.name,)
+        return names
 
     @property
     def model_names(self) -> list[str | None]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage
@@ -117,7 +118,7 @@ def total(parts: Iterable[Usage]) -> Usage:
     """Add up what several models used."""
     found = list(parts)
     return Usage.model_validate(
-        {name: sum(getattr(part, name) for part in found) for name in Usage.model_fields}
+        {name: sum(map(attrgetter(name), found)) for name in Usage.model_fields}
     )
 
 

@@ -71,7 +71,7 @@ _DENSE_GAP = re.compile(r"(?<=[\u3005-\u30ff\u3400-\u9fff]) +(?=[\u3005-\u30ff\u
 
 def is_blank(text: str) -> bool:
     """Whether a text says nothing: white space, invisible characters, punctuation, Markdown."""
-    return FACE.search(text) is None and all(_is_hollow(sign) for sign in set(text))
+    return FACE.search(text) is None and all(map(_is_hollow, set(text)))
 
 
 def is_same(one: str, other: str) -> bool:
@@ -146,7 +146,8 @@ def is_short(text: str) -> bool:
 def plain(text: str) -> str:
     """Normalise a text for comparison: no case, punctuation, Markdown or extra white space."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    words = " ".join(_SIGN.sub(lambda found: _plain_sign(found[0]), folded).split())
+    signs = {ord(sign): _plain_sign(sign) for sign in set(_SIGN.findall(folded))}
+    words = " ".join(folded.translate(signs).split())
     return _DENSE_GAP.sub("", words)
 
 

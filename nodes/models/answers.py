@@ -60,9 +60,11 @@ def _has_run_out(metadata: Mapping[str, Any]) -> bool:
     told = [metadata.get(name) for name in _ENDINGS]
     # OpenAI's Responses API has it in there.
     told.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    # In front: LangChain joins them where several pieces of a stream say it; a name may be dotted.
-    words = (str(one).casefold().removeprefix("finishreason.") for one in told)
-    return any(word.startswith(_LENGTHS) for word in words)
+    for one in told:
+        # In front: LangChain joins them if several pieces of a stream say it. A name may be dotted.
+        if str(one).casefold().removeprefix("finishreason.").startswith(_LENGTHS):
+            return True
+    return False
 
 
 def as_cut_off(answer: AIMessage) -> AIMessage:

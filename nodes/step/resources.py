@@ -25,6 +25,7 @@ from ...graphs.rules.reader import Reader
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.parts import Generation
 from ...graphs.speakers.speaker import Speaker
+from ...graphs.spec.context_limits import has_limits
 from ...graphs.spec.conversation import Conversation, Form
 from ...graphs.spec.sandbox import Language
 from ...graphs.spec.usage import Usage, dumped, used_so_far
@@ -79,7 +80,8 @@ class Resources:
             self.check_model(name)
         self.registry.bring(conversation)
         conversation = await self.find(conversation)
-        await asyncio.to_thread(check_room, conversation, self.registry)
+        if has_limits(conversation):
+            await asyncio.to_thread(check_room, conversation, self.registry)
         return conversation
 
     def check_model(self, name: str | None) -> None:

@@ -75,6 +75,10 @@ class RunningSessions(threading.local):
             self._known.popitem(last=False)
         return known[1]
 
+    def begin(self, session: str | None, spec: object, running: RunningSession) -> None:
+        """Keep a session in mind whose first step is made: the next one need not read its spec."""
+        self._known[session] = (spec, running)
+
     def forget(self, session: str | None) -> None:
         """Forget a session that has ended."""
         self._known.pop(session, None)

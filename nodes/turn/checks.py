@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
@@ -10,11 +9,11 @@ from pydantic import BaseModel, JsonValue
 
 from ...graphs.common.data import Data
 from ...graphs.log.done_tokens import DATA, done_tokens
-from ...graphs.log.formats.marks import read_marks
+from ...graphs.log.formats.marks import begins, read_marks
 from ...graphs.log.formats.mending import NONE
 from ...graphs.log.formats.parsing import Parsed, parse
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Flaw, line
+from ...graphs.log.messages import About, Flaw, line
 from ...graphs.rules.ends.tally import is_alike
 from ...graphs.speakers.formats import Blocks, Code, Marks, Schema, plain
 from ...graphs.speakers.speaker import Speaker
@@ -150,22 +149,27 @@ def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
     """Find the other speaker whose part a message plays."""
     own = speaker.format.lines if isinstance(speaker.format, Marks) else ()
-    shown = [plain(one) for _, one in prose_places(text.strip())]
+    shown = [one for _, one in prose_places(text.strip())]
     for other in conversation.speakers:
         mark = other.format.lines[0] if isinstance(other.format, Marks) else None
         if mark is None or mark in own or other.name == speaker.name:
             continue
-        found = [place for place, one in enumerate(shown) if one.startswith(plain(mark))]
+        found = [place for place, one in enumerate(shown) if begins(one, mark)]
         if found and found[-1] >= _length_of_form(speaker, shown):
             return other.name
-    names = [(name, plain(f"{name}:")) for name in conversation.names]
-    labels = [name for one in shown for name, label in names if one.startswith(label)]
     # Further down a name and a colon may well stand in a list, a note or a quoted line.
-    first = next((name for name, label in names if shown and shown[0].startswith(label)), None)
-    if conversation.is_pair:
-        return first if first != speaker.name else None
+    first = _labels(conversation, shown[:1])
+    if conversation.is_pair or not first:
+        return first[0] if first and first[0] != speaker.name else None
+    labels = _labels(conversation, shown)
     others = [name for name in labels if name != speaker.name]
-    return others[0] if first is not None and others and len(labels) > 1 else None
+    return others[0] if others and len(labels) > 1 else None
+
+
+def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:
+    """The names of speakers, and a colon, with which lines begin."""
+    names = [(name, f"{name}:") for name in conversation.names]
+    return [name for one in lines for name, label in names if begins(one, label)]
 
 
 def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
@@ -173,8 +177,8 @@ def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
     marks = speaker.marks
     if marks is None or marks.end is None:
         return 0
-    opens = [place for place, one in enumerate(shown) if one.startswith(plain(marks.lines[0]))]
-    closes = (one.rstrip().endswith(plain(marks.end)) for one in shown)
+    opens = [place for place, one in enumerate(shown) if begins(one, marks.lines[0])]
+    closes = (plain(one).rstrip().endswith(plain(marks.end)) for one in shown)
     return next((place for place, one in enumerate(closes, 1) if one and opens == [0]), 0)
 
 
@@ -216,16 +220,23 @@ def _request(conversation: Conversation, log: Sequence[BaseMessage]) -> str:
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
     if is_short(text):
         return False
-    read = ((message, line(message)) for message in reversed(log))
-    speeches = (one for one in read if one[1].is_speech)
-    newest = next(speeches, None)
-    said = (one for one in chain([newest], speeches) if one is not None)
-    own = next((one for one in said if one[1].speaker == speaker.name), None)
+    speeches = _speeches_backwards(log)
+    newest = own = next(speeches, None)
+    while own is not None and own[1].speaker != speaker.name:
+        own = next(speeches, None)
     if newest is None or own is None or not is_equal(own[0].text, text):
         return False
     # The same answer to another move of a game is none; the very first answers no move.
     before = next(speeches, None)
     return own is newest or before is None or is_alike(before, newest)
+
+
+def _speeches_backwards(log: Sequence[BaseMessage]) -> Iterator[tuple[BaseMessage, About]]:
+    """Yield what was said and what stands beside it, the newest first."""
+    for message in reversed(log):
+        about = line(message)
+        if about.is_speech:
+            yield message, about
 
 
 def _echoed(
@@ -234,7 +245,7 @@ def _echoed(
     """Find whose words a message repeats, of those that were said since the speaker's last one."""
     if not conversation.end_chat.guards.echo:
         return None
-    begins = _WORD.findall(own.casefold(), 0, _FIRST)[:2]
+    first = _first_words(own)
     for place in reversed(range(len(log))):
         about = line(log[place])
         if about.kind is not Kind.SPEECH or about.source in DATA:
@@ -246,11 +257,17 @@ def _echoed(
         other, said = conversation.speaker(about.speaker), str(log[place].text)
         said = said if other.format is None else _own_words(other, said, about.parsed)
         # Cheap first: most begin with other words.
-        if _WORD.findall(said.casefold(), 0, _FIRST)[:2] != begins:
+        if _first_words(said) != first:
             continue
         if is_echo(own, said):
             return None if _may_repeat(conversation, speaker, log[:place]) else about.speaker
     return None
+
+
+def _first_words(text: str) -> list[str]:
+    """The first two words of a text, without case."""
+    found: list[str] = _WORD.findall(text[:_FIRST].casefold(), 0, _FIRST)
+    return found[:2]
 
 
 def _may_repeat(conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage]) -> bool:
@@ -267,7 +284,12 @@ def _own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
         return text if parsed is None else "\n".join(_values(parsed))
     marks = speaker.marks
     values = None if marks is None else read_marks(marks.lines, marks.end, text)
-    return text if values is None else "\n".join(one for one in values if plain(one) != plain(NONE))
+    return text if values is None else "\n".join([one for one in values if not _is_none(one)])
+
+
+def _is_none(value: str) -> bool:
+    """Whether what stands behind a mark is what was added there."""
+    return begins(value, NONE) and plain(value) == plain(NONE)
 
 
 def _values(found: JsonValue) -> Iterator[str]:

@@ -25,6 +25,9 @@ class Row(NamedTuple):
     lengths: tuple[int, ...] = LENGTHS
 
 
+LONG = (60, 600, 3000)
+"""The lengths of messages in a role-play, in words."""
+
 PLAIN = "duologue, SQLite"
 MEMORY = "duologue, memory"
 POSTGRES = "duologue, PostgreSQL"
@@ -32,6 +35,12 @@ STREAMED = "duologue, SQLite, streamed by tokens"
 BY_HAND = "LangGraph and SQLite by hand"
 TOOLS = "a tool call in each turn (two model calls)"
 JUDGED = "a structured judge (two model calls)"
+
+
+def playing(words: int, *, formed: bool) -> str:
+    """Name the row of a role-play."""
+    return f"role-play, {words:,} words, {'with' if formed else 'without'} its format"
+
 
 ROWS = (
     Row("raw HTTP", peers.raw_http),
@@ -47,6 +56,11 @@ ROWS = (
     Row("speakers that judge themselves (two model calls)", talks.judging_themselves, (10, 100)),
     Row("4 speakers", talks.of(4), (10, 100)),
     Row("8 speakers", talks.of(8), (10, 100)),
+    *(
+        Row(playing(words, formed=formed), talks.playing(words, formed=formed), (10,))
+        for words in LONG
+        for formed in (False, True)
+    ),
 )
 """All but the one on PostgreSQL, whose address is only known when it runs."""
 
@@ -89,10 +103,33 @@ def _new_file(folder: Path) -> Path:
     return folder / f"{len(list(folder.iterdir()))}.db"
 
 
+async def set_ups(rounds: int, folder: Path, tell: Callable[[str], None]) -> Mapping[str, float]:
+    """Measure what a session of ten messages takes beside its messages, in messages.
+
+    The median of some rounds, each with a session in memory and one in a new SQLite file.
+    """
+    found: dict[str, list[float]] = {MEMORY: [], PLAIN: []}
+    rows = [row for row in ROWS if row.name in found]
+    for row in rows:  # what is loaded or made once
+        await row.run(4, lambda: None, _new_file(folder))
+    for number in range(4 * rounds):
+        tell(f"set-up {number + 1} of {4 * rounds}")
+        for row in rows:
+            gc.collect()
+            began = time.process_time()
+            stamps = await _said(row, 10, _new_file(folder))
+            spent, message = time.process_time() - began, (stamps[9] - stamps[1]) / 8
+            found[row.name].append(spent / message - 10)
+    return {name: median(messages) for name, messages in found.items()}
+
+
 async def _stamps(row: Row, store: Path) -> list[float]:
     """Run a conversation; give the CPU seconds of this process after each message."""
-    stamps: list[float] = []
     gc.collect()
-    count = max(row.lengths) + WINDOW
+    return await _said(row, max(row.lengths) + WINDOW, store)
+
+
+async def _said(row: Row, count: int, store: Path) -> list[float]:
+    stamps: list[float] = []
     await row.run(count, lambda: stamps.append(time.process_time()), store)
     return stamps

@@ -2,7 +2,8 @@
 
 It speaks OpenAI's chat completions. What it answers follows from the request: the model `judge`
 never finds anything complete, any other says something new in each answer; who has tools calls the
-first one before it says something. `/N/v1` takes N milliseconds to answer.
+first one before it says something. The model `600` says 600 words, `600 instruction` and
+`600 solution` say them in the form of a role-play. `/N/v1` takes N milliseconds to answer.
 """
 
 import asyncio
@@ -85,7 +86,17 @@ def _text(body: dict[str, Any]) -> str:
         return json.dumps(dict.fromkeys(wanted["properties"], "not_met"))
     if body["model"] == "judge":
         return "1: not met"
-    return sentence(next(_NUMBERS))
+    words, _, form = body["model"].partition(" ")
+    return said_in(next(_NUMBERS), int(words) if words.isdecimal() else WORDS, form)
+
+
+def said_in(number: int, words: int, form: str = "") -> str:
+    """Give what is said in so many words, another text for each number."""
+    sentences = [sentence(number * 1000 + place) for place in range(max(1, words // WORDS))]
+    text = "\n\n".join(" ".join(sentences[at : at + 4]) for at in range(0, len(sentences), 4))
+    if form == "instruction":
+        return f"Instruction: {text}\nInput: {sentence(number * 1000 + 999)}"
+    return f"Solution: {text}\nNext request." if form == "solution" else text
 
 
 def sentence(number: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 
 from benchmarks.peers import NAMES, TASK, Mark
-from duologue.graphs import Conversation, aconverse, astream
+from duologue.graphs import Conversation, aconverse, astream, role_play
 
 LETTERS = "ABCDEFGH"
 
@@ -34,6 +34,37 @@ def talk(
             **fields,
         }
     )
+
+
+def role_play_of(count: int, words: int = 0, *, formed: bool) -> Conversation:
+    """Make a role-play of at least so many messages, with its format or without.
+
+    Args:
+        count: How many messages.
+        words: What the server's models say. 0: whatever model is given says it.
+        formed: Whether its speakers keep the form of a role-play.
+    """
+    form: dict[str, Any] = {} if formed else {"format": None}
+    says = [f"{words} {mark}" if formed else f"{words}" for mark in ("instruction", "solution")]
+    user, assistant = [form | ({"model": name} if words else {}) for name in says]
+    return role_play(
+        TASK,
+        "Owner",
+        "Gardener",
+        specify_task=False,
+        max_iterations=-(-count // 2),
+        user=user,
+        assistant=assistant,
+    )
+
+
+def playing(words: int, *, formed: bool) -> Callable[[int, Mark, Path | str], Any]:
+    """Let two play their roles, in so many words each."""
+
+    async def run(count: int, mark: Mark, store: Path | str) -> None:
+        await _converse(role_play_of(count, words, formed=formed), mark, "memory:")
+
+    return run
 
 
 async def plain(

@@ -1,4 +1,4 @@
-"""What a plain utterance takes, in counts, which are the same on every machine."""
+"""What an utterance and a session take, in counts, which are the same on every machine."""
 
 import sys
 from collections import Counter
@@ -12,70 +12,113 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 
 from benchmarks.peers import Mark
-from benchmarks.server import sentence
+from benchmarks.server import WORDS, said_in
 from benchmarks.sizes import bytes_per_round
-from benchmarks.talks import plain, talk
+from benchmarks.talks import plain, role_play_of, talk
 from duologue.graphs import aconverse
 from duologue.nodes.testing import ScriptedChatModel
 
 MOST = {
     "model calls": 1,
     "graph steps": 1,
-    "own functions": 800,
     "own modules": 88,
     "decide": 2,
     "bytes a round": 5_000,
 }
 """Of an utterance; the bytes of a round of two, at 400 messages. A little above what it takes."""
 
+MOST_FRAMES = {
+    "two": {WORDS: 900, 600: 950},
+    "two with a format": {WORDS: 1_000, 600: 1_100},
+}
+"""Of an utterance, by the kind of conversation and the number of words that are said."""
+
+SET_UP = 2.0
+"""The frames of a session beside those of its messages, in frames of a message."""
+
 FEW, MANY = 20, 40
 """Messages of the two conversations whose difference is counted."""
+FEW_LONG, MANY_LONG = 6, 12
+"""The same where they are long."""
 
 
-def model(count: int) -> ScriptedChatModel:
+def model(count: int, words: int = WORDS, *, formed: bool = False) -> ScriptedChatModel:
     """Give a model that says so many different things."""
-    return ScriptedChatModel([sentence(number) for number in range(count)])
+    forms = ("instruction", "solution") if formed else ("", "")
+    return ScriptedChatModel([said_in(n, words, forms[n % 2]) for n in range(count)])
 
 
 @contextmanager
 def counted() -> Iterator[Counter[tuple[str, str]]]:
-    """Count the calls of functions of ours, by module and name, but for the scripted model's."""
-    calls = Counter[tuple[str, str]]()
+    """Count the frames of our own code, by module and name, but for the scripted model's.
+
+    A frame is counted each time it is entered: when a function, a comprehension or a class body is
+    called, and when a generator or a coroutine goes on. Newer versions of Python have no frames for
+    comprehensions, so they count less.
+    """
+    frames = Counter[tuple[str, str]]()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         module = frame.f_globals.get("__name__", "")
         ours = module.startswith("duologue.") and not module.startswith("duologue.nodes.testing")
-        # A comprehension is a function in some versions of Python.
-        if event == "call" and ours and not frame.f_code.co_name.startswith("<"):
-            calls[module, frame.f_code.co_name] += 1
+        if event == "call" and ours:
+            frames[module, frame.f_code.co_name] += 1
 
     sys.setprofile(note)
     try:
-        yield calls
+        yield frames
     finally:
         sys.setprofile(None)
 
 
-async def calls_of(messages: int) -> Counter[tuple[str, str]]:
-    said = model(messages)
-    with counted() as calls:
-        await aconverse(talk(messages), store="memory:", model=said)
-    assert len(said.calls) == messages * MOST["model calls"]
-    return calls
+async def frames_of(
+    messages: int, kind: str = "two", words: int = WORDS
+) -> Counter[tuple[str, str]]:
+    """Count the frames of a session of so many messages."""
+    formed = kind == "two with a format"
+    conversation = role_play_of(messages, formed=True) if formed else talk(messages)
+    said = model(messages, words, formed=formed)
+    with counted() as frames:
+        result = await aconverse(conversation, store="memory:", model=said)
+    assert len(said.calls) == len(result.speeches) == messages * MOST["model calls"]
+    return frames
 
 
-async def test_an_utterance_calls_few_functions(capsys: pytest.CaptureFixture[str]) -> None:
-    await calls_of(2)  # what is made once
-    few, many = await calls_of(FEW), await calls_of(MANY)
-    more = many - few
+@pytest.mark.parametrize("words", [WORDS, 600])
+@pytest.mark.parametrize("kind", MOST_FRAMES)
+async def test_an_utterance_takes_few_frames(
+    kind: str, words: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await frames_of(2, kind, words)  # what is made once
+    fewer, more = (FEW, MANY) if words == WORDS else (FEW_LONG, MANY_LONG)
+    few, many = await frames_of(fewer, kind, words), await frames_of(more, kind, words)
+    found = (many - few).total() / (more - fewer)
+    with capsys.disabled():
+        print(f"\nan utterance of {words} words, {kind}: {found} frames")  # noqa: T201
+    assert 0 < found <= MOST_FRAMES[kind][words], (many - few).most_common(20)
+
+
+async def test_an_utterance_uses_few_modules() -> None:
+    await frames_of(2)
+    more = await frames_of(MANY) - await frames_of(FEW)
     found = {
-        "own functions": more.total() / (MANY - FEW),
         "own modules": len({module for module, _ in more}),
         "decide": sum(n for (_, name), n in more.items() if name == "decide") / (MANY - FEW),
     }
-    with capsys.disabled():
-        print(f"\nan utterance: {found}")  # noqa: T201
     assert all(0 < count <= MOST[name] for name, count in found.items()), found
+
+
+@pytest.mark.parametrize("kind", MOST_FRAMES)
+async def test_a_session_is_set_up_in_few_frames(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await frames_of(2, kind)
+    ten, more = await frames_of(10, kind), await frames_of(FEW, kind)
+    message = (more.total() - ten.total()) / (FEW - 10)
+    found = ten.total() / message - 10
+    with capsys.disabled():
+        print(f"\nset-up of a session, {kind}: {found:.2f} messages")  # noqa: T201
+    assert 0 < found <= SET_UP, ten.most_common(20)
 
 
 async def test_why_reads_a_log_once() -> None:

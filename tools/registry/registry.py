@@ -5,7 +5,7 @@ file can name it too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
@@ -65,10 +65,15 @@ class Registered(TypedDict, total=False):
 
 def check_options(options: Mapping[str, object], known: type, *own: str) -> None:
     """Refuse options that there are not; some are arguments of the function's own."""
-    names = get_type_hints(known)
+    names = _names_of(known)
     for name in options:
         if name not in names:
             raise TypeError(f"there is no option {name!r}{near_or_all(name, [*own, *names])}")
+
+
+@lru_cache(maxsize=16)
+def _names_of(known: type) -> tuple[str, ...]:
+    return tuple(get_type_hints(known))
 
 
 class Registry:
@@ -144,8 +149,8 @@ class Registry:
 
     def hooks_of(self, speaker: Speaker) -> list[tuple[str, Hook]]:
         """Give the hooks of a speaker with their names, in the spec's order."""
-        found = [(name, self._found["hooks"][name]) for name in speaker.hooks]
-        return [(name, hook) for name, hook in found if hook is not None]
+        known = self._found["hooks"]
+        return [(name, hook) for name in speaker.hooks if (hook := known[name]) is not None]
 
     def function(self, name: str) -> ReplyFunction:
         """Give the function that gives replies by this name."""

@@ -1,14 +1,20 @@
-"""Where the marks of a message stand, and what comes after each. Pure functions."""
+"""Where the marks of a message stand, and what comes after each. Pure functions.
+
+Most lines begin with no mark and most texts are much longer than one, so that only as much of a
+text is compared as can matter: its first characters, or its last ones.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from ...speakers.formats import BEFORE_COLON, EMPHASIS, LEADING, WIDE, plain
+from ...speakers.formats import BEFORE_COLON, EMPHASIS, EMPHASIS_SIGNS, LEADING, WIDE, plain
 
 _SIGNS = re.escape(EMPHASIS)
-_OPENING = re.compile(f"[{_SIGNS}]*$")
 _CLOSING = re.compile(f"[{_SIGNS}]*")
+_BEFORE = re.compile(rf"[#>\s{_SIGNS}]*")
+"""What may come before a mark."""
 
 _BARE = f"{EMPHASIS} \t\r\n"
 """What may come after an end mark."""
@@ -16,29 +22,62 @@ _BARE = f"{EMPHASIS} \t\r\n"
 _DECORATED = f"{_BARE}#>"
 """The same where the mark itself does not end with one of these signs."""
 
-_SENTENCE_END = re.compile(rf"(?:\A|[\r\n.!?:…。！？：])[{_SIGNS}\s\"'”)\]]*\Z")  # noqa: RUF001
-"""What stands before an end mark that is not written as it should be."""
+_SENTENCE_END = frozenset("\r\n.!?:…。！？：")  # noqa: RUF001
+_AFTER_SENTENCE = frozenset(f"{EMPHASIS}\"'”)]")
+"""What may come between the end of a sentence and an end mark, beside white space."""
+
+_NARROW: Final = {**WIDE, **dict.fromkeys(map(ord, EMPHASIS))}
+
+_SHARE: Final = 64
+"""The number of characters that are compared first, beside those of a mark."""
 
 
 def begins(line: str, mark: str) -> bool:
     """Whether a line begins with a mark. Case and Markdown around it do not matter."""
-    return plain(line).startswith(plain(mark))
+    wanted = _plain_mark(mark)
+    before = _BEFORE.match(line)
+    place = before.end() if before else 0
+    # Cheap first: nearly all lines begin with another character.
+    if line[place : place + 1].translate(WIDE).casefold()[:1] != wanted[:1]:
+        return not wanted
+    size = place + len(wanted) + _SHARE
+    while True:
+        head = line if size >= len(line) else _head(line, size)
+        found = plain(head)
+        if len(head) == len(line) or len(found) >= len(wanted) or not wanted.startswith(found):
+            return found.startswith(wanted)
+        size *= 2
+
+
+def _head(line: str, size: int) -> str:
+    """The beginning of a line, which is compared alike whatever comes after it."""
+    # Space counts if no colon comes after it, with or without signs in between.
+    while size and (line[size - 1].isspace() or line[size - 1] in EMPHASIS):
+        size -= 1
+    return line[:size]
+
+
+@lru_cache(maxsize=256)
+def _plain_mark(mark: str) -> str:
+    """A mark as it is compared; a conversation has few."""
+    return plain(mark)
 
 
 def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | None:
     """Read what comes after the marks of a message."""
-    places = list(_places(lines, text))
+    places = _places(lines, text)
     if len(places) < len(lines):
         return None
     last = (len(text), len(text)) if end is None else end_of(end, text)
     # The end may not be a part of the last mark.
     if last is None or places[-1].behind > last[1]:
         return None
-    until = [place.start for place in places[1:]] + [last[0]]
-    return [
-        _unsigned(text[place.behind : to].strip(), place.open)
-        for place, to in zip(places, until, strict=True)
-    ]
+    values: list[str] = []
+    for number, place in enumerate(places, start=1):
+        until = places[number].start if number < len(places) else last[0]
+        value = text[place.behind : until].strip()
+        values.append(_unsigned(value, place.open) if place.open else value)
+    return values
 
 
 class _Place(NamedTuple):
@@ -52,54 +91,65 @@ class _Place(NamedTuple):
     """What closes the emphasis that begins before the mark, where it goes on after it."""
 
 
-def _places(lines: Sequence[str], text: str) -> Iterator[_Place]:
+def _places(lines: Sequence[str], text: str) -> list[_Place]:
     """For each mark in turn where it stands."""
-    left = list(lines)
-    start = 0
+    found, left, start = list[_Place](), list(lines), 0
     for line in text.splitlines(keepends=True):
-        if left and line.strip():
+        if not left:
+            return found
+        if line.strip():
             if begins(line, left[0]):
                 length, closing = length_of(left.pop(0), line)
-                yield _Place(start, start + length, closing)
-            elif len(left) == len(lines):
+                found.append(_Place(start, start + length, closing))
+            elif not found:
                 # Nothing may stand before the first mark.
-                return
+                return found
         start += len(line)
+    return found
 
 
 def _unsigned(value: str, closing: str) -> str:
     """What comes after a mark, without the emphasis that begins before the mark."""
     head, line_break, rest = value.partition("\n")
-    if closing and head.count(closing) == 1 and head.rstrip().endswith(closing):
+    if head.count(closing) == 1 and head.rstrip().endswith(closing):
         head = head.rstrip().removesuffix(closing).rstrip()
     return head + line_break + rest
 
 
 def length_of(mark: str, line: str) -> tuple[int, str]:
     """How long the mark is that a line begins with, and what closes an emphasis that goes on."""
-    signs, places = _folded(line)
-    leading = LEADING.match(signs)
-    skipped = leading.end() if leading else 0
-    first, last = places[skipped], places[skipped + len(plain(mark)) - 1]
-    opening = _OPENING.search(line, 0, first)
-    closing = opening[0][::-1] if opening else ""
+    first, last = _span_of(_plain_mark(mark), line)
+    closing = line[len(line[:first].rstrip(EMPHASIS)) : first][::-1]
     # In "**Input:** 3" the mark's own emphasis ends after it; in "Input: *3*" it is the value's.
     if line.startswith(closing, last + 1):
         return last + 1 + len(closing), ""
     return last + 1, closing
 
 
+def _span_of(mark: str, line: str) -> tuple[int, int]:
+    """The first and the last character of the mark that a line begins with."""
+    before = _BEFORE.match(line)
+    size = (before.end() if before else 0) + len(mark) + _SHARE
+    while True:
+        head = line if size >= len(line) else _head(line, size)
+        signs, places = _folded(head)
+        leading = LEADING.match(signs)
+        skipped = leading.end() if leading else 0
+        if len(head) == len(line) or skipped + len(mark) <= len(signs):
+            return places[skipped], places[skipped + len(mark) - 1]
+        size *= 2
+
+
 def end_of(end: str, text: str) -> tuple[int, int] | None:
     """Where the end mark of a message begins, with the Markdown before it and without."""
     for behind in (_BARE, _DECORATED):
         body = text.rstrip(behind)
-        signs, places = _folded(body)
-        if not signs.endswith(plain(end)):
+        start = _start_of_end(_plain_mark(end), body)
+        if start is None:
             continue
-        start = places[len(signs) - len(plain(end))]
         # In "It waits for the next request." it is no mark.
         is_written = _unsigned_text(end).endswith(_unsigned_text(body[start:]))
-        if not is_written and _SENTENCE_END.search(text, 0, start) is None:
+        if not is_written and not _begins_sentence(text, start):
             continue
         line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
         if not plain(text[line:start]):
@@ -110,18 +160,50 @@ def end_of(end: str, text: str) -> tuple[int, int] | None:
     return None
 
 
+def _start_of_end(mark: str, body: str) -> int | None:
+    """Where the mark begins that a text ends with."""
+    size = len(mark) + _SHARE
+    while True:
+        first = max(len(body) - size, 0)
+        # Whether a space counts depends on what comes before it.
+        while first and body[first].isspace():
+            first -= 1
+        signs, places = _folded(body[first:])
+        if first == 0 or len(signs) >= len(mark) or not mark.endswith(signs):
+            break
+        size *= 2
+    return first + places[len(signs) - len(mark)] if signs.endswith(mark) else None
+
+
+def _begins_sentence(text: str, start: int) -> bool:
+    """Whether a sentence or a line begins at a place, or what decorates one before it."""
+    place = start
+    while place and (text[place - 1].isspace() or text[place - 1] in _AFTER_SENTENCE):
+        place -= 1
+        if text[place] in _SENTENCE_END:
+            return True
+    return not place or text[place - 1] in _SENTENCE_END
+
+
 def _unsigned_text(text: str) -> str:
     """Text without emphasis and width."""
-    return "".join(sign for sign in text if sign not in EMPHASIS).translate(WIDE)
+    return text.translate(_NARROW)
 
 
-def _folded(text: str) -> tuple[str, list[int]]:
+def _folded(text: str) -> tuple[str, Sequence[int]]:
     """Text as marks are compared, and of each of its characters where it comes from."""
-    spaces = {place for found in BEFORE_COLON.finditer(text) for place in range(*found.span())}
-    pairs = [
-        (sign, place)
-        for place, given in enumerate(text)
-        if given not in EMPHASIS and place not in spaces
-        for sign in given.translate(WIDE).casefold()
-    ]
-    return "".join(sign for sign, _ in pairs), [place for _, place in pairs]
+    folded = text.translate(WIDE).casefold()
+    # No character folds to less than one.
+    is_same_length = len(folded) == len(text) and EMPHASIS_SIGNS.search(text) is None
+    if is_same_length and BEFORE_COLON.search(text) is None:
+        return folded, range(len(text))
+    spaces = [found.span() for found in BEFORE_COLON.finditer(text)]
+    signs, places, at = list[str](), list[int](), 0
+    for start, end in (*spaces, (len(text), len(text))):
+        for place in range(at, start):
+            if text[place] not in EMPHASIS:
+                sign = text[place].translate(WIDE).casefold()
+                signs.append(sign)
+                places += [place] * len(sign)
+        at = end
+    return "".join(signs), places

@@ -132,7 +132,7 @@ class Guard(EndRule):
         return step.facts.count(self.reason)
 
     def holds(self, conversation: Conversation, position: Position) -> bool:
-        count = position.facts.count(self.reason)
+        count = position.facts.counts.get(self.reason, 0)
         return count > 0 and 0 < self.limit(conversation) <= count
 
     def by(self, at: AtEnd) -> str | None:

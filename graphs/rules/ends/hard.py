@@ -19,10 +19,11 @@ class StopWasRequested(Named[StopRequested]):
     because = "it was asked to stop"
 
     def holds(self, conversation: Conversation, position: Position) -> bool:
-        # Where the spec names it, it counts only as the spec says.
+        if not position.facts.stop_requested:
+            return False
+        # If the spec names it, it counts only as the spec says.
         ends = leaves(conversation.end_chat.when)
-        named = any(isinstance(end, StopRequested) for _, end in ends)
-        return position.facts.stop_requested and not named
+        return not any(isinstance(end, StopRequested) for _, end in ends)
 
     def is_met(self, end: StopRequested, facts: Facts) -> bool:
         return facts.stop_requested

@@ -26,6 +26,8 @@ assert list(ENDS) == list(Reason), "Reason has each end's reason, in the same or
 _NAMED: Final[Mapping[str, Named[Any]]] = {
     reason: end for reason, end in ENDS.items() if isinstance(end, Named)
 }
+_UNNAMED: Final = {reason for reason, end in ENDS.items() if type(end).holds is not Named.holds}
+"""The ends that may hold without being named."""
 _PLACES: Final = {reason: place for place, reason in enumerate(ENDS)}
 
 
@@ -45,7 +47,9 @@ def holding(conversation: Conversation, position: Position) -> list[HeldEnd]:
     held = [] if when is None else _terms(when, position.facts, reasons)
     if conversation.end_chat.on_guard == "ask":
         ready = [end for end in ready if end.strength is not Strength.GUARD]
-    held += [_one(end) for end in ready if end.holds(conversation, position)]
+    held += [
+        _one(end) for end in ready if end.reason in _UNNAMED and end.holds(conversation, position)
+    ]
     return sorted(held, key=lambda one: (one.strength, sorted(_PLACES[of] for of in one.reasons)))
 
 

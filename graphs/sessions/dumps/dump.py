@@ -184,7 +184,7 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Dump
         decided = state.get("decisions")
         steps.append(
             DumpedStep(
-                messages=tuple(dumped(message) for message in log_of(state)),
+                messages=tuple(map(dumped, log_of(state))),
                 position=None if stands is None else Position.model_validate(stands),
                 usage=used_so_far(state),
                 specified_task=None if given == task else given,

@@ -69,6 +69,8 @@ def registered(name: str, names: Names) -> str:
 
 def _added(known: Names, names: Iterable[str]) -> Names:
     new = [name for name in dict.fromkeys(names) if name not in known]
+    if not new:
+        return dict(known)
     mapped = dict(known)
     taken = set(known.values())
     wished = {name: _plain(name) for name in new}
