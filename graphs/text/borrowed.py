@@ -160,10 +160,12 @@ def is_about_messages(text: str) -> bool:
 
 def only_announces(text: str) -> bool:
     """Whether a text announces a message and says nothing else."""
-    # Cheap first: most begin with other words, or are longer.
+    # Cheap first: most are longer, or begin with other words.
+    if len(text) > _LONGEST_ANNOUNCEMENT:
+        return False
     begun = _WORD.findall(text.casefold(), 0, 2 * _FIRST)[:2]
     is_dense = bool(begun) and begun[0] >= _DENSE
-    if len(text) > _LONGEST_ANNOUNCEMENT or not (is_dense or remarks().spelled.issuperset(begun)):
+    if not is_dense and not remarks().spelled.issuperset(begun):
         return False
     sentences = _sentences(text)
     return any(map(is_announcement, sentences)) and all(

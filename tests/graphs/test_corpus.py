@@ -4,14 +4,14 @@ A false ending loses a conversation's result; a missed one costs calls. There is
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
 from langchain_core.messages import AnyMessage
 
 from corpus.reading import Talk, rows, talks
-from duologue.graphs import Conversation
+from duologue.graphs import Conversation, load_conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.kinds import Kind
@@ -38,7 +38,7 @@ from duologue.nodes.prompts.template import filled
 ASKED_AGAIN = filled(speaking.MEND, problem=speaking.NO_WORDS_YET)
 REMARKS = ("placeholders", "acknowledgements", "announcements", "requests")
 
-ENDS = {
+ENDS: dict[str, Callable[[str], bool]] = {
     "done_tokens": lambda text: says("###STOP###", text, "last", "User"),
     "deals": lambda text: says("DEAL", text, "alone", "User"),
     "words": lambda text: says("TERMINATE", text, "last", "User"),
@@ -189,5 +189,6 @@ def test_r15_solutions_that_were_cut_off_lack_what_is_added_to_whole_ones() -> N
 def test_z2_a_rewritten_task_adds_something_and_repeats_no_request(
     task: str, text: str, adds: bool
 ) -> None:
-    limit = TaskSpecification().word_limit
-    assert is_rewritten(task, text, task_requests(limit, filled)) is adds
+    worded = load_conversation({"task": "Talk.", "speakers": [{"name": "A"}, {"name": "B"}]}).worded
+    request = task_requests(TaskSpecification().word_limit, worded)
+    assert is_rewritten(task, text, request) is adds
