@@ -1,7 +1,8 @@
 """The first node: takes the conversation or a kind's short form, and makes the task specific.
 
-A rewrite over the word limit is asked for once more, then cut at a sentence (CAMEL's task
-specification has no such check).
+A rewrite that repeats the request or adds nothing to the task is asked for once more, and so is one
+over the word limit. After that the task stays as it was given, or the rewrite is cut at a sentence
+(CAMEL's task specification has no such checks).
 """
 
 from math import ceil
@@ -14,10 +15,11 @@ from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.log.channels import apply_update, hide_removed, log_of, update_of
 from ..graphs.log.kinds import Kind
-from ..graphs.log.messages import NOBODY, About, line, said
+from ..graphs.log.messages import NOBODY, About, Flaw, line, said
 from ..graphs.log.remembered import brought_along
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
+from ..graphs.rules.tries import Problem
 from ..graphs.speakers.formats import Marks
 from ..graphs.spec.assistant import AssistantSettings, prompts_set
 from ..graphs.spec.changes.difference import first_difference
@@ -25,9 +27,12 @@ from ..graphs.spec.conversation import Conversation
 from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.spec.usage import Usage, dumped, used_so_far
 from ..graphs.spec.versions import restored
+from ..graphs.text.borrowed import is_rewritten
 from ..graphs.text.words import cut, words_in
 from .models.answers import thought_of
+from .models.model import Model
 from .prompts import tasks as prompts
+from .prompts.template import Worded
 from .step.brought import Brought
 from .step.resources import Moment, Resources, session_id
 from .step.running import RunningSession
@@ -112,13 +117,14 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     if start.is_first:
         resources.running.begin(session_id(), start.begun["spec"], session)
     moment = Moment(resources, session, Position(), drafts, usage, None)
-    if conversation.task_specification is None:
+    specification = conversation.task_specification
+    model = None if specification is None else await moment.model(specification.model)
+    if specification is None or model is None or _is_too_small(model, specification):
         remembers = start.sayer is not None and start.is_first
         before = start.brought.remembered(conversation, start.sayer or "") if remembers else []
         update = await _begin(moment, conversation.task, before, moment.usage)
     else:
-        task = conversation.task or ""
-        update = await _rewrite(moment, conversation.task_specification, task)
+        update = await _rewrite(moment, specification, model, conversation.task or "")
     return both(start.begun, update)
 
 
@@ -130,18 +136,23 @@ def _refuse_another(given: Conversation | None, known: Conversation) -> None:
         )
 
 
-async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) -> dict[str, Any]:
+def _is_too_small(model: Model, specification: TaskSpecification) -> bool:
+    return model.capabilities.is_small and not specification.small_models
+
+
+async def _rewrite(
+    moment: Moment, specification: TaskSpecification, model: Model, task: str
+) -> dict[str, Any]:
     limit = specification.word_limit
-    names = moment.conversation.names
-    worded = moment.conversation.worded
-    prompt: list[AnyMessage] = [HumanMessage(prompts.task_request(task, names, limit, worded))]
+    names, worded = moment.conversation.names, moment.conversation.worded
+    request = prompts.task_request(task, names, limit, worded, small=model.capabilities.is_small)
+    prompt: list[AnyMessage] = [HumanMessage(request)]
     drafts = [one for one in moment.log if line(one).kind is Kind.DRAFT]
     if drafts:
         prompt += [
             AIMessage(drafts[-1].text),
             HumanMessage(line(drafts[-1]).problem or ""),
         ]
-    model = await moment.model(specification.model)
     answer = await model.answer(
         prompt,
         moment.settings(
@@ -153,17 +164,41 @@ async def _rewrite(moment: Moment, specification: TaskSpecification, task: str) 
     )
     usage = moment.used(model, answer)
     text = unquoted(answer.text)
-    count = ceil(words_in(text))
-    if count > limit and not drafts:
-        problem = worded(prompts.TASK_TOO_LONG, count=count, limit=limit)
-        about = About(kind=Kind.DRAFT, audience=NOBODY, problem=problem, thought=thought_of(answer))
+    problem = _problem_of(text, task, limit, worded)
+    thought = thought_of(answer)
+    if problem is not None and not drafts:
+        about = About(
+            kind=Kind.DRAFT,
+            audience=NOBODY,
+            flaw=problem.flaw,
+            problem=problem.text,
+            thought=thought,
+        )
         draft = said(len(moment.log), text, about, answer=answer)
         return {"usage": dumped(usage), **update_of([draft], moment.log)}
-    # A blank rewrite leaves the task as it was given.
-    specified = cut(text, limit) or task
-    about = About(kind=Kind.SPECIFIED_TASK, audience=NOBODY, thought=thought_of(answer))
+    is_kept = problem is not None and problem.flaw is Flaw.NO_REPLY
+    # A blank rewrite leaves the task as it was given, too.
+    specified = task if is_kept else cut(text, limit) or task
+    about = About(kind=Kind.SPECIFIED_TASK, audience=NOBODY, thought=thought)
+    if is_kept and problem is not None:
+        about = about.model_copy(update={"flaw": problem.flaw, "problem": problem.text})
     record = said(len(moment.log), specified, about, answer=answer)
     return await _begin(moment, specified, [record], usage)
+
+
+def _problem_of(text: str, task: str, limit: int, worded: Worded) -> Problem | None:
+    """What is wrong with a rewrite. A blank one says that the task stays as it is."""
+    if not text:
+        return None
+    # A task over the limit can only be made shorter.
+    is_long = words_in(task) > limit
+    if not is_long and not is_rewritten(task, text, prompts.task_requests(limit, worded)):
+        told = worded(prompts.TASK_NOT_REWRITTEN, limit=limit)
+        return Problem(flaw=Flaw.NO_REPLY, text=told)
+    count = ceil(words_in(text))
+    if count <= limit:
+        return None
+    return Problem(flaw=Flaw.FORM, text=worded(prompts.TASK_TOO_LONG, count=count, limit=limit))
 
 
 async def _begin(

@@ -99,9 +99,14 @@ def run(
         int | None,
         typer.Option(metavar="N", help="The longest rewritten task, in words. [default: 50]"),
     ] = None,
-    no_specify_task: Annotated[
-        bool, typer.Option("--no-specify-task", help="Use the task as it is given.")
-    ] = False,
+    specify_task: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether a model first makes the task more specific. "
+            "[default: unless it is the embedded model]",
+            show_default=False,
+        ),
+    ] = None,
     seed: Seed = None,
     temperature: Annotated[
         float | None, typer.Option(metavar="T", help="The temperature, 0 to 2. [default: 0.2]")
@@ -123,7 +128,7 @@ def run(
         "max_iterations": max_iterations,
         "mode": mode,
         "word_limit": word_limit,
-        "specify_task": False if no_specify_task else None,
+        "specify_task": specify_task,
         "seed": seed,
         "temperature": temperature,
         "people": person,
@@ -148,8 +153,8 @@ def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
     from ..common.errors import SpecError
 
     if is_file:
-        for name in options:
-            option = _OPTIONS.get(name, _option(name))
+        for name, value in options.items():
+            option = "--no-specify-task" if value is False else _OPTIONS.get(name, _option(name))
             raise SpecError(f"leave out {option}: the file says that itself")
         return
     for name, who in (("user_role", "who instructs"), ("assistant_role", "who solves")):
@@ -157,7 +162,7 @@ def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
             raise SpecError(f"a task needs two roles: {_option(name)} is missing ({who})")
 
 
-_OPTIONS = {"specify_task": "--no-specify-task", "people": "--person"}
+_OPTIONS = {"people": "--person"}
 """The options that are not called like their fields."""
 
 

@@ -58,8 +58,9 @@ class RolePlay(Form):
     """Who instructs, such as ``Stock Trader``."""
     assistant_role: Name
     """Who solves, such as ``Python Programmer``."""
-    specify_task: bool = True
-    """Whether a model first makes the task more specific."""
+    specify_task: bool | None = None
+    """Whether a model first makes the task more specific. None: unless it is the embedded model,
+    which makes most tasks worse."""
     word_limit: PositiveInt = 50
     """The longest specified task, in words."""
     mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
@@ -100,11 +101,12 @@ class RolePlay(Form):
         specification = {
             "word_limit": self.own(self.word_limit, "word_limit"),
             "generation": self.own({"temperature": self.task_temperature}, "task_temperature"),
+            "small_models": self.own(bool(self.specify_task), "specify_task"),
         }
         return {
             "speakers": with_people([instructor, solver], self.people),
             "task_specification": self.own(
-                specification if self.specify_task else None,
+                None if self.specify_task is False else specification,
                 *("specify_task", "word_limit", "task_temperature"),
             ),
             "opening": self.own(Opening(first_line=BEGIN_INSTRUCTING)),
@@ -133,7 +135,7 @@ class RolePlayOptions(CommonOptions, total=False):
 
     user: Role
     assistant: Role
-    specify_task: bool
+    specify_task: bool | None
     word_limit: int
     mode: EndChatMode | str
     max_iterations: int

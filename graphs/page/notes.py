@@ -3,7 +3,7 @@
 from ..log.kinds import Kind
 from ..log.messages import About, Failure, Source
 from ..rules.outcome import Outcome
-from ..rules.why import CUT_OFF, asked_again, verdict_in_words
+from ..rules.why import CUT_OFF, asked_again, task_kept, verdict_in_words
 
 
 def author(about: About) -> str:
@@ -18,6 +18,8 @@ def note(about: About) -> str | None:
     if about.kind is Kind.CHOICE:
         why = "" if about.problem is None else ": the choice can't be read"
         return f"{about.to} speaks next{why}"
+    if about.kind is Kind.SPECIFIED_TASK and about.problem is not None:
+        return task_kept(about.problem)
     if about.kind is Kind.FORGOTTEN:
         return f"The memory of {about.speaker} was reset"
     if about.outcome is not None:

@@ -70,11 +70,14 @@ def lines_of(
 
 def _kind_of(message: BaseMessage, about: About) -> LineKind | None:
     """How a line is drawn; None where it is not."""
-    if about.kind in (Kind.ANSWER, Kind.SUMMARY, Kind.SPECIFIED_TASK):
-        # The first is shown as what became of it, the last above the talk.
+    if about.kind in (Kind.ANSWER, Kind.SUMMARY):
+        # The first is shown as what became of it.
         return None
     if note(about) is not None:
         return "note"
+    if about.kind is Kind.SPECIFIED_TASK:
+        # It is shown above the talk.
+        return None
     if isinstance(message, ToolMessage):
         return "result"
     if about.kind.row.has_calls:

@@ -76,6 +76,11 @@ def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Itera
         before = step.facts
 
 
+def task_kept(problem: str) -> str:
+    """Say that the task stays as it was given, since no rewrite of it was any use."""
+    return f"The task: kept as it was given, rejected twice: {problem}"
+
+
 def _matters(about: About) -> bool:
     """Whether a message may change what is counted."""
     calls = about.kind in (Kind.TOOL_CALLS, Kind.TOOL_RESULT)
@@ -96,6 +101,8 @@ def _told(message: BaseMessage, about: About) -> Iterator[Cause]:
         how = asked_again(cut_off=about.cut_off).lower()
         text = f"{about.speaker or 'The task'}: {how}: {about.problem}"
         yield Cause(kind=CauseKind.REJECTED, text=text, **found)
+    elif about.kind is Kind.SPECIFIED_TASK and about.problem is not None:
+        yield Cause(kind=CauseKind.REJECTED, text=task_kept(about.problem), **found)
     elif about.cut_off and about.kind.row.is_spoken:
         text = f"{about.speaker}: {CUT_OFF.lower()}"
         yield Cause(kind=CauseKind.CUT_OFF, text=text, **found)

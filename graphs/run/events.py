@@ -45,6 +45,8 @@ class TaskSpecified(Data):
 
     event: Literal["task"] = "task"
     text: str
+    problem: str | None = None
+    """Why the task stays as it was given. None: it was rewritten."""
 
 
 class SpeechStarted(Data):

@@ -74,7 +74,7 @@ def _beside(message: BaseMessage, about: About) -> Iterator[Event]:
     place = place_of(message)
     match about.kind:
         case Kind.SPECIFIED_TASK:
-            yield TaskSpecified(text=message.text)
+            yield TaskSpecified(text=message.text, problem=about.problem)
         case Kind.REFLECTION if about.verdict is not None:
             yield VerdictGiven(id=place, by=about.speaker, verdict=about.verdict)
         case Kind.SUMMARY:

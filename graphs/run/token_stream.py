@@ -43,6 +43,7 @@ class TokenStream:
     def __init__(self, beside: Collection[str] = ()) -> None:
         self._beside = beside
         self._now = _Message()
+        self._rejected = False
 
     def content(self, speaker: str, text: str, answer: str | None) -> Iterator[Event]:
         """Take a piece of what a model writes as a message's content."""
@@ -82,10 +83,12 @@ class TokenStream:
             yield event
             return
         told = self._now.told
-        if isinstance(event, MessageSaid | ReplyRejected) and told and event.speaker:
+        is_second = isinstance(event, MessageSaid) and self._rejected
+        if isinstance(event, MessageSaid | ReplyRejected) and (told or is_second) and event.speaker:
+            self._rejected = isinstance(event, ReplyRejected)
             heard = event.heard if isinstance(event, MessageSaid) else None
             text = event.text if heard is None else heard
-            if text.startswith(told):
+            if told and text.startswith(told):
                 yield from self._token(event.speaker, text[len(told) :])
             else:
                 yield SpeechStarted(speaker=event.speaker)

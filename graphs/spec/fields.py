@@ -45,6 +45,8 @@ class TaskSpecification(Spec):
     """The model that rewrites. None: the conversation's default."""
     generation: Generation = Generation()
     """Generation parameters; the temperature is 1.0 unless given."""
+    small_models: bool = True
+    """Whether the embedded model rewrites it too. If not, the task stays as it is given."""
 
 
 class Opening(Spec):

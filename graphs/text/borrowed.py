@@ -1,16 +1,29 @@
 """Whether a text holds no words of its own: placeholders, what its speaker was told, an echo."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from rapidfuzz.distance import Indel
 
 from .farewells import is_farewell
+from .phrases import remarks, words_of
 from .wording import is_blank, is_equal, is_same_move, is_short, plain
 from .words import words_in
 
-_PLACEHOLDER = re.compile(r"<[^<>\n]+>")
+_PLACEHOLDER = re.compile(
+    r"<{1,2}[^<>\n]{1,200}>{1,2}|\[{1,2}[^\[\]\n]{1,200}\]{1,2}|\{{1,2}[^{}\n]{1,200}\}{1,2}"
+    r"|\([^()\n]{1,200}\)|＜[^＜＞\n]{1,200}＞|【[^【】\n]{1,200}】|（[^（）\n]{1,200}）"  # noqa: RUF001
+)
+_BEGINS_IN_BRACKETS = re.compile(r"(?:[^\w<\[{(＜【（]|_)*[<\[{(＜【（]")  # noqa: RUF001
+_DATA = re.compile(r"[=\\$%|\"“”\d]|://|(?<!\w)'|'(?!\w)")
+"""What stands in data, in code and in links, and in no placeholder."""
 # "<your solution>", but no tag such as "<p>" or "<a href=x>", and no message put in brackets.
 _WORDS = re.compile(r"<[^\W\d_]+(?:[ ,.:;'’-]+\w+){1,9}[.…]*>")  # noqa: RUF001
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)*_]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001
+_HEAD = re.compile(r"[^:：\n]{1,200}[:：](?!//)\s*")  # noqa: RUF001
+"""What stands before a colon, such as an announcement of what follows."""
 _WORD = re.compile(r"\w+\b")
 _ASKS = re.compile(
     r"\b(?:repeat|recite|echo(?:es)?\b|dictat|(?:say|speak) after me|word for word|verbatim|quote"
@@ -27,6 +40,30 @@ _LONGEST_MOVE = 10
 _FIRST = 30
 """How many characters are the first words."""
 
+_DENSE: Final = "\u3000"
+"""From this character on there is no space between words."""
+
+_LONGEST_REMARK: Final = 40
+"""Longer sentences, in words, are no remarks about a message."""
+
+_LONGEST_ANNOUNCEMENT: Final = 300
+"""Longer texts, in characters, say more than that a message follows."""
+
+_LONGEST_PLACEHOLDER: Final = 1_000
+"""Longer texts, in characters, are no placeholders, nor several of them."""
+
+_LONGEST_OWNED: Final = 8
+"""Longer texts in brackets, in words, are no placeholders."""
+
+_NEARLY_ASKED: Final = 0.8
+"""From this similarity on, word by word, a sentence repeats one of a request."""
+
+_RUN: Final = 5
+"""So many words in the order of a request are taken from it."""
+
+_MOSTLY: Final = 0.75
+"""From this part on, a sentence is made of such words."""
+
 
 def is_placeholder(text: str, prompt: str = "", marks: Iterable[str] = ()) -> bool:
     """Whether nothing but placeholders stands in a text.
@@ -36,26 +73,211 @@ def is_placeholder(text: str, prompt: str = "", marks: Iterable[str] = ()) -> bo
         prompt: What its speaker was told; what this holds elsewhere may be said.
         marks: The marks that placeholders stand behind in the prompt.
     """
+    if _BEGINS_IN_BRACKETS.match(text) is None or len(text) > _LONGEST_PLACEHOLDER:
+        return False
     found = _PLACEHOLDER.findall(text)
     if not found or not is_blank(_PLACEHOLDER.sub("", text)):
         return False
+    marks = [*marks]
     return all(
         any(f"{mark} {one}" in prompt for mark in marks)
+        or _is_left_open(one, marks)
         or (_WORDS.fullmatch(one) is not None and one not in prompt)
         for one in found
     )
 
 
-def repeats(text: str, prompt: str, request: str = "") -> bool:
-    """Whether each sentence of a text stands in a prompt or, if only in part, in a request."""
+def _is_left_open(bracketed: str, marks: Sequence[str]) -> bool:
+    """Whether a text in brackets names what is still to be written, in any of our languages."""
+    inner = bracketed.strip("<>[]{}()＜＞【】（）")  # noqa: RUF001
+    words = tuple(words_of(inner))
+    # "<YOUR_SOLUTION>" is one; "[a for a in your_list]" is code.
+    is_code = _DATA.search(inner) is not None or ("_" in inner and " " in inner.strip())
+    if not words or len(words) > _LONGEST_OWNED or is_code:
+        return False
+    things = remarks().things
+    if bracketed[0] in "(（":  # noqa: RUF001
+        # Round brackets hold remarks too, such as "(your turn)".
+        return _holds(words, remarks().owners) and _holds(words, things)
+    # In a template two brackets around a name stand for its value.
+    is_name = words in things or words in {tuple(words_of(mark)) for mark in marks}
+    return _holds(words, remarks().owners) or (is_name and bracketed[1] != bracketed[0])
+
+
+def _holds(words: Sequence[str], phrases: frozenset[tuple[str, ...]]) -> bool:
+    """Whether one of these phrases stands in a text."""
+    return any(_length_at(words, place, phrases) for place in range(len(words)))
+
+
+def _length_at(words: Sequence[str], place: int, phrases: frozenset[tuple[str, ...]]) -> int:
+    """Return the length of the longest phrase that begins at a place, or 0."""
+    sizes = range(min(_longest(phrases), len(words) - place), 0, -1)
+    return next((size for size in sizes if (*words[place : place + size],) in phrases), 0)
+
+
+@lru_cache
+def _longest(phrases: frozenset[tuple[str, ...]]) -> int:
+    return max(map(len, phrases))
+
+
+def is_acknowledgement(text: str) -> bool:
+    """Whether a text does nothing but acknowledge a request or apologize."""
+    known = remarks()
+    sentences = _sentences(text)
+    return bool(sentences) and all(
+        _is_made_of(one, known.acknowledgements, known.acknowledging) for one in sentences
+    )
+
+
+def is_announcement(sentence: str) -> bool:
+    """Whether a sentence does nothing but announce a message which is written anew."""
+    known = remarks()
+    words = words_of(sentence)
+    return _holds(words, known.announcements) and _is_made_of(
+        sentence, known.openers, known.announcing
+    )
+
+
+def _is_made_of(sentence: str, phrases: frozenset[tuple[str, ...]], words: frozenset[str]) -> bool:
+    """Whether a sentence is made of phrases, at least one, and of words that may stand beside."""
+    said = words_of(sentence)
+    if len(said) > _LONGEST_REMARK:
+        return False
+    place, found = 0, False
+    while place < len(said):
+        size = _length_at(said, place, phrases)
+        if not size and said[place] not in words:
+            return False
+        found = found or bool(size)
+        place += size or 1
+    return found
+
+
+def is_about_messages(text: str) -> bool:
+    """Whether a text, such as a task, speaks of messages or of wording them."""
+    return not remarks().messages.isdisjoint(words_of(text))
+
+
+def only_announces(text: str) -> bool:
+    """Whether a text announces a message and says nothing else."""
+    # Cheap first: most are longer, or begin with other words.
+    if len(text) > _LONGEST_ANNOUNCEMENT:
+        return False
+    begun = _WORD.findall(text.casefold(), 0, 2 * _FIRST)[:2]
+    is_dense = bool(begun) and begun[0] >= _DENSE
+    if not is_dense and not remarks().spelled.issuperset(begun):
+        return False
+    sentences = _sentences(text)
+    return any(map(is_announcement, sentences)) and all(
+        is_announcement(one) or is_acknowledgement(one) for one in sentences
+    )
+
+
+def remark_places(text: str, request: str, *, announced: bool) -> Iterator[tuple[int, int]]:
+    """Yield the places in a text that belong to a request, or to an answer to that request.
+
+    Args:
+        text: A text without code.
+        request: How its speaker was asked for another attempt.
+        announced: Whether announcements of the message count too.
+    """
+    start, waiting = 0, list[tuple[int, int]]()
+    for end, behind in (*(one.span() for one in _SENTENCE_END.finditer(text)), (len(text),) * 2):
+        sentence = text[start:end]
+        first = start + len(sentence) - len(sentence.lstrip())
+        length = _remark_in(sentence.strip(), request, announced=announced)
+        if length:
+            yield from waiting
+            waiting = []
+            # The line break stays: a mark may stand on the next line.
+            is_whole = first + length >= end
+            yield (
+                first,
+                behind - len(text[end:behind].lstrip(" \t")) if is_whole else first + length,
+            )
+        elif is_blank(sentence) or (announced and is_acknowledgement(sentence)):
+            # "Sure! Here is my new message:" belongs together.
+            waiting.append((first, end))
+        else:
+            waiting = []
+        start = behind
+
+
+def _remark_in(sentence: str, request: str, *, announced: bool) -> int:
+    """Return how much of the beginning of a sentence is no part of the message."""
+    if is_blank(sentence):
+        return 0
+    if repeats_request(sentence, request) or (announced and is_announcement(sentence)):
+        return len(sentence)
+    head = _HEAD.match(sentence) if announced else None
+    return head.end() if head is not None and is_announcement(head[0]) else 0
+
+
+def all_repeat(text: str, request: str) -> bool:
+    """Whether each sentence of a text repeats one of a request."""
+    sentences = _sentences(text)
+    return bool(sentences) and all(repeats_request(one, request) for one in sentences)
+
+
+def repeats_request(sentence: str, request: str) -> bool:
+    """Whether a sentence repeats one of a request, perhaps in a part or slightly reworded."""
+    said = words_of(sentence)
+    asked = _words_asked(request)
+    if len(said) < 2:
+        return False
+    # Only sentences of about the same length can be that similar.
+    near = (one for one in asked if 2 * min(len(one), len(said)) >= 0.8 * len(one + tuple(said)))
+    if any(Indel.normalized_similarity(said, one) >= _NEARLY_ASKED for one in near):
+        return True
+    return _share_taken(said, request) >= _MOSTLY
+
+
+def _share_taken(said: Sequence[str], request: str) -> float:
+    """Return which part of these words are runs of a request's words, from 0 to 1."""
+    runs = _runs(request)
+    taken = set[int]()
+    for place in range(len(said) - _RUN + 1):
+        if (*said[place : place + _RUN],) in runs:
+            taken.update(range(place, place + _RUN))
+    return len(taken) / len(said) if said else 0
+
+
+@lru_cache(maxsize=64)
+def _words_asked(request: str) -> list[tuple[str, ...]]:
+    """Return the sentences of a request, in words."""
+    return [tuple(words_of(one)) for one in _sentences(request)]
+
+
+@lru_cache(maxsize=64)
+def _runs(request: str) -> frozenset[tuple[str, ...]]:
+    words = words_of(request)
+    return frozenset((*words[at : at + _RUN],) for at in range(len(words) - _RUN + 1))
+
+
+def is_rewritten(task: str, text: str, request: str) -> bool:
+    """Whether a rewritten task adds something to the task, and repeats no request to rewrite it."""
+    bare = task.rstrip(" .")
+    added = text[len(bare) :] if text.startswith(bare) else text
+    sentences = _sentences(added)
+    if any(repeats_request(one, request) for one in sentences):
+        return False
+    if _speaks_of_rewriting(added) and not _speaks_of_rewriting(task):
+        return False
+    return not {*words_of(added)} <= {*words_of(task), *words_of(request)}
+
+
+def _speaks_of_rewriting(text: str) -> bool:
+    return any(_holds(words_of(one), remarks().rewriting) for one in _sentences(text))
+
+
+def repeats(text: str, prompt: str) -> bool:
+    """Whether each sentence of a text stands in a prompt."""
     # Cheap first: most say something else with their first words.
-    shown = f"{prompt} {request}".casefold()
+    shown = prompt.casefold()
     if not all(word in shown for word in _WORD.findall(text.casefold(), endpos=_FIRST)):
         return False
-    said = _sentences(text)
-    asked, rules = f" {plain(request)} ", {plain(rule) for rule in _rules(prompt)}
-    kept = all(one in rules or f" {one} " in asked for one in map(plain, said))
-    return kept and not is_short(text)
+    rules = {plain(rule) for rule in _rules(prompt)}
+    return all(plain(one) in rules for one in _sentences(text)) and not is_short(text)
 
 
 def _sentences(text: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""Words of texts, and phrases of many languages, read from two files at their first use.
+"""Words of texts, and phrases of many languages, read from three files at their first use.
 
 ``courtesies.toml`` has the phrases of thanks, farewells and closings, and says how to add a
 language. ``phrases.toml`` has emoji of farewells, words that change a reply, and phrases that make
-a verdict doubtful.
+a verdict doubtful. ``remarks.toml`` has what models say about a message that they do not write.
 """
 
 import re
@@ -55,6 +55,31 @@ class Doubts(NamedTuple):
     """Words after which a "yes" is about a part."""
     whole: frozenset[str]
     """Words that make this part the whole."""
+
+
+class Remarks(NamedTuple):
+    """The phrases with which models talk about a message and do not write it, each as its words."""
+
+    acknowledgements: frozenset[tuple[str, ...]]
+    """Phrases that acknowledge a request or apologize."""
+    acknowledging: frozenset[str]
+    """Words that may stand beside one."""
+    announcements: frozenset[tuple[str, ...]]
+    """Phrases that announce a message which is written anew."""
+    announcing: frozenset[str]
+    """Words that may stand beside one."""
+    openers: frozenset[tuple[str, ...]]
+    """The phrases of both kinds."""
+    spelled: frozenset[str]
+    """All words of both kinds, as they are written in lower case."""
+    messages: frozenset[str]
+    """Words of tasks in which the work itself is to write messages."""
+    rewriting: frozenset[tuple[str, ...]]
+    """Phrases that speak of rewriting a task."""
+    owners: frozenset[tuple[str, ...]]
+    """Phrases of a placeholder: whose it is, or that it is to be put there."""
+    things: frozenset[tuple[str, ...]]
+    """What a placeholder of one word stands for."""
 
 
 class Phrases(NamedTuple):
@@ -115,6 +140,34 @@ class Courtesies(NamedTuple):
     """Words that end a topic."""
     sign_offs: tuple[str, ...]
     """Endings of the line above a signature."""
+
+
+@cache
+def remarks() -> Remarks:
+    """Return what models say about their messages. It is read once, when it is first needed."""
+    found = _loaded("remarks.toml")
+    about, places = found["remarks"], found["placeholders"]
+    acknowledgements, announcements = (
+        frozenset(spellings(about[name])) for name in ("acknowledgements", "announcements")
+    )
+    acknowledging = frozenset(words_of(about["acknowledging"]))
+    return Remarks(
+        acknowledgements,
+        acknowledging,
+        announcements,
+        acknowledging | frozenset(words_of(about["announcing"])),
+        acknowledgements | announcements,
+        frozenset(
+            word
+            for part in about.values()
+            for line in ([part] if isinstance(part, str) else part)
+            for word in re.findall(r"\w+", line.casefold())
+        ),
+        frozenset(words_of(about["messages"])),
+        frozenset(spellings(about["rewriting"])),
+        frozenset(spellings(places["owners"])),
+        frozenset(tuple(words_of(thing)) for thing in places["things"].split()),
+    )
 
 
 @cache

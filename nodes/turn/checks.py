@@ -2,46 +2,37 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from langchain_core.messages import BaseMessage
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel
 
-from ...graphs.common.data import Data
 from ...graphs.log.done_tokens import DATA, done_tokens
-from ...graphs.log.formats.marks import begins, read_marks
-from ...graphs.log.formats.mending import NONE
+from ...graphs.log.formats.marks import read_marks
+from ...graphs.log.formats.own_words import own_words, without_remarks
 from ...graphs.log.formats.parsing import Parsed, parse
+from ...graphs.log.formats.parts import plays
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import About, Flaw, line
 from ...graphs.rules.ends.tally import is_alike
-from ...graphs.speakers.formats import Blocks, Code, Marks, Schema, plain
+from ...graphs.rules.tries import Checked, Problem
+from ...graphs.speakers.formats import Blocks, Code, Marks, Schema
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.handoffs import first_of, named_in, targets
 from ...graphs.spec.judges import Handoff
-from ...graphs.text.borrowed import asks_to_repeat, is_echo, is_placeholder, repeats
-from ...graphs.text.fences import MARKS as FENCE_MARKS, prose_places
+from ...graphs.text.borrowed import (
+    all_repeat,
+    asks_to_repeat,
+    is_about_messages,
+    is_echo,
+    is_placeholder,
+    only_announces,
+    repeats,
+)
+from ...graphs.text.fences import MARKS as FENCE_MARKS
 from ...graphs.text.wording import is_blank, is_equal, is_short
 from ..prompts import formats as form_prompts, handoffs, speaking as prompts
-
-
-class Problem(Data):
-    """What is wrong with a reply."""
-
-    flaw: Flaw
-    """What kind of problem it is."""
-    text: str
-    """The problem, as told to the speaker."""
-
-
-class Checked(NamedTuple):
-    """A reply, and what is wrong with it."""
-
-    text: str
-    """It as it would be said: with the marks that were missing, where they can be added."""
-    problem: Problem | None
-    """Why it is asked for once more. None: it is said."""
 
 
 def checked(
@@ -59,8 +50,14 @@ def checked(
     A reply that was cut off lacks its end because of that, and not against its form. Without a word
     it may be whom it names that counts.
     """
+    is_again = bool(log) and log[-1].name == speaker.name
+    request = _request(conversation, line(log[-1])) if is_again else ""
+    said = _without_request(conversation, speaker, text, request) if request else text
     if says_done(conversation, speaker, text):
-        return Checked(text, None)
+        return Checked(said if says_done(conversation, speaker, said) else text, None)
+    if said != text and is_blank(said):
+        return _no_reply(conversation, "")
+    text = said
     misnamed = _misnamed(conversation, speaker, handed_to) if handed_to else None
     if misnamed is not None or (handed_to and not text.strip()):
         return Checked(text, misnamed)
@@ -73,22 +70,34 @@ def checked(
     is_formed = speaker.format is not None
     read = _read(speaker, text, schema, cut_off=cut_off) if is_formed else Parsed()
     text = read.text or text
-    if _says_nothing(conversation, speaker, text, read, log):
-        told = conversation.worded(prompts.NO_WORDS_YET)
-        return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=told))
+    own = own_words(speaker, text, read.value) if is_formed else text
+    if _says_nothing(conversation, speaker, text, own, read):
+        return _no_reply(conversation, text)
+    if only_announces(own) and (request or not _is_of_messages(conversation, speaker, log)):
+        return _no_reply(conversation, text)
     hands_over = isinstance(conversation.turn_order, Handoff)
     unfit = _unfit(conversation, speaker, read) if read.problem or hands_over else None
     if unfit is not None:
-        return Checked(text, unfit)
+        return Checked(text, unfit, own)
+    return Checked(text, _said_before(conversation, speaker, text, own, log), own)
+
+
+def _said_before(
+    conversation: Conversation, speaker: Speaker, text: str, own: str, log: Sequence[BaseMessage]
+) -> Problem | None:
+    """What is wrong with a reply that was said already, by its speaker or by another."""
     if _repeats(speaker, text, log):
-        told = conversation.worded(prompts.SAME_AGAIN)
-        return Checked(text, Problem(flaw=Flaw.REPEATED, text=told))
-    own = _own_words(speaker, text, read.value) if is_formed else text
+        return Problem(flaw=Flaw.REPEATED, text=conversation.worded(prompts.SAME_AGAIN))
     echoed = _echoed(conversation, speaker, own, log)
-    if echoed is not None:
-        told = conversation.worded(prompts.ANOTHERS_WORDS, other=echoed)
-        return Checked(text, Problem(flaw=Flaw.ECHO, text=told))
-    return Checked(text, None)
+    if echoed is None:
+        return None
+    told = conversation.worded(prompts.ANOTHERS_WORDS, other=echoed)
+    return Problem(flaw=Flaw.ECHO, text=told)
+
+
+def _no_reply(conversation: Conversation, text: str) -> Checked:
+    told = conversation.worded(prompts.NO_WORDS_YET)
+    return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=told))
 
 
 def _unfit(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:
@@ -110,14 +119,6 @@ def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]
 _WORD: Final = re.compile(r"\w+\b")
 _FIRST: Final = 40
 """How many characters hold the first words."""
-
-_WORTH: Final = {Flaw.BLANK: 0, Flaw.NO_REPLY: 0, Flaw.ROLE_FLIP: 0}
-"""What is heard least gladly; what has its form is worth most, and all else stands between."""
-
-
-def better(first: Checked, second: Checked) -> Checked:
-    """Choose of two tries the one that is said; of equal ones it is the second."""
-    return max(second, first, key=lambda one: _WORTH.get(one.problem.flaw, 1) if one.problem else 2)
 
 
 def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_off: bool) -> Parsed:
@@ -146,50 +147,14 @@ def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
     return bool(done_tokens(conversation, speaker.name, text))
 
 
-def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
-    """Find the other speaker whose part a message plays."""
-    own = speaker.format.lines if isinstance(speaker.format, Marks) else ()
-    shown = [one for _, one in prose_places(text.strip())]
-    for other in conversation.speakers:
-        mark = other.format.lines[0] if isinstance(other.format, Marks) else None
-        if mark is None or mark in own or other.name == speaker.name:
-            continue
-        found = [place for place, one in enumerate(shown) if begins(one, mark)]
-        if found and found[-1] >= _length_of_form(speaker, shown):
-            return other.name
-    # Further down a name and a colon may well stand in a list, a note or a quoted line.
-    first = _labels(conversation, shown[:1])
-    if conversation.is_pair or not first:
-        return first[0] if first and first[0] != speaker.name else None
-    labels = _labels(conversation, shown)
-    others = [name for name in labels if name != speaker.name]
-    return others[0] if others and len(labels) > 1 else None
-
-
-def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:
-    """The names of speakers, and a colon, with which lines begin."""
-    names = [(name, f"{name}:") for name in conversation.names]
-    return [name for one in lines for name, label in names if begins(one, label)]
-
-
-def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
-    """How many lines a message that has its form takes: within it may stand any text."""
-    marks = speaker.marks
-    if marks is None or marks.end is None:
-        return 0
-    opens = [place for place, one in enumerate(shown) if begins(one, marks.lines[0])]
-    closes = (plain(one).rstrip().endswith(plain(marks.end)) for one in shown)
-    return next((place for place, one in enumerate(closes, 1) if one and opens == [0]), 0)
-
-
 def _says_nothing(
     conversation: Conversation,
     speaker: Speaker,
     text: str,
+    own: str,
     read: Parsed,
-    log: Sequence[BaseMessage],
 ) -> bool:
-    """Whether a reply only repeats how it was asked for."""
+    """Whether a reply only repeats how its speaker was told to reply."""
     prompt, form = speaker.role_prompt or "", speaker.format
     marks = form if isinstance(form, Marks) else None
     values = [*map(str, read.value.values())] if isinstance(read.value, dict) else None
@@ -203,18 +168,41 @@ def _says_nothing(
         )
         if any(is_blank(one) or is_placeholder(one, prompt, marks.lines) for one in given):
             return True
-        text = "\n".join(values)
-    request = _request(conversation, log) if log and log[-1].name == speaker.name else ""
     # A task may well be said in its own words, so it does not count.
     told = prompt or prompts.LABELLED
-    return ("<" in text and is_placeholder(text, prompt)) or repeats(text, told, request)
+    if not prompt and conversation.prompts:
+        told = conversation.worded(prompts.LABELLED)
+    is_open = not own[:1].isalnum() and is_placeholder(own, prompt)
+    return is_open or repeats(own, told)
 
 
-def _request(conversation: Conversation, log: Sequence[BaseMessage]) -> str:
-    """How the speaker was just asked for its reply once more; empty where it was not."""
-    newest = line(log[-1])
-    is_draft = newest.kind is Kind.DRAFT
-    return conversation.worded(prompts.MEND, problem=newest.problem) if is_draft else ""
+def _request(conversation: Conversation, newest: About) -> str:
+    """Return how a speaker was just asked for another try, or nothing if it was not."""
+    return request_for(conversation, newest) if newest.kind is Kind.DRAFT else ""
+
+
+def request_for(conversation: Conversation, draft: About) -> str:
+    """Return how the speaker of a draft is asked for another one."""
+    problem = draft.problem or ""
+    # A reply that was cut off has no flaw: its problem says how it goes on.
+    return conversation.worded(prompts.MEND, problem=problem) if draft.flaw else problem
+
+
+def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:
+    """Return a second try without what repeats the request for it, and without announcements."""
+    if isinstance(speaker.format, Schema):
+        # Sentences within JSON are no prose: it repeats the request as a whole, or not at all.
+        return "" if all_repeat(text, request) else text
+    announced = not _is_of_messages(conversation, speaker)
+    return without_remarks(speaker, text, request, announced=announced)
+
+
+def _is_of_messages(
+    conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage] = ()
+) -> bool:
+    """Whether the speaker's work is to write messages, or it was just asked for one in the log."""
+    newest = next((one.text for one in reversed(log) if line(one).is_speech), "")
+    return any(map(is_about_messages, filter(None, (conversation.task, speaker.task, newest))))
 
 
 def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
@@ -255,7 +243,7 @@ def _echoed(
         if about.audience is not None and speaker.name not in about.audience:
             continue
         other, said = conversation.speaker(about.speaker), str(log[place].text)
-        said = said if other.format is None else _own_words(other, said, about.parsed)
+        said = said if other.format is None else own_words(other, said, about.parsed)
         # Cheap first: most begin with other words.
         if _first_words(said) != first:
             continue
@@ -276,25 +264,3 @@ def _may_repeat(conversation: Conversation, speaker: Speaker, log: Sequence[Base
     heard = (text for text, about in read if about.is_speech and about.speaker != speaker.name)
     tasks = filter(None, (conversation.task, speaker.task))
     return any(asks_to_repeat(text) for text in (*tasks, *heard))
-
-
-def _own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
-    """What stands behind the marks of a message, or in the fields of JSON; all of it else."""
-    if isinstance(speaker.format, Schema):
-        return text if parsed is None else "\n".join(_values(parsed))
-    marks = speaker.marks
-    values = None if marks is None else read_marks(marks.lines, marks.end, text)
-    return text if values is None else "\n".join([one for one in values if not _is_none(one)])
-
-
-def _is_none(value: str) -> bool:
-    """Whether what stands behind a mark is what was added there."""
-    return begins(value, NONE) and plain(value) == plain(NONE)
-
-
-def _values(found: JsonValue) -> Iterator[str]:
-    if not isinstance(found, dict | list):
-        yield str(found)
-        return
-    for one in found.values() if isinstance(found, dict) else found:
-        yield from _values(one)

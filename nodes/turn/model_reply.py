@@ -79,8 +79,7 @@ async def _text(
 ) -> AIMessage:
     tools, choice = offer(moment, speaker, by_schema=model.by_schema(speaker.tool_calling))
     continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
-    # A part is nothing to show: both are told as one message.
-    purpose = Kind.ANSWER if continues else _purpose(moment, speaker)
+    purpose = _purpose(moment, speaker)
     listeners = _listeners(moment, speaker, purpose)
     is_heard = speaker.to_user and purpose is Kind.SPEECH
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
@@ -148,7 +147,10 @@ def _is_private(moment: Moment, speaker: Speaker) -> bool:
 
 
 def _purpose(moment: Moment, speaker: Speaker) -> Kind:
-    """What an answer is: a speech, which is shown while it comes, or what hooks see first."""
+    """What an answer is: a speech, which is shown while it comes, or what is looked at first."""
+    if moment.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
+        # What is asked for again may repeat the request, be a part, or lose to the first try.
+        return Kind.ANSWER
     hooks = moment.resources.registry.hooks_of(speaker)
     # A person who follows it must not see what another keeps to itself.
     hides = any(one.human for one in moment.conversation.speakers if one != speaker) and (

@@ -31,6 +31,7 @@ from ..models.tool_calling.offered import tokens_of_tools
 from ..prompts import speaking as prompts
 from ..prompts.summaries import SHORTENED
 from ..step.resources import Moment, notify
+from .checks import request_for
 from .thinking import tokens_of_thoughts, with_thoughts
 
 T = TypeVar("T")
@@ -114,10 +115,7 @@ def _mending(moment: Moment) -> list[BaseMessage]:
     if moment.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
     draft = moment.log[-1]
-    told = line(draft).problem or ""
-    if moment.position.phase is Phase.REJECTED:
-        told = moment.conversation.worded(prompts.MEND, problem=told)
-    request = HumanMessage(told)
+    request = HumanMessage(request_for(moment.conversation, line(draft)))
     # A blank draft can't be sent, and says nothing that the request does not.
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 

@@ -22,11 +22,12 @@ from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.removal import standing, unjudged
 from ...graphs.rules.transitions import left, paused
+from ...graphs.rules.tries import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
 from ..models.tool_calling.hand_off import HandedOver
 from ..step.resources import Moment, Resources
-from .checks import Checked, Problem, better, checked
+from .checks import checked
 from .cut_off import more_asked, together
 from .given import Given, turn_of
 from .hooks import after_speaker
@@ -104,7 +105,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
         if found.problem is not None and not position.asked_again:
             about = about.model_copy(update=_noted(found.problem))
             return await _write_draft(moment, given, about, Phase.REJECTED)
-        if found.problem is not None:
+        if position.asked_again and worth_of(found) is not Worth.GOOD:
             second = _at_last(moment, speaker, found, moment.log, about)
             draft = _draft(moment)
             first = None if draft is None else _first_try(moment, whole, draft)

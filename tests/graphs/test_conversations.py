@@ -505,7 +505,7 @@ async def test_a_done_token_on_the_first_turn_is_the_whole_conversation() -> Non
 
 async def test_the_two_temperatures_are_sent() -> None:
     """Z1: 1.0 for the task, 0.2 for both agents."""
-    with ScriptedServer(["A bot", STEP.format(1), DID.format(1)]) as server:
+    with ScriptedServer(["A tea bot", STEP.format(1), DID.format(1)]) as server:
         await served(play(specify_task=True, max_iterations=1), server)
     assert [call.body["temperature"] for call in server.calls] == [1.0, 0.2, 0.2]
 
@@ -513,7 +513,7 @@ async def test_the_two_temperatures_are_sent() -> None:
 async def test_the_two_temperatures_can_be_set() -> None:
     """Z1: both settable."""
     conversation = play(specify_task=True, max_iterations=1, task_temperature=0.7, temperature=0.0)
-    with ScriptedServer(["A bot", STEP.format(1), DID.format(1)]) as server:
+    with ScriptedServer(["A tea bot", STEP.format(1), DID.format(1)]) as server:
         await served(conversation, server)
     assert [call.body["temperature"] for call in server.calls] == [0.7, 0.0, 0.0]
 

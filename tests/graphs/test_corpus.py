@@ -4,14 +4,14 @@ A false ending loses a conversation's result; a missed one costs calls. There is
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
 from langchain_core.messages import AnyMessage
 
 from corpus.reading import Talk, rows, talks
-from duologue.graphs import Conversation
+from duologue.graphs import Conversation, load_conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.kinds import Kind
@@ -20,11 +20,25 @@ from duologue.graphs.rules.ends.guards import GUARDS
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.rules.position import Position
 from duologue.graphs.speakers.formats import Marks
+from duologue.graphs.spec.fields import TaskSpecification
+from duologue.graphs.text.borrowed import (
+    all_repeat,
+    is_acknowledgement,
+    is_placeholder,
+    is_rewritten,
+    only_announces,
+)
 from duologue.graphs.text.done_words import says
 from duologue.graphs.text.wording import is_farewell
 from duologue.nodes.judge.verdicts import yes_or_no
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.tasks import task_requests
+from duologue.nodes.prompts.template import filled
 
-ENDS = {
+ASKED_AGAIN = filled(speaking.MEND, problem=speaking.NO_WORDS_YET)
+REMARKS = ("placeholders", "acknowledgements", "announcements", "requests")
+
+ENDS: dict[str, Callable[[str], bool]] = {
     "done_tokens": lambda text: says("###STOP###", text, "last", "User"),
     "deals": lambda text: says("DEAL", text, "alone", "User"),
     "words": lambda text: says("TERMINATE", text, "last", "User"),
@@ -32,8 +46,13 @@ ENDS = {
     "verdicts": lambda text: yes_or_no(text) is True,
     "instructions": lambda text: parse(INSTRUCTION, text).problem is None,
     "solutions": lambda text: parse(SOLUTION, text).problem is None,
+    "placeholders": lambda text: is_placeholder(text, marks=SOLUTION.lines),
+    "acknowledgements": is_acknowledgement,
+    "announcements": only_announces,
+    "requests": lambda text: all_repeat(text, ASKED_AGAIN),
 }
-"""What may be found in a reply, by name: an end, or the form that it was asked for in."""
+"""What may be found in a reply, by name: an end, the form that it was asked for in, or that there
+is no reply."""
 
 TABLES = (
     ("done_tokens", "ends", "done_tokens", True),
@@ -59,6 +78,8 @@ TABLES = (
     ("forms", "no_instructions", "instructions", False),
     ("forms", "solutions", "solutions", True),
     ("forms", "no_solutions", "solutions", False),
+    *(("remarks", name, name, True) for name in REMARKS),
+    *(("remarks", f"no_{name}", name, False) for name in REMARKS),
 )
 """The tables of the corpus: a file, its rows, what is looked for, and whether it is to be found."""
 
@@ -156,3 +177,18 @@ def test_r15_solutions_that_were_cut_off_lack_what_is_added_to_whole_ones() -> N
     texts = [str(row) for row in rows("cut_off", "solutions")]
     assert texts
     assert all(parse(SOLUTION, text).text is not None for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "adds"),
+    [
+        *((*row, True) for row in rows("remarks", "rewritten")),
+        *((*row, False) for row in rows("remarks", "not_rewritten")),
+    ],
+)
+def test_z2_a_rewritten_task_adds_something_and_repeats_no_request(
+    task: str, text: str, adds: bool
+) -> None:
+    worded = load_conversation({"task": "Talk.", "speakers": [{"name": "A"}, {"name": "B"}]}).worded
+    request = task_requests(TaskSpecification().word_limit, worded)
+    assert is_rewritten(task, text, request) is adds

@@ -86,7 +86,7 @@ def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
     for event in replayed(played.result):
         transcript.show(event)
     shown = console.export_text()
-    assert "(Cut off and asked again: Your message was cut off, since it was too long." in shown
+    assert "(Cut off and asked again: Your message was cut off because it was too long." in shown
     assert shown.count("(Cut off at its longest length.)") == 1
     page = export_session("s", format="markdown", store=store)
     assert "*Cut off and asked again: Your message was cut off" in page
@@ -129,7 +129,7 @@ def test_a_shorter_one_is_asked_for_once_and_said() -> None:
     """R3."""
     played = play(talk(on_length="retry"), [cut("Once upon a time the"), "Once.", "Fine."])
     assert played.speeches == [("Ann", "Once."), ("Bob", "Fine.")]
-    assert "Say it again, shorter" in asked(played)[1]
+    assert "Say it again in fewer words" in asked(played)[1]
     rejected = [one for one in replayed(played.result) if isinstance(one, ReplyRejected)]
     assert [(one.text, one.cut_off) for one in rejected] == [("Once upon a time the", True)]
 

@@ -187,7 +187,7 @@ async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None
     )
     call = Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")])
     model = ScriptedChatModel(
-        script=["Plan more.", "Seven.", "A1", "", call, "B1", "Nothing.", "Yes."]
+        script=["Plan a park.", "Seven.", "A1", "", call, "B1", "Nothing.", "Yes."]
     )
     graph = build_graph(model=model, checkpointer=InMemorySaver(), **FUNCTIONS)
     config = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)

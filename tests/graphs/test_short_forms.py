@@ -190,7 +190,9 @@ def test_both_experts_may_read_the_history() -> None:
         for number in range(2)
     ]
     said = ["Instruction: Begin.\nInput: None", "Solution: I began. Next request."]
-    model = ScriptedChatModel(script=["A bot.", calls[0], said[0], calls[1], said[1]])
+    model = ScriptedChatModel(
+        script=["A bot for tea prices.", calls[0], said[0], calls[1], said[1]]
+    )
     result = converse(trading, model=model, store="memory:")
     assert [text for _, text in result.speeches] == said
     results = [one.text for one in result.messages if one.type == "tool"]

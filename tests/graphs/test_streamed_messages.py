@@ -19,7 +19,7 @@ from .fork_help import FUNCTIONS, plain
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=200)
 CALL = ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")
 SCRIPT: list[Any] = [
-    *("Plan more.", "Seven.", "A1", Reply(text="Let me see.", tool_calls=[CALL]), "B1"),
+    *("Plan a park.", "Seven.", "A1", Reply(text="Let me see.", tool_calls=[CALL]), "B1"),
     {"objectives_left": [], "complete": True},
 ]
 SPOKEN = ["A1", "Let me see.", "Monday: sun", "B1"]

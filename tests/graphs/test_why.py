@@ -226,7 +226,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
     ),
     "a rewritten task": (
         talk(task_specification={"word_limit": 1}, end_chat={"max_iterations": 1}),
-        ["Plan it.", "Plan.", "Dig.", "Dug."],
+        ["Sow beans.", "Sow.", "Dig.", "Dug."],
         [
             "m0000 The task: rejected and asked again: " + filled(TASK_TOO_LONG, count=2, limit=1),
             "the round cap was reached",

@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
 from duologue.graphs.log.formats.marks import read_marks
+from duologue.graphs.log.formats.parts import plays
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, said
 from duologue.graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
@@ -14,7 +15,7 @@ from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.end_chat import EndChat
 from duologue.graphs.spec.ends import DoneToken
 from duologue.nodes.judge.verdicts import yes_or_no
-from duologue.nodes.turn.checks import checked, plays, says_done
+from duologue.nodes.turn.checks import checked, says_done
 
 DONE = "<CAMEL_TASK_DONE>"
 ROLE_PLAY = role_play("Build a bot", "Stock Trader", "Python Programmer")

@@ -9,12 +9,12 @@ from duologue.graphs import Result, SpecError, converse, get_session, load_conve
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.formats.parsing import parse
+from duologue.graphs.log.formats.parts import plays
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.speakers.formats import Marks
 from duologue.graphs.spec.changes.difference import first_difference
 from duologue.graphs.spec.versions import restored
 from duologue.nodes.testing import Line, ScriptedChatModel
-from duologue.nodes.turn.checks import plays
 
 ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Add two numbers.\nInput: 1 and 2"

@@ -93,8 +93,7 @@ class Transcript:
                 self.pause()
                 prose(self._err, event.text, "dim")
             case TaskSpecified():
-                self.head(_TASK)
-                self.speech(event.text)
+                self._specified(event)
             case SpeechStarted() | QuestionAsked():
                 # Where a message begins anew, what was shown of it is no part of it; who is there
                 # to answer is asked by what reads the answer.
@@ -201,6 +200,12 @@ class Transcript:
             heard = heard.replace(said if said in heard else text, "", 1) if text else heard
         self._shown.clear()
         return "\n\n".join(part for part in heard.split("\n\n") if part.strip())
+
+    def _specified(self, event: TaskSpecified) -> None:
+        self.head(_TASK)
+        self.speech(event.text)
+        if event.problem is not None:
+            self.body(f"(Kept as it was given: {one_line(event.problem)})", "dim")
 
     def _said(self, event: MessageSaid) -> None:
         is_public = not (event.alone or event.only)

@@ -64,8 +64,10 @@ def _answer(
 ) -> Reply | AIMessage | None:
     match about.kind:
         case Kind.SPECIFIED_TASK:
-            # A blank rewrite leaves the task as it was given.
-            return _answered("" if message.text == conversation.task else message.text, about)
+            # A blank rewrite leaves the task as it was given, and so does one that is rejected
+            # twice. The task itself is rejected for the same reason.
+            is_blank = message.text == conversation.task and about.problem is None
+            return _answered("" if is_blank else message.text, about)
         case Kind.DRAFT | Kind.SPEECH | Kind.TOOL_CALLS | Kind.ANSWER:
             if not isinstance(message, AIMessage):
                 # A draft of the task is nobody's.

@@ -30,6 +30,7 @@ from ...build import Graph, compiled
 from ...common.background import in_background
 from ...common.errors import AnswerError, DuologueError, SessionError
 from ...log.channels import log_of
+from ...log.kinds import Kind
 from ...log.messages import line, place_of
 from ...log.state import State
 from ...rules.end_chat import Node
@@ -128,7 +129,7 @@ def _agents(recorded: Result) -> dict[str, Runnable[Any, Any]]:
 
 async def _run(graph: Graph, recorded: Result) -> Result:
     """Run it as far as it went, on from each end that it went on from."""
-    native = _natively(recorded.conversation)
+    native = _natively(recorded)
     said: list[AnyMessage] = []
     given: Any = {"conversation": native.stored()}
     for part in up_to_each_end(recorded):
@@ -213,12 +214,22 @@ async def _leg(graph: Graph, given: Any, recorded: Result, said: list[AnyMessage
     return False
 
 
-def _natively(conversation: Conversation) -> Conversation:
-    """The same, but that what a model says is taken as it is: its calls were read before."""
+def _natively(recorded: Result) -> Conversation:
+    """The same conversation, but that what a model says is taken as it is.
+
+    Its calls were read before, and the embedded model was perhaps not asked for a task.
+    """
+    conversation = recorded.conversation
     native = tuple(
         speaker.model_copy(update={"tool_calling": "native"}) for speaker in conversation.speakers
     )
-    return conversation.model_copy(update={"speakers": native})
+    update: dict[str, Any] = {"speakers": native}
+    lines = [line(message) for message in recorded.messages]
+    is_asked = any(about.kind is Kind.SPECIFIED_TASK for about in lines)
+    is_begun = any(about.kind is Kind.DRAFT and about.speaker is None for about in lines)
+    if lines and not is_asked and not is_begun:
+        update["task_specification"] = None
+    return conversation.model_copy(update=update)
 
 
 _NOT_IN_THE_LOG: Final = (

@@ -1,0 +1,99 @@
+"""A task that is rewritten (Z2): what is no rewrite, and which models are asked for one."""
+
+import dataclasses
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from rich.console import Console
+
+from duologue.graphs import Result, converse, export_session, replay, role_play
+from duologue.graphs.cli.terminal.events import Transcript
+from duologue.graphs.cli.terminal.follow_up import FollowUp
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
+from duologue.graphs.run.log_events import replayed
+from duologue.nodes.models import resolve
+from duologue.nodes.prompts.tasks import SPECIFY_TASK_SMALL, TASK_NOT_REWRITTEN
+from duologue.nodes.prompts.template import filled
+from duologue.nodes.testing import ScriptedChatModel
+
+TASK = "Build a bot"
+GOOD = "Build a bot that trades tea."
+ECHO = "Build a bot. Rewrite the task to include a list of inputs. Use at most 50 words."
+SAME = "Build a bot."
+SAID = ["Instruction: Begin.\nInput: None", "Solution: I began. Next request."]
+TOLD = filled(TASK_NOT_REWRITTEN, limit=50)
+
+
+def played(*rewrites: str, session: str = "one", **options: Any) -> tuple[Result, Any, str]:
+    """What comes of these answers to the request for a task, all of which are needed."""
+    model = ScriptedChatModel(script=[*rewrites, *SAID])
+    talk = role_play(TASK, "Owner", "Coder", max_iterations=1, **options)
+    store = f"memory:{uuid4().hex}"
+    result = converse(talk, model=model, session=session, store=store)
+    assert len(model.calls) == len(rewrites) + len(SAID)
+    return result, model, store
+
+
+@pytest.mark.parametrize("first", [ECHO, SAME])
+def test_z2_what_adds_nothing_is_asked_for_once_more(first: str) -> None:
+    result, model, _ = played(first, GOOD)
+    assert result.specified_task == GOOD
+    again = [(one["role"], one["content"]) for one in model.calls[1].prompt[1:]]
+    assert again == [("assistant", first), ("user", TOLD)]
+    assert next(one.text for one in result.why()) == f"The task: rejected and asked again: {TOLD}"
+
+
+@pytest.mark.parametrize("second", [ECHO, SAME, f"{SAME} {TOLD}"])
+def test_z2_after_the_second_the_task_stays_and_a_note_says_so(second: str) -> None:
+    result, _, store = played(ECHO, second)
+    assert result.specified_task == TASK
+    note = f"The task: kept as it was given, rejected twice: {TOLD}"
+    assert note in [one.text for one in result.why()]
+    assert note in export_session("one", store=store, format="markdown")
+    assert "kept as it was given" in export_session("one", store=store, format="html")
+    console = Console(width=300, record=True, force_terminal=False)
+    transcript = Transcript(FollowUp(store), console, console)
+    for event in replayed(result):
+        transcript.show(event)
+    assert f"(Kept as it was given: {TOLD})" in console.export_text()
+
+
+@pytest.mark.parametrize("rewrites", [[GOOD], [ECHO, GOOD], [ECHO, SAME], [" "]])
+def test_z2_a_replay_rewrites_it_the_same_way(rewrites: list[str]) -> None:
+    result, _, store = played(*rewrites)
+    again = replay("one", store=store)
+    assert again.specified_task == result.specified_task
+    kinds = [[line(one).kind for one in each.messages] for each in (again, result)]
+    assert kinds[0] == kinds[1]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the scripted model for the embedded one."""
+    made = resolve.adapter_of
+
+    def as_small(*given: Any) -> Any:  # noqa: ANN401
+        adapter = made(*given)
+        adapter.capabilities = dataclasses.replace(adapter.capabilities, is_small=True)
+        return adapter
+
+    monkeypatch.setattr(resolve, "adapter_of", as_small)
+
+
+@pytest.mark.usefixtures("small")
+def test_z2_the_embedded_model_rewrites_no_task_unless_it_is_asked_to() -> None:
+    result, _, store = played()
+    assert result.specified_task == TASK
+    assert Kind.SPECIFIED_TASK not in {line(one).kind for one in result.messages}
+    assert replay("one", store=store).speeches == result.speeches
+    for options in ({"specify_task": True}, {"task_specification": {"small_models": True}}):
+        result, model, _ = played(GOOD, **options)
+        assert result.specified_task == GOOD
+        assert model.calls[0].prompt[0]["content"] == filled(SPECIFY_TASK_SMALL, task=TASK)
+
+
+def test_z2_other_models_rewrite_it_unless_they_are_asked_not_to() -> None:
+    assert played(GOOD)[0].specified_task == GOOD
+    assert played(specify_task=False)[0].specified_task == TASK

@@ -1,0 +1,171 @@
+"""Of two tries of a reply the better one is said (R15), and no request for one is heard (R23)."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import Result, astream, converse, replay, role_play
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.rules.tries import Checked, Problem, better
+from duologue.graphs.run.events import MessageSaid, ReplyRejected, SpeechStarted, Token
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.template import filled
+from duologue.nodes.testing import Line, ScriptedChatModel
+
+ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, max_iterations=1)
+ORDER = "Instruction: Choose one of them for us.\nInput: None"
+KRAKEN = "I chose Kraken since fees are low."
+AGAIN = "Rewrite your message. Reply with the rewritten message only."
+
+
+def tried(worth: str) -> Checked:
+    """A reply of a kind."""
+    flaw, own = {
+        "good": (None, KRAKEN),
+        "content": (Flaw.FORM, KRAKEN),
+        "misnamed": (Flaw.NOT_NEXT, KRAKEN),
+        "sorry": (None, "Sorry."),
+        "formless okay": (Flaw.FORM, "Okay."),
+        "repeat": (Flaw.REPEATED, KRAKEN),
+        "echo": (Flaw.ECHO, KRAKEN),
+        "blank": (Flaw.BLANK, ""),
+        "nothing": (Flaw.NO_REPLY, ""),
+        "flip": (Flaw.ROLE_FLIP, ""),
+    }[worth]
+    return Checked(worth, None if flaw is None else Problem(flaw=flaw, text="…"), own)
+
+
+RANKS = [
+    ("good",),
+    ("content", "misnamed"),
+    ("sorry", "formless okay"),
+    ("repeat", "echo"),
+    ("blank", "nothing", "flip"),
+]
+"""Kinds of replies, the best first."""
+
+
+def test_r15_content_beats_an_apology_and_an_apology_beats_what_was_said_before() -> None:
+    placed = [(rank, kind) for rank, kinds in enumerate(RANKS) for kind in kinds]
+    said = {
+        (one, other): better(tried(one), tried(other)).text
+        for _, one in placed
+        for _, other in placed
+    }
+    assert said == {
+        (one, other): one if first < second else other
+        for first, one in placed
+        for second, other in placed
+    }
+
+
+def played(*tries: Line, **options: Any) -> Result:
+    """What comes of these tries of a solver's model, which must all be needed."""
+    model = ScriptedChatModel(script=[ORDER, *tries])
+    options = {"store": f"memory:{uuid4().hex}"} | options
+    result = converse(options.pop("talk", ROLE_PLAY), model=model, **options)
+    assert len(model.calls) == 1 + len(tries)
+    return result
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "Solution: Sorry.\nNext request.",
+        "I apologize for the confusion.",
+        "Solution: Verstanden. Entschuldigung!",
+        "Solution: Sure, I'll write your message anew.\nNext request.",
+        "Solution: Sure, please write your message anew.",
+        "Sure, here's a new message:",
+        f"Solution: {AGAIN}\nNext request.",
+        f'Solution: "{AGAIN}"',
+        "Solution: [your solution]\nNext request.",
+        "Solution: Choose one of them for us.",
+    ],
+)
+def test_r15_content_is_said_if_the_second_try_has_none(second: str) -> None:
+    result = played(KRAKEN, second)
+    assert result.latest("Coder") == f"Solution: {KRAKEN}\nNext request."
+    assert line(result.messages[-1]).flaw is None
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (f"{AGAIN} Solution: Bitstamp.", "Bitstamp."),
+        (f"Solution: {AGAIN} Bitstamp.", "Bitstamp."),
+        ("Sure! Here is my new message:\n\nSolution: Bitstamp.\nNext request.", "Bitstamp."),
+        ("Solution: Sorry. Here's a new message: Bitstamp. Next request.", "Bitstamp."),
+        ("Solution: Bitstamp. Please rewrite your message.\nNext request.", "Bitstamp."),
+        ("Solution: Okay, Bitstamp then.", "Okay, Bitstamp then."),
+        ("Solution:\n```\n# Rewrite your message.\n```", "```\n# Rewrite your message.\n```"),
+    ],
+)
+def test_r23_others_hear_a_message_without_the_request_for_it(second: str, said: str) -> None:
+    result = played("Which?\nInstruction: you choose", second)
+    assert [*result.parsed("Coder")[-1].values()] == [said]
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        f"Instruction: {AGAIN}\nInput: None",
+        "Instruction: Rewrite your message.",
+        "Instruction: Sure, I'll write your message anew.\nInput: None",
+        f"Instruction: {filled(speaking.MEND, problem=speaking.EMPTY)}\nInput: None",
+    ],
+)
+def test_r23_an_optional_line_hides_no_request(echo: str) -> None:
+    model = ScriptedChatModel(script=["", echo, "Solution: So.\nNext request."])
+    result = converse(ROLE_PLAY, model=model, store="memory:")
+    first = next(one for one in result.messages if line(one).is_speech)
+    assert line(first).flaw is Flaw.NO_REPLY
+    assert "message" not in first.text
+
+
+def test_r23_a_request_in_words_of_ones_own_is_seen_too() -> None:
+    prompts = {"mend": "{problem} Schreibe deine Nachricht bitte noch einmal auf."}
+    talk = ROLE_PLAY.model_copy(update={"prompts": {}})
+    fields = talk.model_dump(exclude_defaults=True) | {"prompts": prompts}
+    result = played(KRAKEN, "Solution: Schreibe deine Nachricht noch einmal auf.", talk=fields)
+    assert result.latest("Coder") == f"Solution: {KRAKEN}\nNext request."
+
+
+def test_r23_a_message_about_messages_keeps_its_announcement() -> None:
+    task = "Answer the customer's letter"
+    talk = role_play(task, "Lead", "Coder", specify_task=False, max_iterations=1)
+    text = "Here is the rewritten message: Dear Ann, we ship on Monday."
+    assert played("", f"Solution: {text}", talk=talk).parsed("Coder") == [{"Solution:": text}]
+    # But alone it is no reply to a request for another try.
+    alone = "Solution: Here is the rewritten message:"
+    assert played(KRAKEN, alone, talk=talk).parsed("Coder") == [{"Solution:": KRAKEN}]
+
+
+def test_r15_an_announcement_alone_is_asked_for_again_at_the_first_try() -> None:
+    result = played("Solution: Sure, here's a new message:", f"Solution: {KRAKEN}")
+    assert result.parsed("Coder") == [{"Solution:": KRAKEN}]
+    # Whoever is asked to write one may say so.
+    asked = "Instruction: Rewrite your last message in plain words.\nInput: None"
+    model = ScriptedChatModel(script=[asked, "Solution: Sure, I'll rewrite my message."])
+    result = converse(ROLE_PLAY, model=model, store="memory:")
+    assert line(result.messages[-1]).flaw is None
+
+
+async def test_r23_who_follows_the_stream_sees_no_request() -> None:
+    model = ScriptedChatModel(script=[ORDER, KRAKEN, f"Solution: {AGAIN} Bitstamp."])
+    events = [event async for event in astream(ROLE_PLAY, model=model, store="memory:")]
+    rejected = next(at for at, one in enumerate(events) if isinstance(one, ReplyRejected))
+    after = events[rejected + 1 :]
+    assert [type(one) for one in after[:3]] == [SpeechStarted, Token, MessageSaid]
+    said = "Solution: Bitstamp.\nNext request."
+    assert (after[1].text, after[2].text) == (said, said)  # type: ignore[union-attr]
+
+
+def test_r15_a_replay_says_the_first_try_again() -> None:
+    store = f"memory:{uuid4().hex}"
+    result = played(KRAKEN, "Solution: Sorry.", session="one", store=store)
+    kinds = [line(one).kind for one in result.messages[2:]]
+    assert kinds == [Kind.DRAFT, Kind.ANSWER, Kind.SPEECH]
+    assert replay("one", store=store).speeches == result.speeches
