@@ -155,7 +155,7 @@ async def arun_batch(
         >>> garden = {"kind": "role_play", "task": "Plan a garden", "specify_task": False}
         >>> roles = {"user_role": ["Cook", "Teacher"], "assistant_role": ["Gardener"]}
         >>> batch = {"conversation": garden, "vary": roles}
-        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"] * 2)
+        >>> model = ScriptedChatModel(lambda prompt: "<CAMEL_TASK_DONE>")
         >>> run_batch(batch, name="b", model=model, store="memory:batch-docs").reasons
         {'done_token': 2}
     """

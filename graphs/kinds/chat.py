@@ -77,6 +77,8 @@ class Chat(Form):
             "end_chat": {
                 "max_iterations": self.own(self.max_iterations, "max_iterations"),
                 "on_guard": self.own("ask"),
+                # Nothing but the person ends it, whenever the person likes.
+                "allow_unanswered_end": self.own(True),
             },
         }
 

@@ -124,7 +124,11 @@ class UserProxy(Form):
         }
         return {
             "speakers": (user, assistant),
-            "end_chat": {"max_iterations": self.own(self.max_iterations, "max_iterations")},
+            "end_chat": {
+                "max_iterations": self.own(self.max_iterations, "max_iterations"),
+                # The message that is given to it is what an answer ends, as in AutoGen.
+                "allow_unanswered_end": self.own(True),
+            },
         }
 
     @model_validator(mode="after")

@@ -1,17 +1,19 @@
 """Done tokens in the log: who says which, and what others hear of it. Pure functions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from langchain_core.messages import BaseMessage
 
 from ..speakers.formats import Marks, plain
 from ..spec.conversation import Conversation
-from ..spec.ends import DoneToken, leaves
+from ..spec.ends import DoneToken, leaves, lone
 from ..text.done_words import may_say, says, settled, without
 from ..text.fences import prose_places
+from .formats.code_blocks import holds_code, languages_run
 from .formats.marks import begins, length_of
-from .messages import About, Source
+from .messages import About, Source, line
+from .stage import Stage
 
 DATA: Final = (Source.CODE, Source.TOOL)
 """Sources of replies that nobody worded: no word in them ends anything, and no code is run."""
@@ -26,6 +28,45 @@ def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> l
         if may_say(end.token, text)
         and says(end.token, _shown(conversation, speaker, end, text), end.counts, speaker)
     ]
+
+
+def unanswered_token(
+    conversation: Conversation, speaker: str, text: str, log: Sequence[BaseMessage]
+) -> str | None:
+    """Return the done token with which a message ends a conversation that nobody has joined yet.
+
+    A token that is joined to another end by ``&`` counts when that end says so, one that has to be
+    answered waits for the answer, and one beside code for another speaker until that has run it.
+
+    Args:
+        conversation: The spec.
+        speaker: Who says the message.
+        text: The message.
+        log: What was said before it, or up to it.
+    """
+    if not conversation.end_chat.waits_for_another:
+        return None
+    enough = {
+        end.token
+        for end in lone(conversation.end_chat.when)
+        if isinstance(end, DoneToken) and not end.answered and end.by in (None, speaker)
+    }
+    said = (token for token in done_tokens(conversation, speaker, text) if token in enough)
+    token = next(said, None)
+    if token is None or _is_run_by_another(conversation, speaker, text):
+        return None
+    return None if has_heard_another(log, speaker) else token
+
+
+def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> bool:
+    others = (one for one in conversation.speakers if one.runs_code and one.name != speaker)
+    return any(holds_code(text, languages_run(conversation, one)) for one in others)
+
+
+def has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
+    """Return whether another speaker has said something; opening messages count."""
+    found = (about for message in log if (about := line(message)).is_speech)
+    return any(about.speaker != speaker and about.stage is not Stage.PRIVATE for about in found)
 
 
 def heard_text(conversation: Conversation, message: BaseMessage, about: About) -> str:

@@ -86,6 +86,8 @@ class Flaw(StrEnum):
     """It names as the next speaker somebody who can't be."""
     NO_REPLY = "no_reply"
     """It only repeats how it was asked for: placeholders, marks alone, or what it was told."""
+    UNANSWERED = "unanswered"
+    """It says a done token before another speaker has said anything."""
 
 
 class About(Data):

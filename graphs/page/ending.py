@@ -8,7 +8,7 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from ..log.messages import line, since_end
 from ..rules.ends.cause import Cause, CauseKind
 from ..rules.ends.end import Guard
-from ..rules.ends.holding import ENDS
+from ..rules.ends.holding import ENDS, is_answer_due
 from ..rules.facts import counted
 from ..rules.moves import Strength
 from ..rules.outcome import Outcome
@@ -136,7 +136,7 @@ def _tone(cause: Cause) -> Tone:
     match cause.kind:
         case CauseKind.VERDICT if cause.verdict is not None:
             return "good" if cause.verdict.complete else "plain"
-        case CauseKind.SAID | CauseKind.CALLED:
+        case CauseKind.SAID | CauseKind.ANSWERED | CauseKind.CALLED:
             return "good"
         case CauseKind.COUNTED | CauseKind.CUT_OFF | CauseKind.CHOICE:
             return "warn"
@@ -158,6 +158,9 @@ def _owed(
     if position.owed:
         verb = "were" if outcome is not None else "are"
         yield f"Last words {verb} promised to {_joined(position.owed)}."
+    if is_answer_due(conversation, position):
+        token, who = position.facts.tokens_unanswered[0]
+        yield f"{who} said {token}, and nobody has answered it."
     newest: dict[str, Verdict] = {}
     for message in log:
         if (verdict := line(message).verdict) is not None:

@@ -27,6 +27,10 @@ def facts_of(end: End, speaker: Speaker) -> Facts | None:
         who: str | None = None
         update: dict[str, object] = {}
         match one:
+            case DoneToken(token=token, by=by, answered=True):
+                # The speaker answers what another has said.
+                who = speaker.name if by != speaker.name else None
+                update = {"tokens_said": (*known.tokens_said, (token, by or ""))}
             case DoneToken(token=token, by=by):
                 who = by or speaker.name if talks else by
                 update = {"tokens_said": (*known.tokens_said, (token, who or ""))}

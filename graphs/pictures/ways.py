@@ -197,7 +197,9 @@ class _Walk:
             leaving = Leaving(by=speaker.name, reason="quit")
             if decide(conversation, left(position, turn, leaving)).node is Node.END:
                 self._go(place, Place(Kind.END), "the person leaves")
-        said = Facts(messages=position.facts.messages + (turn.stage is not Stage.PRIVATE))
+        messages = position.facts.messages + (turn.stage is not Stage.PRIVATE)
+        alone = messages == 1 and isinstance(conversation.judge, SeparateJudge)
+        said = Facts(messages=messages, alone=alone)
         after = spoke(conversation, position, turn).model_copy(update={"facts": said})
         self._later(place, after)
         for when, facts in self._ending(speaker) if turn.stage in ALOUD else ():

@@ -12,7 +12,7 @@ from ..log.stage import Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
 from ..spec.judges import SeparateJudge
-from .ends.holding import ENDS, HeldEnd, holding, reasons_of
+from .ends.holding import ENDS, HeldEnd, holding, is_answer_due, is_promised, reasons_of
 from .moves import MOVES, TURN_ENDS, Actor, Strength
 from .position import Phase, Position
 from .turns import NextTurn, code_waits, due, next_turn
@@ -98,7 +98,7 @@ def _is_over(conversation: Conversation, position: Position, held: list[HeldEnd]
         return False
     if position.phase in TURN_ENDS:
         return _is_over_between_turns(conversation, position, held)
-    before_calls = position.phase is Phase.CALLED and position.stage is not Stage.LAST_WORDS
+    before_calls = position.phase is Phase.CALLED and not is_promised(conversation, position)
     if before_calls and any(one.reasons & _STOP_CALLS for one in held):
         return True
     weakest = MOVES[position.phase].ends
@@ -119,8 +119,9 @@ def _is_over_between_turns(
         held = [one for one in held if one.strength > Strength.SAID]
     if held and held[0].strength is Strength.SAID:
         return True
-    # Promised last words are spoken whatever else holds, and a verdict may change the reason.
-    return bool(held) and not position.owed and comes is not Phase.JUDGED
+    # What is promised is spoken whatever else holds, and a verdict may change the reason.
+    is_owed = bool(position.owed) or is_answer_due(conversation, position)
+    return bool(held) and not is_owed and comes is not Phase.JUDGED
 
 
 _JUDGED_AT: Final = {Reason.MAX_MESSAGES, Reason.MAX_ITERATIONS}

@@ -11,8 +11,10 @@ from ..log.done_tokens import DATA, done_tokens
 from ..log.formats.code_blocks import holds_code, languages_run
 from ..log.kinds import Kind
 from ..log.messages import About, Source, line
+from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.ends import EndingTool, leaves
+from ..spec.ends import DoneToken, EndingTool, leaves
+from ..spec.judges import SeparateJudge
 from ..spec.usage import Usage, total
 from ..text.done_words import says
 from .ends.guards import GUARDS
@@ -38,6 +40,7 @@ class Counted:
         self._conversation = conversation
         self._heard: tuple[BaseMessage, About] | None = None
         self._heard_from: dict[str | None, None] = {}
+        self._spoken: dict[str | None, None] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -47,6 +50,7 @@ class Counted:
         self.tallies = {reason: tally for reason, tally in begun if tally is not None}
         self._messages = 0
         self._tokens_said: dict[tuple[str, str], None] = {}
+        self._unanswered: tuple[tuple[str, str], ...] = ()
         self._tools_called = _ToolsCalled(conversation)
         self._auto_replies = {
             name: _AutoReplies(conversation, name) for name in conversation.people
@@ -65,13 +69,28 @@ class Counted:
         for replies in self._auto_replies.values():
             replies.add(message, about)
         self._tools_called.add(message, about)
-        self._messages += about.is_speech
+        if about.is_speech:
+            self._messages += 1
+            if about.stage is not Stage.PRIVATE:
+                self._spoken[about.speaker] = None
         if about.counts:
             self._heard = message, about
             self._heard_from[about.speaker] = None
-            if about.source not in DATA:
-                said = done_tokens(self._conversation, about.speaker, message.text)
-                self._tokens_said |= dict.fromkeys((token, about.speaker or "") for token in said)
+            self._take_tokens(message, about)
+
+    def _take_tokens(self, message: BaseMessage, about: About) -> None:
+        """Take the done tokens of a message that all hear; it answers those of another speaker."""
+        who = about.speaker or ""
+        if self._unanswered and self._unanswered[0][1] != who:
+            self._unanswered = ()
+        if about.source in DATA:
+            return
+        tokens = done_tokens(self._conversation, about.speaker, message.text)
+        if not tokens:
+            return
+        new = [(token, who) for token in tokens if (token, who) not in self._tokens_said]
+        self._tokens_said |= dict.fromkeys(new)
+        self._unanswered += tuple(pair for pair in new if _waits(self._conversation, *pair))
 
     def _begin_guards_anew(self) -> None:
         """A person was told what the guards have counted, and has said something to it."""
@@ -86,6 +105,8 @@ class Counted:
         return Facts(
             messages=self._messages,
             tokens_said=tuple(self._tokens_said),
+            tokens_unanswered=self._unanswered,
+            alone=len(self._spoken) < 2 and isinstance(self._conversation.judge, SeparateJudge),
             tools_called=tuple(self._tools_called.found),
             **self._code(),
             **self._people(),
@@ -132,6 +153,12 @@ def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
     spent = total(usage)
     tokens = spent.input_tokens + spent.output_tokens
     return facts.model_copy(update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost})
+
+
+def _waits(conversation: Conversation, token: str, who: str) -> bool:
+    """Return whether a done token of this speaker counts only once it is answered, for some end."""
+    ends = (end for _, end in leaves(conversation.end_chat.when) if isinstance(end, DoneToken))
+    return any(one.answered and one.token == token and one.by in (None, who) for one in ends)
 
 
 class _ToolsCalled:

@@ -1,13 +1,14 @@
 """The outcome: why, when and by whom a conversation ended, and what it used."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from langchain_core.messages import BaseMessage
 from pydantic import Field, NonNegativeInt
 
 from ..common.data import Data
 from ..display.panel import Panel, Shown
-from ..log.messages import line, place_of, since_end, speeches
+from ..log.done_tokens import unanswered_token
+from ..log.messages import Source, line, place_of, since_end, speeches
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
@@ -110,7 +111,7 @@ def outcome(
     tallies: Tallies,
 ) -> Outcome:
     """Make the outcome of a conversation that has just ended."""
-    log = since_end(log)
+    whole, log = log, since_end(log)
     said = speeches(log)
     last_words = sum(line(message).stage is Stage.LAST_WORDS for message in said)
     verdicts = tuple(
@@ -130,8 +131,26 @@ def outcome(
         seconds=position.facts.seconds,
         verdicts=verdicts,
         usage=usage,
-        warnings=conversation.sandbox.warnings,
+        warnings=(
+            *conversation.sandbox.warnings,
+            *_of_unanswered_token(conversation, reasons, whole),
+        ),
     )
+
+
+def _of_unanswered_token(
+    conversation: Conversation, reasons: tuple[Reason, ...], log: Sequence[BaseMessage]
+) -> Iterator[str]:
+    """Warn if a done token, by no person, has ended it before anybody else had spoken."""
+    if Reason.DONE_TOKEN not in reasons:
+        return
+    newest = speeches(log)[-1]
+    about = line(newest)
+    if about.speaker is None or about.source is Source.HUMAN:
+        return
+    token = unanswered_token(conversation, about.speaker, newest.text, log)
+    if token is not None:
+        yield f"{about.speaker} said {token} before anybody else had spoken"
 
 
 def _is_complete(reasons: tuple[Reason, ...], verdicts: tuple[Verdict, ...]) -> bool | None:

@@ -63,6 +63,11 @@ class Facts(Data):
     """Whether somebody outside asked it to stop."""
     tokens_said: tuple[tuple[str, str], ...] = ()
     """The done tokens that were said, each with who said it."""
+    tokens_unanswered: tuple[tuple[str, str], ...] = ()
+    """Those of them that count once they are answered, and are not answered yet. Whoever spoke last
+    has said them."""
+    alone: bool = False
+    """Whether at most one speaker has spoken so far; found only for a separate judge."""
     predicates: tuple[str, ...] = ()
     """The predicates that held after the latest turn."""
     tools_called: tuple[tuple[str, str], ...] = ()

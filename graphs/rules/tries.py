@@ -31,6 +31,8 @@ class Checked(NamedTuple):
 class Worth(IntEnum):
     """How much a reply is worth, of two of which one is said."""
 
+    EARLY_END = -1
+    """It would end the conversation before anybody has answered."""
     NOTHING = 0
     """It says nothing of its own, or speaks another's part."""
     HEARD = 1
@@ -43,9 +45,13 @@ class Worth(IntEnum):
     """Nothing is wrong with it."""
 
 
-_WORTH: Final = {Flaw.FORM: Worth.CONTENT, Flaw.NOT_NEXT: Worth.CONTENT} | dict.fromkeys(
-    (Flaw.REPEATED, Flaw.ECHO), Worth.HEARD
-)
+_WORTH: Final = {
+    Flaw.FORM: Worth.CONTENT,
+    Flaw.NOT_NEXT: Worth.CONTENT,
+    Flaw.REPEATED: Worth.HEARD,
+    Flaw.ECHO: Worth.HEARD,
+    Flaw.UNANSWERED: Worth.EARLY_END,
+}
 """What a reply with such a flaw is worth; with any other it is worth nothing."""
 
 

@@ -39,10 +39,12 @@ def _has_predicates(conversation: Conversation, position: Position) -> bool:
 def is_judged(conversation: Conversation, position: Position) -> bool:
     """Whether the latest turn is judged: of those with `stops_chat`, until their task is complete.
 
-    At the cap, too: the verdict changes the reason and the last words.
+    At the cap, too: the verdict changes the reason and the last words. A separate judge waits until
+    a second speaker has spoken.
     """
     return (
         position.stage is Stage.ROUNDS
+        and not (position.facts.alone and conversation.end_chat.waits_for_another)
         and conversation.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
         and position.speaker not in position.completed
         and position.speaker in conversation.stoppers
@@ -72,7 +74,11 @@ def next_turn(conversation: Conversation, position: Position) -> NextTurn:
         return NextTurn(prepared[position.prepared], Stage.PRIVATE)
     if conversation.opening.answers and position.opened < len(conversation.names):
         return NextTurn(conversation.names[position.opened], Stage.OPENING)
-    return NextTurn(position.chosen or in_turn(conversation, position), Stage.ROUNDS)
+    name = position.chosen or in_turn(conversation, position)
+    if position.facts.tokens_unanswered and name == position.speaker:
+        # Another speaker answers a done token, whoever was chosen.
+        name = in_turn(conversation, position)
+    return NextTurn(name, Stage.ROUNDS)
 
 
 def in_turn(conversation: Conversation, position: Position) -> str:

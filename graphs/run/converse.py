@@ -59,8 +59,9 @@ async def aconverse(
     Example:
         >>> from duologue.graphs import converse, role_play
         >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> model = ScriptedChatModel(script=["Plant beans.", "<CAMEL_TASK_DONE>"])
-        >>> garden = role_play("Plan a garden", "Owner", "Gardener")
+        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
+        >>> model = ScriptedChatModel(script=script)
+        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
         >>> converse(garden, model=model, store="memory:docs").outcome.reason.value
         'done_token'
     """

@@ -83,11 +83,12 @@ class TokenStream:
             yield event
             return
         told = self._now.told
-        is_second = isinstance(event, MessageSaid) and self._rejected
-        if isinstance(event, MessageSaid | ReplyRejected) and (told or is_second) and event.speaker:
-            self._rejected = isinstance(event, ReplyRejected)
-            heard = event.heard if isinstance(event, MessageSaid) else None
-            text = event.text if heard is None else heard
+        if isinstance(event, ReplyRejected) and told and event.speaker:
+            # Its tokens do not count, so that nothing of it is still to be told.
+            self._rejected = True
+        elif isinstance(event, MessageSaid) and (told or self._rejected) and event.speaker:
+            self._rejected = False
+            text = event.text if event.heard is None else event.heard
             if told and text.startswith(told):
                 yield from self._token(event.speaker, text[len(told) :])
             else:

@@ -70,7 +70,8 @@ async def afork(
         >>> from duologue.graphs import converse, fork, resume, role_play
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
-        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
+        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
+        >>> model = ScriptedChatModel(script=script)
         >>> result = converse(garden, session="one", model=model, store="memory:fork-docs")
         >>> fork("one", into="two", store="memory:fork-docs")
         'two'

@@ -50,8 +50,9 @@ async def aget_prompt(
     Example:
         >>> from duologue.graphs import converse, get_prompt, role_play
         >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
-        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
+        >>> garden = role_play("Plan", "Owner", "Gardener", specify_task=False, max_iterations=1)
+        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request."]
+        >>> model = ScriptedChatModel(script=script)
         >>> result = converse(garden, session="sent", model=model, store="memory:docs")
         >>> get_prompt("sent", "Owner", store="memory:docs")[-1].text
         'Give the first instruction.'

@@ -93,7 +93,8 @@ async def aload_session(
         >>> from duologue.graphs import converse, dump_session, load_session, resume, role_play
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
-        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
+        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
+        >>> model = ScriptedChatModel(script=script)
         >>> result = converse(garden, session="one", model=model, store="memory:dump-docs")
         >>> dump = dump_session("one", store="memory:dump-docs")
         >>> load_session(dump, store="memory:load-docs")

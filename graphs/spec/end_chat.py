@@ -79,6 +79,7 @@ class EndChatFields(TypedDict, total=False):
     mode: EndChatMode | str
     max_iterations: int | Literal["none"] | None
     min_iterations: int
+    allow_unanswered_end: bool
     when: AnyEnd | None
     guards: Guards | Fields
     on_guard: Literal["end", "ask"]
@@ -99,6 +100,11 @@ class EndChat(Spec):
     """How many rounds must be complete before a verdict, what is said or called, a predicate or a
     guard ends it; what would have ended it before does so then. Budgets, errors, people and stops
     do not wait."""
+    allow_unanswered_end: bool = False
+    """Whether a model's done token, or a separate judge, may end it before another speaker than the
+    one who has just spoken has said something. If not, the model is asked for its message once
+    more; if it says the token again, the conversation ends, with a warning. The judge is asked
+    later. Nothing of this applies if ``min_iterations`` is set."""
     when: End | None = None
     """What else ends it, whatever the mode. A list means any of its ends."""
     guards: Guards = Guards()
@@ -128,3 +134,8 @@ class EndChat(Spec):
     @classmethod
     def _none_in_toml(cls, given: object) -> object:
         return None if given == NO_CAP else given
+
+    @property
+    def waits_for_another(self) -> bool:
+        """Whether a done token or a separate judge ends it only once another speaker has spoken."""
+        return not (self.allow_unanswered_end or self.min_iterations)

@@ -99,6 +99,9 @@ class DoneToken(_End):
     ``last`` if None and it has a character that is neither letter nor digit, else ``alone``."""
     by: Name | None = None
     """The speaker who may say it. None: any."""
+    answered: bool = False
+    """Whether it counts only once the next other speaker has replied, after its tool calls. That
+    reply is the last message, and it is spoken even past a cap."""
 
     @property
     def counts(self) -> Match:

@@ -7,7 +7,7 @@ from collections import Counter
 
 from ..common.data import MOST
 from .end_chat import EndChatMode
-from .ends import MaxMessages, lone
+from .ends import DoneToken, MaxMessages, leaves, lone
 from .fields import ConversationFields
 from .judges import Judge, Moderator, SeparateJudge
 
@@ -27,7 +27,15 @@ def most_messages(conversation: ConversationFields) -> int:
         EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: 1,
         EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: count,
     }
-    return min([most, *caps]) + last_words.get(conversation.end_chat.mode, 0)
+    promised = last_words.get(conversation.end_chat.mode, 0) + _most_answers(conversation)
+    return min([most, *caps]) + promised
+
+
+def _most_answers(conversation: ConversationFields) -> int:
+    """Return how many answers to done tokens may come after a cap, one for each who may say one."""
+    ends = (end for _, end in leaves(conversation.end_chat.when))
+    waiting = (end for end in ends if isinstance(end, DoneToken) and end.answered)
+    return sum(1 if end.by else len(conversation.speakers) for end in waiting)
 
 
 def most_calls(conversation: ConversationFields) -> int:
@@ -67,8 +75,14 @@ def plain_calls(conversation: ConversationFields) -> int:
     if judged:
         questions = 2 if isinstance(judge, Judge) and judge.form == "two_questions" else 1
         calls += questions * sum(turns[name] for name in conversation.stoppers)
+    # A separate judge is not asked about what the first speaker says to nobody yet.
+    begins_alone = not answering and end_chat.waits_for_another
+    unasked = judged and begins_alone and isinstance(judge, SeparateJudge)
+    unasked = unasked and turns[order[0]] > 0 and order[0] in conversation.stoppers
+    calls -= unasked
     if isinstance(judge, SeparateJudge) and judge.final_verdict:
-        calls += not (judged and order[more - 1] in conversation.stoppers)
+        is_judged = judged and order[more - 1] in conversation.stoppers
+        calls += not is_judged or (unasked and min(in_rounds) == 1)
     if isinstance(conversation.turn_order, Moderator):
         calls += max(0, min(in_rounds) - 1)
     return calls + (conversation.task_specification is not None)

@@ -41,6 +41,11 @@ def _as_before(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _unanswered_ends(data: dict[str, Any]) -> dict[str, Any]:
+    """Before version 9 a done token or a separate judge ended it at any message."""
+    return _with(data, ("end_chat", "allow_unanswered_end"), True)
+
+
 def _input_optional(speaker: object) -> object:
     """A role-play's instructor as it is made now, so that it still resumes what it has begun."""
     if not isinstance(speaker, Mapping) or not isinstance(speaker.get("format"), Mapping):
@@ -60,7 +65,7 @@ def _with(data: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict
     return {**data, name: set_}
 
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone, _as_before))
+SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone, _as_before, _unanswered_ends))
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 

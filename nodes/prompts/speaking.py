@@ -36,6 +36,7 @@ ANOTHERS_PART = PROMPTS["anothers_part"]
 NO_WORDS_YET = PROMPTS["no_words_yet"]
 SAME_AGAIN = PROMPTS["same_again"]
 ANOTHERS_WORDS = PROMPTS["anothers_words"]
+UNANSWERED = PROMPTS["unanswered"]
 
 WRITE_THE_REST = PROMPTS["write_the_rest"]
 SAY_IT_SHORTER = PROMPTS["say_it_shorter"]

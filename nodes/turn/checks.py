@@ -7,7 +7,7 @@ from typing import Final
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
-from ...graphs.log.done_tokens import DATA, done_tokens
+from ...graphs.log.done_tokens import DATA, done_tokens, unanswered_token
 from ...graphs.log.formats.marks import read_marks
 from ...graphs.log.formats.own_words import own_words, without_remarks
 from ...graphs.log.formats.parsing import Parsed, parse
@@ -44,17 +44,19 @@ def checked(
     *,
     cut_off: bool = False,
     handed_to: Sequence[str] = (),
+    aloud: bool = True,
 ) -> Checked:
     """Check a reply, and add what little its form lacks.
 
     A reply that was cut off lacks its end because of that, and not against its form. Without a word
-    it may be whom it names that counts.
+    it may be whom it names that counts. A done token counts only in what is said aloud.
     """
     is_again = bool(log) and log[-1].name == speaker.name
     request = _request(conversation, line(log[-1])) if is_again else ""
     said = _without_request(conversation, speaker, text, request) if request else text
     if says_done(conversation, speaker, text):
-        return Checked(said if says_done(conversation, speaker, said) else text, None)
+        text = said if says_done(conversation, speaker, said) else text
+        return Checked(text, _unanswered(conversation, speaker, text, log) if aloud else None)
     if said != text and is_blank(said):
         return _no_reply(conversation, "")
     text = said
@@ -98,6 +100,17 @@ def _said_before(
 def _no_reply(conversation: Conversation, text: str) -> Checked:
     told = conversation.worded(prompts.NO_WORDS_YET)
     return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=told))
+
+
+def _unanswered(
+    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
+) -> Problem | None:
+    """Return what is wrong with a done token that is said before anybody else has spoken."""
+    token = unanswered_token(conversation, speaker.name, text, log)
+    if token is None:
+        return None
+    told = conversation.worded(prompts.UNANSWERED, token=token)
+    return Problem(flaw=Flaw.UNANSWERED, text=told)
 
 
 def _unfit(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:

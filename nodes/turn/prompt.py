@@ -20,6 +20,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.log.stage import Stage
 from ...graphs.rules.context.shortening import Around
+from ...graphs.rules.ends.holding import is_answer_due
 from ...graphs.rules.position import Phase
 from ...graphs.speakers.context import RunningSummary, TokenBudget
 from ...graphs.speakers.speaker import Speaker
@@ -123,7 +124,7 @@ def _mending(moment: Moment) -> list[BaseMessage]:
 def _told_of_end(moment: Moment) -> str:
     conversation, position = moment.conversation, moment.position
     end_chat = conversation.end_chat
-    if position.owed:
+    if position.owed or is_answer_due(conversation, position):
         if not end_chat.announce_last_words:
             return ""
         told = conversation.worded(prompts.LAST_WORDS)

@@ -15,7 +15,7 @@ from ...graphs.log.channels import update_of
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import KEY, NOBODY, About, Flaw, Source, beside, line, said, storable
 from ...graphs.log.reducer import take_back
-from ...graphs.log.stage import Stage
+from ...graphs.log.stage import ALOUD, Stage
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Node
 from ...graphs.rules.moves import BETWEEN_TURNS
@@ -163,6 +163,7 @@ def _checked(
         schema,
         cut_off=about.cut_off,
         handed_to=about.handed_to,
+        aloud=about.stage in ALOUD,
     )
     is_private = about.stage is Stage.PRIVATE
     # What it says to itself is nobody's part.

@@ -63,7 +63,10 @@ def moderated() -> tuple[Conversation, list[Line]]:
             ],
             "turn_order": {"kind": "moderator"},
             "judge": {"kind": "separate", "criteria": ["They agree.", "They are kind."]},
-            "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
+            "end_chat": {
+                "mode": "one_last_group_chat_after_first_completion",
+                "allow_unanswered_end": True,
+            },
             "prices": {"ScriptedChatModel": {"input": 1.5, "output": 6}},
         }
     )

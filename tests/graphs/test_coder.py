@@ -310,7 +310,9 @@ def test_a_termination_word_beside_code_waits_until_the_code_has_run() -> None:
 
 def test_a_termination_word_beside_code_that_nobody_runs_ends_it_at_once() -> None:
     """A7."""
-    result, _ = play(proxied(DEFAULT), [python("print(6 * 7)") + "\nTERMINATE"])
+    at_once = {"when": {"kind": "done_token", "token": "TERMINATE"}, "allow_unanswered_end": True}
+    spec = proxied(DEFAULT, end_chat=at_once)
+    result, _ = play(spec, [python("print(6 * 7)") + "\nTERMINATE"])
     assert [name for name, _ in result.speeches] == ["assistant"]
 
 

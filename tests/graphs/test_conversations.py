@@ -469,6 +469,7 @@ USER, HELPER = "Trader", "Coder"
 STEP = "Instruction: do {}\nInput: None"
 DID = "Solution: did {}.\nNext request."
 DONE = DONE_TOKEN
+AT_ONCE = {"allow_unanswered_end": True}
 
 
 def play(**options: Any) -> Conversation:
@@ -496,11 +497,13 @@ async def test_the_done_token_counts_alone_on_a_line_of_a_longer_message() -> No
     assert ran.kinds(Kind.DRAFT) == []
 
 
-async def test_a_done_token_on_the_first_turn_is_the_whole_conversation() -> None:
-    """Z4: the assistant is never called."""
-    ran = await scripted(play(), [DONE])
+async def test_a_done_token_on_the_first_turn_is_said_twice_or_not_at_all() -> None:
+    """Z4, R19: where it is said, the assistant is never called."""
+    ran = await scripted(play(), [DONE, DONE])
     assert ran.said == [f"{USER}: {DONE}"]
     assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
+    ran = await scripted(play(max_iterations=1), [DONE, STEP.format(1), DID.format(1)])
+    assert ran.said == [f"{USER}: {STEP.format(1)}", f"{HELPER}: {DID.format(1)}"]
 
 
 async def test_the_two_temperatures_are_sent() -> None:
@@ -581,7 +584,7 @@ async def test_roles_that_stay_flipped_end_it_and_say_who_flipped() -> None:
 async def test_the_task_is_rewritten_before_anyone_speaks() -> None:
     """Z2: the rewrite is what both are told, and stands in the log, heard by nobody."""
     model = ScriptedChatModel(script=['"Build a bot that trades tea."', DONE])
-    ran = await run(play(specify_task=True), model)
+    ran = await run(play(specify_task=True, end_chat=AT_ONCE), model)
     assert ran.task == "Build a bot that trades tea."
     assert "Build a bot that trades tea." in model.calls[1].prompt[0]["content"]
     request = model.calls[0].prompt
@@ -596,7 +599,7 @@ async def test_the_task_is_rewritten_before_anyone_speaks() -> None:
 async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
     """Z2: with the number of words it has."""
     model = ScriptedChatModel(script=["one two three four", "five six", DONE])
-    ran = await run(play(specify_task=True, word_limit=3), model)
+    ran = await run(play(specify_task=True, word_limit=3, end_chat=AT_ONCE), model)
     assert ran.task == "five six"
     again = [(message["role"], message["content"]) for message in model.calls[1].prompt]
     assert again[1] == ("assistant", "one two three four")
@@ -615,21 +618,22 @@ async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
 )
 async def test_a_rewrite_that_stays_too_long_is_cut_at_a_sentence(rewrite: str, cut: str) -> None:
     long = "far too many words for any such limit"
-    ran = await scripted(play(specify_task=True, word_limit=5), [long, rewrite, DONE])
+    spec = play(specify_task=True, word_limit=5, end_chat=AT_ONCE)
+    ran = await scripted(spec, [long, rewrite, DONE])
     assert ran.task == cut
 
 
 async def test_without_specification_the_task_is_taken_as_given() -> None:
     """Z2: switchable off."""
     model = ScriptedChatModel(script=[DONE])
-    ran = await run(play(specify_task=False), model)
+    ran = await run(play(specify_task=False, end_chat=AT_ONCE), model)
     assert ran.task == "Build a bot"
     assert "Build a bot" in model.calls[0].prompt[0]["content"]
     assert ran.kinds(Kind.SPECIFIED_TASK) == []
 
 
 async def test_a_blank_rewrite_leaves_the_task_as_given() -> None:
-    ran = await scripted(play(specify_task=True), [" ", DONE])
+    ran = await scripted(play(specify_task=True, end_chat=AT_ONCE), [" ", DONE])
     assert ran.task == "Build a bot"
 
 

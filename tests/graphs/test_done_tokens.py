@@ -108,7 +108,7 @@ def test_r1_a_token_in_the_mouth_of_who_may_not_say_it_is_a_word_like_others() -
     [("alone", f"Bye.\n{STOP}"), ("last", f"Bye. {STOP}"), ("anywhere", f"I say {STOP} now")],
 )
 def test_r1_where_a_token_counts_can_be_set(match: Match, said: str) -> None:
-    result, _ = play(talk(DoneToken(token=STOP, match=match)), said)
+    result, _ = play(talk(DoneToken(token=STOP, match=match)), "Hi.", said)
     assert result.outcome is not None
     assert result.outcome.reason == "done_token"
 
@@ -138,7 +138,14 @@ DONE = "<CAMEL_TASK_DONE>"
 def test_r1_a_token_that_is_the_whole_of_an_instruction_ends_it(
     said: str, heard: str | None, size: int
 ) -> None:
-    spec = role_play("Plan.", "Lead", "Solver", specify_task=False, max_iterations=1)
+    spec = role_play(
+        "Plan.",
+        "Lead",
+        "Solver",
+        specify_task=False,
+        max_iterations=1,
+        end_chat={"allow_unanswered_end": True},
+    )
     chunks = tuple(said[at : at + size] for at in range(0, len(said), size))
     model = ScriptedChatModel(script=[Reply(text=said, chunks=chunks), "Solution: So it is."])
     events = [*stream(spec, model=model, store="memory:")]

@@ -442,7 +442,7 @@ def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> N
 def test_a_separate_judge_completes_all_tasks_at_once(
     thorough: bool, mode: EndChatMode, marked: tuple[str, ...]
 ) -> None:
-    """Where no speaker stops the chat it is asked after every turn."""
+    """Where no speaker stops the chat it is asked after each turn but the first (R19)."""
     sizes = ((2, 1), (2, 2), (3, 2)) if thorough else ((2, 2), (3, 1))
     for (count, cap), limit in product(sizes, (0, 1, 2, 3)):
         if mode is not MODES[0] and not marked:
@@ -450,7 +450,36 @@ def test_a_separate_judge_completes_all_tasks_at_once(
         guards = Guards(unreadable_verdicts=limit)
         conversation = spec(mode, cap, count, marked, judge=JUDGE, guards=guards, when=DONE)
         walk = walked(conversation, unreadable=True, stop=True, **SHAPED)
-        assert (Reason.COMPLETED in walk.reasons) is (mode is not MODES[0])
+        is_asked = mode is not MODES[0] and (cap > 1 or marked != NAMES[:1])
+        assert (Reason.COMPLETED in walk.reasons) is is_asked
+
+
+ANSWERED = DoneToken(token="DONE", answered=True)  # noqa: S106
+ANSWERS: dict[str, End] = {
+    "anybody": ANSWERED,
+    "one-and-messages": DoneToken(token="DONE", by="Bob", answered=True) | MaxMessages(limit=2),  # noqa: S106
+    "and-messages": (ANSWERED & MaxMessages(limit=3)) | CALLS,
+    "and-predicate": (ANSWERED & WON) | BELL,
+    "and-another": ANSWERED & token("WELL", "Ann"),
+}
+
+
+@pytest.mark.parametrize(
+    "order", part_of({"in-turn": None, "chosen": ByFunction(name="f")}, "in-turn")
+)
+@pytest.mark.parametrize("when", part_of(ANSWERS, "anybody"))
+@each_mode
+@thorough
+def test_r20_a_done_token_that_is_answered_ends_it_after_the_answer_even_past_a_cap(
+    thorough: bool, mode: EndChatMode, when: End, order: ByFunction | None
+) -> None:
+    others: dict[str, Any] = {} if order is None else {"turn_order": order}
+    sizes = ((2, 1, 0), (2, 2, 0), (2, 2, 1), (3, 1, 0)) if thorough else ((2, 1, 0),)
+    for count, cap, least in sizes:
+        conversation = spec(mode, cap, count, NAMES[1:2], when=when, least=least, **others)
+        walk = Walk(conversation, Choices(calls=("equal",), stop=order is None))
+        past_the_cap = (Reason.DONE_TOKEN, Reason.MAX_ITERATIONS)
+        assert past_the_cap in walk.ends or when is not ANSWERED
 
 
 @each_mode

@@ -254,7 +254,8 @@ def test_a_fault_in_the_file_stops_nothing_that_does_not_need_it(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     Path(".env").write_bytes(text.encode("latin-1"))
     assert len(refused()) == 1
-    model = ScriptedChatModel(script=["Plant beans.", "<CAMEL_TASK_DONE>"])
+    script = ["Instruction: Plant.", "Solution: Planted. Next request.", "<CAMEL_TASK_DONE>"]
+    model = ScriptedChatModel(script=script)
     talk = role_play("Plan", "Owner", "Gardener", specify_task=False)
     assert converse(talk, model=model, store="memory:").outcome is not None
     assert list_sessions(store="memory:none") == []
@@ -309,7 +310,7 @@ def test_the_key_of_the_environment_never_reaches_an_address_of_the_file(
         monkeypatch.setenv(name, REAL)
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
     talk = role_play("Plan", "Owner", "Gardener")
-    with ScriptedServer(["Plant beans.", "<CAMEL_TASK_DONE>"]) as server:
+    with ScriptedServer(["Plant beans.", *["<CAMEL_TASK_DONE>"] * 2]) as server:
         # Whatever goes anywhere else comes by here, and finds no such page.
         monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")

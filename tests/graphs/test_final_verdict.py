@@ -27,7 +27,7 @@ WORDS = ("Forty for the boat.", "Then on Monday.", "Where do we meet?", "At the 
 
 def spec(**fields: Any) -> dict[str, Any]:
     judge = {"criteria": CRITERIA, "model": "judge"} | fields.pop("judge", {})
-    end_chat = {"max_iterations": 1} | fields.pop("end_chat", {})
+    end_chat = {"max_iterations": 1, "allow_unanswered_end": True} | fields.pop("end_chat", {})
     people = [{"name": "Ann"} | fields.pop("ann", {}), {"name": "Bob"}]
     return {"task": "Sell.", "speakers": people, "judge": judge, "end_chat": end_chat} | fields
 

@@ -92,7 +92,10 @@ ASKED_FIRST: list[tuple[dict[str, Any], list[Line]]] = [
     (
         {
             "judge": {"kind": "separate", "criteria": ["They agree."]},
-            "end_chat": {"mode": "end_chat_after_first_completion"},
+            "end_chat": {
+                "mode": "end_chat_after_first_completion",
+                "allow_unanswered_end": True,
+            },
         },
         [NOT_MET],
     ),

@@ -34,6 +34,9 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 NAMES = ("Ann", "Bob", "Cid")
 
 
+DONE_AT_ONCE = {"when": {"kind": "done_token", "token": "DONE"}, "allow_unanswered_end": True}
+
+
 def talk(rounds: int = 1, order: Any = "handoff", **fields: Any) -> Conversation:  # noqa: ANN401
     speakers = [{"name": name} | fields.pop(name, {}) for name in NAMES]
     end_chat = {"max_iterations": rounds} | fields.pop("end_chat", {})
@@ -332,7 +335,7 @@ def test_last_words_keep_their_order_and_a_done_token_in_a_call_ends_it() -> Non
     result, model = play(spec, script)
     assert order_of(result) == "ABCA"
     assert not model.calls[2].tools
-    said = talk(2, end_chat={"when": {"kind": "done_token", "token": "DONE"}})
+    said = talk(2, end_chat=DONE_AT_ONCE)
     result, _ = play(said, [over("Cid", "It is all there.\nDONE")])
     assert result.outcome is not None
     assert result.outcome.reason is Reason.DONE_TOKEN
@@ -450,11 +453,11 @@ def test_who_speaks_to_some_alone_is_heard_by_no_other() -> None:
     mode = {"mode": "end_chat_after_first_completion"}
     spec = talk(1, "round_robin", Ann={"speaks_to": ["Cid"]}, judge=judge, end_chat=mode)
     no = {"criterion_1": "not_met"}
-    script: list[Line] = ["It is seven.", no, "What is?", no, "I know it.", no]
+    script: list[Line] = ["It is seven.", "What is?", no, "I know it.", no]
     result, model = play(spec, script)
     assert "seven" not in heard(result, "Bob")
     assert "Ann: (to you alone) It is seven." in heard(result, "Cid")
-    assert "Ann (to Cid alone): It is seven." in model.calls[1].messages[-1].text
+    assert "Ann (to Cid alone): It is seven." in model.calls[2].messages[-1].text
 
 
 def test_private_messages_are_turns_that_guards_and_ends_count() -> None:
@@ -466,7 +469,7 @@ def test_private_messages_are_turns_that_guards_and_ends_count() -> None:
     result = converse(talk(20, ALONE), model=model, store=f"memory:{uuid4().hex}")
     assert result.outcome is not None
     assert result.outcome.reason is Reason.BLANK_REPLIES
-    done = talk(2, ALONE, end_chat={"when": {"kind": "done_token", "token": "DONE"}})
+    done = talk(2, ALONE, end_chat=DONE_AT_ONCE)
     result, _ = play(done, [over("Bob", "We are done.\nDONE", private=True)])
     assert result.outcome is not None
     assert result.outcome.reason is Reason.DONE_TOKEN

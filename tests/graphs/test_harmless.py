@@ -208,6 +208,6 @@ def test_a_toml_file_that_is_nested_too_deep_is_one_sentence(levels: int, tmp_pa
 def test_the_deepest_ends_there_can_be_are_run(tmp_path: Path) -> None:
     talk = {"task": "x", "speakers": PEOPLE, "end_chat": {"when": ends(190)}}
     store = f"sqlite:///{tmp_path / 's.db'}"
-    ended = converse(talk, session="one", model=ScriptedChatModel(script=["X"]), store=store)
+    ended = converse(talk, session="one", model=ScriptedChatModel(script=["X", "X"]), store=store)
     assert ended.outcome is not None
     assert ended.outcome.reason.value == "done_token"

@@ -187,7 +187,8 @@ def test_the_hook_behind_a_speaker_is_given_what_the_speaker_saw() -> None:
 
 def test_what_all_hear_is_what_counts() -> None:
     """A done token that a hook takes out ends nothing, and one that it puts in ends it."""
-    spec = hooked("mend", rounds=3, end_chat={"when": {"kind": "done_token", "token": "DONE"}})
+    end_chat = {"when": {"kind": "done_token", "token": "DONE"}, "allow_unanswered_end": True}
+    spec = hooked("mend", rounds=3, end_chat=end_chat)
 
     def mend(turn: Turn, reply: AIMessage) -> AIMessage:
         return AIMessage({"DONE": "Not yet.", "Then:": "DONE"}.get(reply.text, reply.text))

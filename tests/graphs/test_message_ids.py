@@ -169,7 +169,8 @@ def test_texts_functions_and_code_speak_as_the_speakers_they_stand_for() -> None
 
 def test_a_role_play_of_models_holds_no_human_speech() -> None:
     garden = role_play("Plan", "Owner", "Gardener", specify_task=False)
-    model = ScriptedChatModel(script=["Beans.", "<CAMEL_TASK_DONE>"])
+    instruction = "Instruction: Dig.\nInput: None"
+    model = ScriptedChatModel(script=[instruction, "Solution: Dug.", "<CAMEL_TASK_DONE>"])
     ended = converse(garden, model=model, store="memory:role-play-ids")
     assert {one.type for one in ended.messages if line(one).kind is Kind.SPEECH} == {"ai"}
 

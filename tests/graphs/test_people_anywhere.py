@@ -152,7 +152,7 @@ def test_a_judge_of_its_own_decides_after_a_persons_turns() -> None:
         end_chat={"mode": "end_chat_after_first_completion", "max_iterations": 5},
         judge={"kind": "separate", "criteria": ["A date is named."]},
     )
-    script: list[Line] = [{"criterion_1": "not_met"}, "When?", {"criterion_1": "met"}]
+    script: list[Line] = ["When?", {"criterion_1": "met"}]
     found = play(spec, script, ["Soon.", "On Monday.", "Unheard."])
     assert spoken(found) == ["You: Soon.", "Bob: When?", "You: On Monday."]
     assert (found.reason, len(found.asked)) == ("completed", 2)

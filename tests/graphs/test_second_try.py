@@ -29,12 +29,13 @@ FORMS: dict[str, tuple[dict[str, Any], Line, Line]] = {
 
 def play(judge: dict[str, Any], script: Script, **fields: Any) -> tuple[Result, Any]:
     ann = {"name": "Ann", "stops_chat": True, "task": "Agree on a price."} | fields.pop("ann", {})
-    spec = {
+    spec: dict[str, Any] = {
         "task": "Plan.",
         "speakers": [ann, {"name": "Bob", "task": "Sell."}],
         "judge": judge,
         "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 2},
     }
+    spec["end_chat"] |= {"allow_unanswered_end": True} | fields.pop("end_chat", {})
     model = fields.pop("kind", ScriptedChatModel)(script=script)
     options = {"store": fields.pop("store", f"memory:{uuid4().hex}")}
     options |= {"session": fields.pop("session")} if "session" in fields else {}

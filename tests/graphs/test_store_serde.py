@@ -145,6 +145,7 @@ def test_a_question_of_the_users_own_type_is_the_same_for_all_who_read_it(tmp_pa
 
     spec = role_play("Go out", "Ann", "Ben", specify_task=False).model_dump(mode="json")
     spec["speakers"][0]["tools"] = ["seat"]
+    spec["end_chat"]["allow_unanswered_end"] = True
     options: dict[str, Any] = {"session": "s", "store": str(tmp_path / "x.db"), "tools": [seat]}
     model = ScriptedChatModel(script=[calls(call("seat", what="a")), "<CAMEL_TASK_DONE>"])
     asked = converse(spec, model=model, **options).pending
@@ -164,7 +165,7 @@ def test_what_could_not_be_read_back_is_not_stored() -> None:
 
 
 async def test_a_graph_on_a_saver_of_langgraphs_may_use_it() -> None:
-    model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
+    model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"] * 2)
     saver = InMemorySaver(serde=PlainSerializer())
     graph = build_graph(checkpointer=saver, model=model, form=RolePlay)
     given: Any = {"task": "a", "user_role": "Ann", "assistant_role": "Ben", "specify_task": False}

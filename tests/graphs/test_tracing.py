@@ -28,7 +28,7 @@ SPEC = Conversation(
     task="Find out how many days two weeks have.",
     speakers=[{"name": "Ann"}, {"name": "Ben", "tools": ["calculator"]}],
     judge={"criteria": ["A number is named."], "form": "lines"},
-    end_chat={"mode": "end_chat_after_first_completion"},
+    end_chat={"mode": "end_chat_after_first_completion", "allow_unanswered_end": True},
 )
 TREE = [
     "duologue",

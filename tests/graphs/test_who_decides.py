@@ -44,7 +44,7 @@ def found(one: str, other: str) -> dict[str, str]:
 def talk(*names: str, **fields: Any) -> Conversation:
     names = names or ("Ann", "Bob")
     speakers = [{"name": name} | fields.pop(name, {}) for name in names]
-    end_chat = {"max_iterations": 3} | fields.pop("end_chat", {})
+    end_chat = {"max_iterations": 3, "allow_unanswered_end": True} | fields.pop("end_chat", {})
     return load_conversation({"task": "Plan.", "speakers": speakers, "end_chat": end_chat} | fields)
 
 

@@ -107,7 +107,10 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         ],
     ),
     "a separate judge": (
-        talk(end_chat=END, judge={"kind": "separate", "criteria": ["They dig", "They plant"]}),
+        talk(
+            end_chat=END | {"allow_unanswered_end": True},
+            judge={"kind": "separate", "criteria": ["They dig", "They plant"]},
+        ),
         [
             *("Dig.", {"criterion_1": "met", "criterion_2": "inconclusive"}),
             *("Dug.", "huh", "huh"),

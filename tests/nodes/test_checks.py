@@ -37,7 +37,8 @@ TRADER, PROGRAMMER = ROLE_PLAY.speakers
 )
 def test_the_done_token_counts_alone_on_a_line(text: str) -> None:
     assert says_done(ROLE_PLAY, TRADER, text)
-    assert checked(ROLE_PLAY, TRADER, text, []).problem is None
+    heard = [speech(0, PROGRAMMER.name, "Solution: Done. Next request.")]
+    assert checked(ROLE_PLAY, TRADER, text, heard).problem is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from duologue.graphs.speakers.replies import HumanReply
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.ends import End
+from duologue.graphs.spec.ends import DoneToken, End, leaves
 from duologue.graphs.spec.judges import RoundRobin, SeparateJudge
 from oracle.reckoning import (
     ALL,
@@ -61,8 +61,12 @@ class Rules:
     """Whether a separate judge decides."""
     final: bool = False
     """R6: whether it is asked once more at a cap."""
+    waits: bool = False
+    """R19: whether a separate judge is asked only once two have spoken."""
     chosen: bool = False
     """Whether it is chosen who speaks next."""
+    answered: frozenset[tuple[str | None, str]] = frozenset()
+    """R20: the done tokens that wait for an answer, with who may say each; None: anybody."""
     when: End | None = None
     guards: dict[str, int] = field(default_factory=dict)
     runners: tuple[str, ...] = ()
@@ -103,7 +107,13 @@ class Rules:
             separate=separate,
             final=isinstance(conversation.judge, SeparateJudge)
             and conversation.judge.final_verdict,
+            waits=separate and not end_chat.allow_unanswered_end and end_chat.min_iterations == 0,
             chosen=not isinstance(conversation.turn_order, RoundRobin),
+            answered=frozenset(
+                (end.by, end.token)
+                for _, end in leaves(end_chat.when)
+                if isinstance(end, DoneToken) and end.answered
+            ),
             when=end_chat.when,
             guards=end_chat.guards.model_dump(),
             runners=tuple(
@@ -295,7 +305,8 @@ class Table(NamedTuple):
         table = table._replace(tally=table.tally.calling(call))._at_once(rules)
         loops = any("same_tool_calls" in held.reasons for held in table.held(rules))
         # It is not run once more; but nothing of that kind takes promised last words away.
-        return table._replace(over=table.over or (loops and not table.last_words))
+        promised = table.last_words or table._is_answer_due(rules)
+        return table._replace(over=table.over or (loops and not promised))
 
     def after_run(self, spent: Spent = ()) -> "Table":
         """What follows a run of tools whose results hooks are still to see: nothing ends there."""
@@ -372,8 +383,12 @@ class Table(NamedTuple):
         tally = self.tally
         # Nobody hears it before the rounds, so nothing in it ends anything; nobody is asked (Y9).
         if part in ("rounds", "last_words"):
-            said = tally.said | {(name, token) for token in turn.tokens}
-            tally = tally.heard(name, turn.text)._replace(said=said, true=turn.true)
+            new = frozenset((name, token) for token in turn.tokens) - tally.said
+            waits = {one for one in new if rules.answered & {(name, one[1]), (None, one[1])}}
+            still = {one for one in tally.open if one[0] == name}
+            tally = tally.heard(name, turn.text)._replace(
+                said=tally.said | new, open=frozenset(still | waits), true=turn.true
+            )
             if rules.runners:
                 code = (name, None) if turn.code else (None, name)
                 tally = tally._replace(code=code[0], no_code=code[1])
@@ -392,8 +407,11 @@ class Table(NamedTuple):
             tool_errors=0,
             stop=tally.stop or turn.stop,
         )
+        if rules.separate and part != "private":
+            tally = tally._replace(only=name if tally.only in ("", name) else None)
         asks = (
             part == "rounds"
+            and not (rules.waits and tally.only)  # R19
             and rules.mode != "max_iterations_only"  # Y11
             and name in rules.stoppers
             and name not in self.complete  # Y15
@@ -471,6 +489,9 @@ class Table(NamedTuple):
         """What follows a choice of who speaks next; None can't be read: the next in order does."""
         assert self.latest is not None
         chosen = name or rules.around(self.latest)[1]
+        if self.tally.open and chosen == self.latest:
+            # R20: another one answers.
+            chosen = rules.around(self.latest)[1]
         tally = self.tally._replace(stop=self.tally.stop or stop)
         table = self._replace(
             agenda=(("rounds", chosen), *self.agenda[1:]),
@@ -552,9 +573,21 @@ class Table(NamedTuple):
 
     def _if_anything(self, rules: Rules) -> "Table":
         """Last words that were promised are spoken, whatever guard or cap is reached."""
-        table = self if self.last_words else self._over_by(rules, CAP)
+        promised = self.last_words or self._is_answer_due(rules)
+        table = self if promised else self._over_by(rules, CAP)
+        if promised and not table.agenda:
+            assert self.latest is not None
+            following = None if rules.chosen else rules.around(self.latest)[1]
+            table = table._replace(agenda=(("rounds", following),))
         unknown = bool(table.agenda) and table.agenda[0][1] is None
         return table._replace(question="choice" if unknown and not table.over else None)
+
+    def _is_answer_due(self, rules: Rules) -> bool:
+        """R20: whether a done token ends it as soon as it is answered."""
+        if self._is_early(rules):
+            return False
+        answered = self.tally._replace(open=frozenset())
+        return {*held_of(rules.when, answered)} > {*held_of(rules.when, self.tally)}
 
     def _if_unjudged(self, rules: Rules) -> "Table":
         """R6: at a cap a separate judge is asked about what was said since it was asked last."""

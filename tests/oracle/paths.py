@@ -102,6 +102,8 @@ def facts_of(tally: Tally) -> Facts:
         seconds=spent.get("max_seconds", 0),
         stop_requested=tally.stop,
         tokens_said=tuple((token, name) for name, token in sorted(tally.said)),
+        tokens_unanswered=tuple((token, name) for name, token in sorted(tally.open)),
+        alone=bool(tally.only),
         predicates=tuple(sorted(tally.true)),
         tools_called=tuple((tool, name) for name, tool in sorted(tally.called)),
         code_by=tally.code,
@@ -235,7 +237,8 @@ class Walk:
             assert (decision.node, decision.speaker, decision.stage) == (
                 Node.COMPLETION_JUDGE,
                 table.latest,
-                "rounds",
+                # R20: who answers last words is chosen, too.
+                position.stage if table.question == "choice" else "rounds",
             ), table
             judge = self._chosen if table.question == "choice" else self._judged
             return judge(position, table)
@@ -483,7 +486,8 @@ def reachable_messages(conversation: Conversation) -> tuple[int, bool]:
     stoppers_turns = [
         said
         for turn, said in enumerate(range(before + 1, most + 1))
-        if (rules.chosen and turn) or rules.order[turn % len(rules.names)] in rules.stoppers
+        if not (rules.waits and turn == 0 and not rules.opening_answers)
+        and ((rules.chosen and turn) or rules.order[turn % len(rules.names)] in rules.stoppers)
     ]
     least = before + len(rules.names) * rules.least
     if any(said < least for said in stoppers_turns):

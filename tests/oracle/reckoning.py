@@ -75,6 +75,10 @@ class Tally(NamedTuple):
     stop: bool = False
     said: frozenset[tuple[str, str]] = frozenset()
     """Done tokens, with who said them."""
+    open: frozenset[tuple[str, str]] = frozenset()
+    """R20: those that nobody has answered yet, of those that wait for an answer."""
+    only: str | None = ""
+    """R19: who alone has spoken; empty: nobody, None: several. Noted for a separate judge."""
     called: frozenset[tuple[str, str]] = frozenset()
     """Tools that answered without an error, with who called them."""
     true: frozenset[str] = frozenset()
@@ -161,9 +165,8 @@ def _leaf_holds(end: Leaf, tally: Tally) -> bool:
         return False
     match end:
         case DoneToken():
-            return any(
-                token == end.token and end.by in (None, speaker) for speaker, token in tally.said
-            )
+            said = tally.said - tally.open if end.answered else tally.said
+            return any(token == end.token and end.by in (None, speaker) for speaker, token in said)
         case EndingTool():
             return any(
                 tool == end.tool and end.by in (None, speaker) for speaker, tool in tally.called

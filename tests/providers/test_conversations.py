@@ -21,7 +21,11 @@ TALK: Final = Conversation.model_validate(
         "task": "Multiply two and three.",
         "speakers": [{"name": "Ann", "tools": ["calculator"]}, {"name": "Ben"}],
         "judge": {"kind": "separate", "criteria": ["Ben agrees."]},
-        "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 3},
+        "end_chat": {
+            "mode": "end_chat_after_first_completion",
+            "max_iterations": 3,
+            "allow_unanswered_end": True,
+        },
     }
 )
 SUM: Final = ScriptedToolCall(name="calculator", args={"expression": "2 * 3"}, id="abcdefgh1")

@@ -154,7 +154,8 @@ conversations: list[Conversation] = [
         end_chat=EndChat(
             mode="END_CHAT_AFTER_FIRST_COMPLETION",
             max_iterations=None,
-            when=[DoneToken(token="DEAL") | MaxMessages(limit=9), Predicate(done)],
+            when=[DoneToken(token="DEAL", answered=True) | MaxMessages(limit=9), Predicate(done)],
+            allow_unanswered_end=True,
             guards={"echo": 0},
         ),
         seed=3,

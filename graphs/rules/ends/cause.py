@@ -19,6 +19,7 @@ class CauseKind(StrEnum):
     CUT_OFF = "cut_off"  # a message that ended at the longest length of an answer
     COUNTED = "counted"  # a message that a guard counted
     SAID = "said"  # a done token
+    ANSWERED = "answered"  # the answer for which a done token has waited
     CALLED = "called"  # a tool that ends it
     DECIDED = "decided"  # what a person decided about a call of a tool
     CHOICE = "choice"  # a choice of the next speaker that could not be read

@@ -53,6 +53,16 @@ def holding(conversation: Conversation, position: Position) -> list[HeldEnd]:
     return sorted(held, key=lambda one: (one.strength, sorted(_PLACES[of] for of in one.reasons)))
 
 
+def is_answer_due(conversation: Conversation, position: Position) -> bool:
+    """Return whether a done token ends the conversation as soon as another speaker answers it."""
+    when, facts = conversation.end_chat.when, position.facts
+    if when is None or not facts.tokens_unanswered or not position.may_end(conversation):
+        return False
+    answered = facts.model_copy(update={"tokens_unanswered": ()})
+    now = _terms(when, facts, ENDS.keys())
+    return any(held not in now for held in _terms(when, answered, ENDS.keys()))
+
+
 def guards_held(conversation: Conversation, position: Position) -> list[Guard]:
     """Give the guards that hold where they give the turn to a person."""
     if conversation.end_chat.on_guard != "ask":
@@ -62,9 +72,17 @@ def guards_held(conversation: Conversation, position: Position) -> list[Guard]:
     return [guard for guard in ready if guard.holds(conversation, position)]
 
 
+def is_promised(conversation: Conversation, position: Position) -> bool:
+    """Return whether the turn under way is spoken whatever guard or cap holds.
+
+    It has last words, or the answer to a done token.
+    """
+    return position.stage is Stage.LAST_WORDS or is_answer_due(conversation, position)
+
+
 def stops_calls(conversation: Conversation, position: Position) -> bool:
     """Whether a guard gives the turn to a person before the calls that wait are run."""
-    waits = position.phase is Phase.CALLED and position.stage is not Stage.LAST_WORDS
+    waits = position.phase is Phase.CALLED and not is_promised(conversation, position)
     return waits and any(guard.stops_calls for guard in guards_held(conversation, position))
 
 

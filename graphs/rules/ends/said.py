@@ -21,22 +21,27 @@ class TokenSaid(Named[DoneToken]):
     strength = Strength.SAID
 
     def is_met(self, end: DoneToken, facts: Facts) -> bool:
-        return bool(_doers(end.token, end.by, facts.tokens_said))
+        return bool(_sayers(end, facts))
 
     def words(self, at: AtEnd) -> str:
-        return f"{_joined(self._speakers(at))} said the done token"
+        is_answered = all(end.answered for end in at.those(DoneToken))
+        answered = " and was answered" if is_answered else ""
+        return f"{_joined(self._speakers(at))} said the done token{answered}"
 
     def by(self, at: AtEnd) -> str:
         return self._speakers(at)[-1]
 
     def _speakers(self, at: AtEnd) -> list[str]:
-        ends, said = at.those(DoneToken), at.facts.tokens_said
-        return [name for end in ends for name in _doers(end.token, end.by, said)]
+        return [name for end in at.those(DoneToken) for name in _sayers(end, at.facts)]
 
     def causes(self, step: CountedMessage) -> Iterator[Cause]:
         for token, who in step.facts.tokens_said:
             if (token, who) not in step.before.tokens_said:
                 yield self._cause(step, CauseKind.SAID, who, f"said {token}")
+        for token, who in step.before.tokens_unanswered:
+            if (token, who) not in step.facts.tokens_unanswered:
+                text = f"answered {who}, who said {token}"
+                yield self._cause(step, CauseKind.ANSWERED, step.about.speaker, text)
 
 
 class PredicateHeld(Named[Predicate]):
@@ -139,6 +144,13 @@ def answers_unasked(conversation: Conversation, position: Position) -> str | Non
     name, stage = next_turn(conversation, position)
     answers = stage in ALOUD and never_asked(conversation, name)
     return name if answers and not begins(conversation, position, name) else None
+
+
+def _sayers(end: DoneToken, facts: Facts) -> list[str]:
+    """Return those who said a done token that counts."""
+    waiting = facts.tokens_unanswered if end.answered else ()
+    said = tuple(pair for pair in facts.tokens_said if pair not in waiting)
+    return _doers(end.token, end.by, said)
 
 
 def _doers(what: str, by: str | None, done: tuple[tuple[str, str], ...]) -> list[str]:

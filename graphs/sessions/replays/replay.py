@@ -83,7 +83,8 @@ async def areplay(
         >>> from duologue.graphs import converse, replay, role_play
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
-        >>> model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"])
+        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
+        >>> model = ScriptedChatModel(script=script)
         >>> first = converse(garden, session="one", model=model, store="memory:replay-docs")
         >>> replay("one", store="memory:replay-docs").speeches == first.speeches
         True

@@ -50,7 +50,7 @@ class TaskOptions(CommonOptions, total=False):
 class ConversationFields(TaskOptions, total=False):
     """The fields of a `Conversation`, as they may be given."""
 
-    version: Literal[8]
+    version: Literal[9]
     speakers: Required[Sequence[AnySpeaker]]
 
 

@@ -46,7 +46,9 @@ def _by_people(human: HumanReply) -> list[str]:
 def _when(end: End) -> str:
     by = (end.by or "anybody") if isinstance(end, DoneToken | NoCode) else ""
     said = f"when {by} gives no code" if isinstance(end, NoCode) else f"at {words(end)}"
-    return f"when {by} {words(end)}" if isinstance(end, DoneToken) else said
+    if not isinstance(end, DoneToken):
+        return said
+    return f"when {by}'s {words(end)}" if end.answered else f"when {by} {words(end)}"
 
 
 def parts(end: End | None) -> tuple[End, ...]:
@@ -64,7 +66,7 @@ def words(end: End) -> str:
         case AnyOf(of=parts):
             return " or ".join(map(words, parts))
         case DoneToken(token=token):
-            return f"says {token}"
+            return f"{token} is answered" if end.answered else f"says {token}"
         case Predicate(name=name):
             return f"{name}()"
         case EndingTool(tool=tool):

@@ -1,0 +1,197 @@
+"""R20: a done token that counts once it is answered, so that the work is done before the end."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import Result, converse, draw, fork, load_conversation, resume
+from duologue.graphs.log.messages import place_of
+from duologue.graphs.spec.described.ends import how_it_ends
+from duologue.nodes.prompts import speaking
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+
+STOP = "###STOP###"
+GO_AHEAD = f"Yes, please go ahead. {STOP}"
+WORD = {"kind": "done_token", "token": STOP, "by": "User", "answered": True}
+DONE = {"objectives_left": [], "complete": True}
+
+
+def booking(number: int = 1) -> Reply:
+    return Reply(tool_calls=[ScriptedToolCall(name="book", args={"seat": number}, id=f"c{number}")])
+
+
+def book(seat: int) -> str:
+    """Book a seat."""
+    return f"Seat {seat} is booked."
+
+
+def talk(**fields: Any) -> dict[str, Any]:
+    end_chat = {"when": WORD, "max_iterations": 5} | fields.pop("end_chat", {})
+    speakers = [{"name": "User"}, {"name": "Agent", "tools": ["book"]}]
+    return {"task": "Book.", "speakers": speakers, "end_chat": end_chat} | fields
+
+
+def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
+    """Run it; every answer must be asked for."""
+    model = ScriptedChatModel(script=[*script])
+    options = {"store": f"memory:{uuid4().hex}"} | options
+    if "tools" not in options:
+        options["tools"] = [book]
+    result = converse(load_conversation(spec), model=model, **options)
+    assert len(model.calls) == len(script)
+    return result, model
+
+
+def ended(result: Result) -> tuple[list[str], str]:
+    assert result.outcome is not None
+    return [one.value for one in result.outcome.reasons], result.speeches[-1][1]
+
+
+def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
+    script: list[Line] = [
+        "One seat.",
+        "Shall I book it?",
+        GO_AHEAD,
+        booking(),
+        booking(2),
+        "Both are booked.",
+    ]
+    result, model = play(talk(), *script)
+    assert ended(result) == (["done_token"], "Both are booked.")
+    assert result.outcome is not None
+    assert result.outcome.by == "User"
+    assert result.outcome.because == ("User said the done token and was answered",)
+    assert (result.outcome.rounds, result.outcome.messages) == (2, 4)
+    # The agent hears the words beside the token, and that its message is the last one.
+    heard = model.calls[3].messages[-1].text
+    assert heard == f"Yes, please go ahead.\n\nModerator: {speaking.LAST_WORDS}"
+    causes = [(one.kind.value, one.text) for one in result.why() if one.message]
+    assert causes == [
+        ("said", f"User: said {STOP}"),
+        ("answered", f"Agent: answered User, who said {STOP}"),
+    ]
+
+
+def test_a_question_in_answer_ends_it_as_well() -> None:
+    result, _ = play(talk(), "One seat.", "Shall I?", GO_AHEAD, "By which card?")
+    assert ended(result) == (["done_token"], "By which card?")
+
+
+@pytest.mark.parametrize(
+    ("end_chat", "reasons"),
+    [
+        ({"when": [WORD, {"kind": "max_messages", "limit": 3}]}, ["done_token", "max_messages"]),
+        ({"guards": {"farewells": 1}}, ["done_token"]),
+        # What is joined to it holds already.
+        (
+            {"when": {"kind": "all", "of": [WORD, {"kind": "max_messages", "limit": 2}]}},
+            ["done_token", "max_messages"],
+        ),
+    ],
+    ids=["cap", "guard", "and"],
+)
+def test_neither_a_cap_nor_a_guard_takes_the_answer_away(
+    end_chat: dict[str, Any], reasons: list[str]
+) -> None:
+    said = f"Thank you! {STOP}" if "guards" in end_chat else GO_AHEAD
+    result, _ = play(talk(end_chat=end_chat), "One seat.", "Shall I?", said, booking(), "Booked.")
+    assert ended(result) == (reasons, "Booked.")
+
+
+def test_it_is_spoken_past_the_round_cap_and_counts_as_part_of_no_more_than_its_round() -> None:
+    spec = talk(end_chat={"when": {**WORD, "by": "Agent"}, "max_iterations": 1})
+    result, _ = play(spec, "One seat.", f"It is booked. {STOP}", "Thank you.")
+    assert ended(result) == (["done_token", "max_iterations"], "Thank you.")
+    assert result.outcome is not None
+    assert (result.outcome.rounds, result.outcome.messages) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ({"kind": "max_calls", "limit": 3}, "max_calls"),
+        ({"kind": "max_tokens", "limit": 60}, "max_tokens"),
+    ],
+    ids=["calls", "tokens"],
+)
+def test_a_budget_ends_it_unanswered(limit: dict[str, Any], reason: str) -> None:
+    result, _ = play(talk(end_chat={"when": [WORD, limit]}), "One seat.", "Shall I?", GO_AHEAD)
+    assert ended(result) == ([reason], GO_AHEAD)
+
+
+def test_a_person_who_leaves_instead_ends_it_unanswered() -> None:
+    spec = talk(speakers=[{"name": "User"}, {"name": "You", "replies": ["human"]}])
+    answers = iter(["Shall I?", "exit"])
+    result, _ = play(spec, "One seat.", GO_AHEAD, answer=lambda question: next(answers))
+    assert ended(result) == (["quit"], GO_AHEAD)
+
+
+def test_a_reply_that_stays_blank_is_an_answer() -> None:
+    result, _ = play(talk(), "One seat.", "Shall I?", GO_AHEAD, "", "")
+    assert ended(result) == (["done_token"], "")
+
+
+def test_in_an_and_the_answer_comes_first_and_the_rest_ends_it_later() -> None:
+    spec = talk(
+        end_chat={"when": {"kind": "all", "of": [WORD, {"kind": "max_messages", "limit": 6}]}}
+    )
+    said = ["One seat.", "Shall I?", GO_AHEAD, "Booked.", "And a meal.", "Noted."]
+    result, model = play(spec, *said)
+    assert ended(result) == (["done_token", "max_messages"], "Noted.")
+    assert not any(speaking.LAST_WORDS in call.messages[-1].text for call in model.calls)
+
+
+def test_min_iterations_waits_for_the_word_and_its_answer() -> None:
+    spec = talk(end_chat={"min_iterations": 2})
+    result, model = play(spec, GO_AHEAD, "Booked.", "And a meal.", "Noted.")
+    assert ended(result) == (["done_token"], "Noted.")
+    assert not any(speaking.LAST_WORDS in call.messages[-1].text for call in model.calls)
+
+
+def test_a_mode_still_asks_after_the_word_and_its_last_words_give_way() -> None:
+    people = [{"name": "User", "stops_chat": True}, {"name": "Agent", "tools": ["book"]}]
+    spec = talk(speakers=people, end_chat={"mode": "one_last_group_chat_after_first_completion"})
+    result, _ = play(spec, GO_AHEAD, DONE, "Booked.")
+    assert ended(result) == (["done_token", "completed"], "Booked.")
+
+
+def test_of_three_the_next_one_answers_and_of_those_chosen_another_one() -> None:
+    people = [{"name": "Agent"}, {"name": "User"}, {"name": "Clerk"}]
+    result, _ = play(talk(speakers=people), "Shall I?", GO_AHEAD, "Booked.", tools=[])
+    assert result.speeches[-1] == ("Clerk", "Booked.")
+    order = {"kind": "function", "name": "mine"}
+    spec = talk(speakers=people, turn_order=order)
+    orders = {"mine": lambda messages, names: "User"}
+    result, _ = play(spec, "Shall I?", GO_AHEAD, "Booked.", orders=orders, tools=[])
+    assert result.speeches[-1] == ("Clerk", "Booked.")
+
+
+def test_a_fork_counts_by_its_own_rule() -> None:
+    store = f"memory:{uuid4().hex}"
+    plain = {**WORD, "answered": False}
+    script: list[Line] = ["One seat.", "Shall I?", GO_AHEAD]
+    play(talk(end_chat={"when": plain}), *script, store=store, session="s")
+    new = fork("s", store=store, end_chat={"when": WORD})
+    result = resume(new, store=store, model=ScriptedChatModel(script=["Booked."]), tools=[book])
+    assert ended(result) == (["done_token"], "Booked.")
+    at = next(place_of(one) for one in result.messages if one.text == GO_AHEAD)
+    old = fork(new, at=at, store=store, end_chat={"when": plain})
+    result = resume(old, store=store, model=ScriptedChatModel(script=[]), tools=[book])
+    assert ended(result) == (["done_token"], GO_AHEAD)
+
+
+def test_a_kill_before_the_answer_loses_nothing() -> None:
+    store = f"memory:{uuid4().hex}"
+    script: list[Line] = ["One seat.", "Shall I?", GO_AHEAD, booking(), RuntimeError("killed")]
+    with pytest.raises(RuntimeError, match="killed"):
+        play(talk(end_chat={"max_iterations": 2}), *script, store=store, session="s")
+    result = resume("s", store=store, model=ScriptedChatModel(script=["Booked."]), tools=[book])
+    assert ended(result) == (["done_token", "max_iterations"], "Booked.")
+
+
+def test_pictures_and_descriptions_say_that_it_is_answered() -> None:
+    spec = load_conversation(talk())
+    assert f"when User's {STOP} is answered" in " ".join(how_it_ends(spec))
+    drawn = [one for one in draw(spec).splitlines() if "is answered" in one]
+    assert len(drawn) == 1

@@ -1,0 +1,223 @@
+"""R19: nothing said or judged ends a conversation before another speaker has spoken."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duologue.graphs import Result, converse, fork, load_conversation, resume, stream, user_proxy
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.run.events import MessageSaid, Token
+from duologue.nodes.prompts import speaking
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+
+DEAL = {"kind": "done_token", "token": "DEAL"}
+JUDGE = {"kind": "separate", "criteria": ["They agree."], "form": "lines"}
+FIRST = "end_chat_after_first_completion"
+
+
+def talk(*names: str, **fields: Any) -> dict[str, Any]:
+    """A conversation of two rounds that a done token ends."""
+    end_chat = {"when": DEAL, "max_iterations": 2} | fields.pop("end_chat", {})
+    speakers = [{"name": name} for name in names or ("Buyer", "Seller")]
+    return {"task": "Agree.", "speakers": speakers, "end_chat": end_chat} | fields
+
+
+def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
+    """Run it; every answer must be asked for."""
+    model = ScriptedChatModel(script=[*script])
+    options = {"store": f"memory:{uuid4().hex}"} | options
+    result = converse(load_conversation(spec), model=model, **options)
+    assert len(model.calls) == len(script)
+    return result, model
+
+
+def ended(result: Result) -> tuple[str, list[str]]:
+    assert result.outcome is not None
+    return result.outcome.reason.value, [text for _, text in result.speeches]
+
+
+def flaws(result: Result) -> list[Flaw | None]:
+    return [line(one).flaw for one in result.messages if line(one).kind is Kind.DRAFT]
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        ("AGREED", "AGREED"),
+        ("DEAL", "DEAL"),
+        ("DEAL", "I take it for 4,000.\nDEAL"),
+        ("###STOP###", "Book the flight, please. ###STOP###"),
+        ("###STOP###", "**###STOP###**"),
+    ],
+)
+def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, said: str) -> None:
+    end_chat = {"when": {"kind": "done_token", "token": token}}
+    result, model = play(talk(end_chat=end_chat), said, "I offer 4,000.", "Fine.", token)
+    assert ended(result) == ("done_token", ["I offer 4,000.", "Fine.", token])
+    assert flaws(result) == [Flaw.UNANSWERED]
+    assert result.outcome is not None
+    assert result.outcome.warnings == ()
+    problem = speaking.filled(speaking.UNANSWERED, token=token)
+    assert model.calls[1].messages[-1].text == speaking.filled(speaking.MEND, problem=problem)
+    assert f"Buyer: rejected and asked again: {problem}" in [one.text for one in result.why()]
+
+
+def test_a_speaker_that_says_it_again_ends_it_with_a_warning() -> None:
+    result, _ = play(talk(), "DEAL", "I agree.\nDEAL")
+    assert ended(result) == ("done_token", ["I agree.\nDEAL"])
+    assert result.outcome is not None
+    assert result.outcome.by == "Buyer"
+    assert result.outcome.warnings == ("Buyer said DEAL before anybody else had spoken",)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [("DEAL", "", ""), ("", "DEAL", ""), ("Seller: 4,000.", "DEAL", "Seller: 4,000.")],
+    ids=["blank-after-it", "it-after-a-blank", "it-after-anothers-part"],
+)
+def test_a_try_without_the_token_is_said_where_both_are_bad(
+    first: str, second: str, said: str
+) -> None:
+    result, _ = play(talk(), first, second, "What?", "DEAL")
+    assert ended(result) == ("done_token", [said, "What?", "DEAL"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "script"),
+    [
+        (talk("Ann", "Bob", "Cy"), ["Hi.", "DEAL"]),
+        (
+            talk(
+                opening={"answers": True},
+                speakers=[{"name": "Ann", "task": "Dig."}, {"name": "Bob", "task": "Plant."}],
+            ),
+            ["I dig.", "I plant.", "DEAL"],
+        ),
+        (talk(end_chat={"allow_unanswered_end": True}), ["DEAL"]),
+        (talk(end_chat={"min_iterations": 1}), ["DEAL", "Fine."]),
+        (talk(end_chat={"when": {**DEAL, "by": "Seller"}}), ["DEAL", "DEAL"]),
+        (
+            talk(
+                end_chat={
+                    "when": {"kind": "all", "of": [DEAL, {"kind": "max_messages", "limit": 2}]}
+                }
+            ),
+            ["DEAL", "Fine."],
+        ),
+        (talk(end_chat={"when": {**DEAL, "answered": True}}), ["DEAL", "Fine."]),
+    ],
+    ids=["three", "opening", "allowed", "min-iterations", "by", "and", "answered"],
+)
+def test_nothing_is_asked_again_where_another_has_spoken_or_a_rule_says_when_it_counts(
+    spec: dict[str, Any], script: list[Line]
+) -> None:
+    result, _ = play(spec, *script)
+    assert ended(result)[0] == "done_token"
+    assert flaws(result) == []
+    assert result.outcome is not None
+    assert result.outcome.warnings == ()
+
+
+def test_what_a_speaker_makes_up_alone_is_no_answer() -> None:
+    secret = {"name": "Seller", "private_opening": {"prompt": "Choose a price."}}
+    spec = talk(speakers=[{"name": "Buyer"}, secret])
+    result, _ = play(spec, "DEAL", "DEAL", "DEAL")
+    # The first of them is the Seller's own.
+    assert flaws(result) == [Flaw.UNANSWERED]
+    assert result.outcome is not None
+    assert result.outcome.warnings != ()
+
+
+def test_a_person_ends_it_at_once_and_so_does_a_proxy() -> None:
+    people = [{"name": "You", "replies": ["human"]}, {"name": "Bob"}]
+    result, _ = play(talk(speakers=people), answer=lambda question: "DEAL")
+    assert ended(result) == ("done_token", ["DEAL"])
+    assert result.outcome is not None
+    assert result.outcome.warnings == ()
+    spec = user_proxy("Go on.\nDEAL", human_input_mode="NEVER", code=False, end_chat={"when": DEAL})
+    result = converse(spec, model=ScriptedChatModel(script=[]), store="memory:")
+    assert ended(result) == ("done_token", ["Go on.\nDEAL"])
+    assert result.outcome is not None
+    assert result.outcome.warnings == ()
+
+
+def test_a_function_that_says_it_first_cannot_be_asked_again() -> None:
+    people = [{"name": "Bot", "replies": [{"kind": "function", "name": "f"}]}, {"name": "Bob"}]
+    result, _ = play(talk(speakers=people), functions={"f": lambda heard: "DEAL"})
+    assert ended(result) == ("done_token", ["DEAL"])
+    assert result.outcome is not None
+    assert result.outcome.warnings == ("Bot said DEAL before anybody else had spoken",)
+
+
+def test_a_kill_between_the_tries_asks_for_the_second_alone() -> None:
+    store = f"memory:{uuid4().hex}"
+    with pytest.raises(RuntimeError, match="killed"):
+        play(talk(), "DEAL", RuntimeError("killed"), store=store, session="s")
+    model = ScriptedChatModel(script=["4,000.", "DEAL"])
+    assert ended(resume("s", store=store, model=model)) == ("done_token", ["4,000.", "DEAL"])
+    fresh = fork("s", at="m0001", store=store, end_chat={"allow_unanswered_end": True})
+    model = ScriptedChatModel(script=["DEAL"])
+    assert ended(resume(fresh, store=store, model=model)) == ("done_token", ["DEAL"])
+
+
+def test_a_conversation_that_goes_on_after_its_end_has_heard_the_others() -> None:
+    store = f"memory:{uuid4().hex}"
+    play(talk(end_chat={"max_iterations": 1}), "Hi.", "Hello.", store=store, session="s")
+    new = fork("s", store=store, end_chat={"max_iterations": 2})
+    result = resume(new, store=store, model=ScriptedChatModel(script=["DEAL"]))
+    assert ended(result) == ("done_token", ["Hi.", "Hello.", "DEAL"])
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_no_piece_of_the_token_is_told(size: int) -> None:
+    said = "I take it.\nDEAL"
+    chunks = tuple(said[at : at + size] for at in range(0, len(said), size))
+    script: list[Line] = [Reply(text=said, chunks=chunks), "4,000.", "Fine.", "DEAL"]
+    model = ScriptedChatModel(script=script)
+    events = [*stream(load_conversation(talk()), model=model, store="memory:")]
+    assert "DEAL" not in "".join(one.text for one in events if isinstance(one, Token))
+    assert [one.text for one in events if isinstance(one, MessageSaid)] == [
+        "4,000.",
+        "Fine.",
+        "DEAL",
+    ]
+
+
+# A separate judge
+
+
+@pytest.mark.parametrize(
+    ("more", "script", "messages"),
+    [
+        ({}, ["Hi.", "Hello.", "1: met"], 2),
+        ({"allow_unanswered_end": True}, ["Hi.", "1: met"], 1),
+        # It is asked at once, and its verdict waits.
+        ({"min_iterations": 1}, ["Hi.", "1: met", "Hello."], 2),
+        # At a cap its verdict is the final one.
+        ({"when": {"kind": "max_messages", "limit": 1}}, ["Hi.", "1: met"], 1),
+    ],
+    ids=["waits", "allowed", "min-iterations", "cap"],
+)
+def test_a_separate_judge_is_asked_once_two_have_spoken(
+    more: dict[str, Any], script: list[Line], messages: int
+) -> None:
+    result, _ = play(talk(judge=JUDGE, end_chat={"mode": FIRST, **more}), *script)
+    assert result.outcome is not None
+    assert (result.outcome.complete, result.outcome.messages) == (True, messages)
+    assert result.outcome.verdicts[-1].final is ("when" in more)
+
+
+def test_a_separate_judge_is_asked_after_the_first_turn_behind_an_opening() -> None:
+    people = [{"name": "Ann", "task": "Dig."}, {"name": "Bob", "task": "Plant."}]
+    spec = talk(speakers=people, judge=JUDGE, opening={"answers": True}, end_chat={"mode": FIRST})
+    result, _ = play(spec, "I dig.", "I plant.", "We agree.", "1: met")
+    assert ended(result)[0] == "completed"
+
+
+def test_y9_a_speaker_that_judges_itself_is_asked_after_its_first_turn() -> None:
+    people = [{"name": "Ann", "stops_chat": True}, {"name": "Bob"}]
+    spec = talk(speakers=people, end_chat={"mode": FIRST})
+    result, _ = play(spec, "I dig.", {"objectives_left": [], "complete": True})
+    assert ended(result) == ("completed", ["I dig."])
