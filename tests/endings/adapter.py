@@ -39,10 +39,16 @@ class Adapter(Protocol):
         ...
 
 
-def conversation_of(dialogue: Dialogue, **more: Any) -> Conversation:
-    """Return the conversation that a user would write for a dialogue: all guards are on."""
+def conversation_of(dialogue: Dialogue, *, answered: bool = False, **more: Any) -> Conversation:
+    """Return the conversation that a user would write for a dialogue: all guards are on.
+
+    Args:
+        dialogue: The dialogue.
+        answered: Whether its done tokens count only once they are answered.
+        **more: Other fields of the conversation.
+    """
     words = [
-        {"kind": "done_token", "token": one.token, "by": one.by}
+        {"kind": "done_token", "token": one.token, "by": one.by, "answered": answered}
         for one in dialogue.words
         if not one.terminates
     ]
@@ -91,8 +97,8 @@ class Rules:
     calls = 0
     tokens = 0
 
-    def __init__(self, dialogue: Dialogue) -> None:
-        self._conversation = conversation_of(dialogue)
+    def __init__(self, dialogue: Dialogue, *, answered: bool = False) -> None:
+        self._conversation = conversation_of(dialogue, answered=answered)
         self._counted = Counted(self._conversation)
         self._log: list[AnyMessage] = []
         self._position = Position()

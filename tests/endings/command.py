@@ -4,11 +4,12 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from endings import closings, report
 from endings.adapter import Rules
-from endings.dialogue import Dialogue, half_of
+from endings.dialogue import Case, Dialogue, half_of
 from endings.scoring import Scored, score
 from endings.sources import SOURCES, dialogues
 
@@ -48,12 +49,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--wide", action="store_true", help="print all metrics by kind of case, too"
     )
+    parser.add_argument(
+        "--answered",
+        action="store_true",
+        help="let done tokens count only once they are answered (DoneToken's field of this name), "
+        "and read only the dialogues with an early stop word",
+    )
     parser.add_argument("--errors", type=Path, help="a file to write each wrong ending to")
     return parser
 
 
 def _run(given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequence[str]) -> None:
-    scored = [score(one, Rules) for one in _limited(dialogues(folders), given.limit, halves)]
+    begin = partial(Rules, answered=given.answered)
+    scored = [score(one, begin) for one in _wanted(given, folders, halves)]
     parts = {half: [one for one in scored if one.dialogue.half == half] for half in halves}
     for half, part in parts.items():
         _print(f"### Half: {half}", report.by_source(part), report.cost_line(part))
@@ -75,8 +83,9 @@ def _agree(
     from endings.whole import stop_of, tellable
 
     compared, differ = Counter[str](), list[str]()
-    for one in _limited(dialogues(folders), given.limit, halves, tellable):
-        fed, whole = score(one, Rules), stop_of(one)
+    begin = partial(Rules, answered=given.answered)
+    for one in _wanted(given, folders, halves, tellable):
+        fed, whole = score(one, begin), stop_of(one, answered=given.answered)
         compared[one.source] += 1
         if (fed.stop, fed.reason) != whole:
             differ.append(f"{one.id}: {fed.stop} {fed.reason}, by the graph {whole}")
@@ -84,16 +93,18 @@ def _agree(
     _print(*differ or ["Both agree on all of them."])
 
 
-def _limited(
-    found: Iterator[Dialogue],
-    limit: int | None,
+def _wanted(
+    given: argparse.Namespace,
+    folders: dict[str, list[Path]],
     halves: Sequence[str],
     wanted: Callable[[Dialogue], bool] = lambda _: True,
 ) -> Iterator[Dialogue]:
     """Yield the wanted dialogues, at most as many of each source as the limit says."""
     read = Counter[str]()
-    for one in found:
-        if one.half in halves and (limit is None or read[one.source] < limit) and wanted(one):
+    for one in dialogues(folders):
+        if one.half not in halves or (given.answered and one.label.case is not Case.EARLY_WORD):
+            continue
+        if (given.limit is None or read[one.source] < given.limit) and wanted(one):
             read[one.source] += 1
             yield one
 

@@ -1,6 +1,7 @@
 """duologue's rules as the benchmark feeds them, and the same conversations by the graph."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -8,7 +9,7 @@ from duologue.graphs.log.done_tokens import done_tokens
 from endings.adapter import Rules, conversation_of
 from endings.dialogue import Call, Case, Dialogue, EndTool, Label, Origin, Turn, Word, half_of
 from endings.readers import texts
-from endings.scoring import score
+from endings.scoring import Outcome, score
 from endings.whole import stop_of, tellable
 from support.cases import thorough
 
@@ -75,6 +76,19 @@ def test_the_rules_and_the_graph_agree_on_our_own_texts(thorough: bool) -> None:
         if ((fed := score(one, Rules)).stop, fed.reason) != (whole := stop_of(one))
     ]
     assert differ == []
+
+
+EARLY = [one for one in OURS.values() if one.label.case is Case.EARLY_WORD]
+
+
+@pytest.mark.parametrize("dialogue", EARLY, ids=[one.id for one in EARLY])
+def test_a_word_that_has_to_be_answered_ends_after_the_work(dialogue: Dialogue) -> None:
+    answered = score(dialogue, partial(Rules, answered=True))
+    assert (answered.stop, answered.reason) == (dialogue.label.end, "done_token")
+    assert stop_of(dialogue, answered=True) == (answered.stop, answered.reason)
+    at_once = score(dialogue, Rules)
+    assert at_once.outcome is Outcome.PREMATURE
+    assert stop_of(dialogue) == (at_once.stop, at_once.reason)
 
 
 def test_our_own_texts_have_every_kind_of_ending_in_both_halves() -> None:

@@ -32,10 +32,11 @@ def tellable(dialogue: Dialogue) -> bool:
     return all(not one.calls or one.speaker == follows.speaker for one, follows in pairs)
 
 
-def stop_of(dialogue: Dialogue) -> tuple[int | None, str | None]:
+def stop_of(dialogue: Dialogue, *, answered: bool = False) -> tuple[int | None, str | None]:
     """Return after how many turns the conversation ended and why, or None twice."""
     record = _Record(dialogue)
-    conversation = conversation_of(dialogue, turn_order={"kind": "function", "name": "recorded"})
+    order = {"kind": "function", "name": "recorded"}
+    conversation = conversation_of(dialogue, answered=answered, turn_order=order)
     try:
         result = converse(
             conversation,
