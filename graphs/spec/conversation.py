@@ -224,7 +224,7 @@ def _put_name(flat: dict[str, Any], field: str, role: str, name: object) -> None
 def _add_ends(own: object, changes: dict[str, Any]) -> None:
     """Add what else ends it to the form's own ends, of which models are told."""
     given = changes.get("end_chat")
-    if isinstance(own, dict) and own.get("when") and isinstance(given, Mapping):
+    if isinstance(own, dict) and own.get("when") is not None and isinstance(given, Mapping):
         changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}
         found = validated(EndChat, {"when": given.get("when")}, "end_chat.").when
         if found is not None:
