@@ -41,6 +41,12 @@ def _as_before(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _fewer_rounds(data: dict[str, Any]) -> dict[str, Any]:
+    """Before version 9 three equal calls in a row ended it, and a turn had five rounds of tools."""
+    data = _with(data, ("end_chat", "guards", "same_tool_calls"), 3)
+    return _with(data, ("max_tool_rounds",), 5)
+
+
 def _input_optional(speaker: object) -> object:
     """A role-play's instructor as it is made now, so that it still resumes what it has begun."""
     if not isinstance(speaker, Mapping) or not isinstance(speaker.get("format"), Mapping):
@@ -60,7 +66,7 @@ def _with(data: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict
     return {**data, name: set_}
 
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone, _as_before))
+SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone, _as_before, _fewer_rounds))
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 
