@@ -49,7 +49,7 @@ class GroupSolve(Form):
     """The model for all that name none."""
     prices: dict[Text, Price] = Field(default_factory=dict)
     """What the models charge, by their names."""
-    max_tool_rounds: Cap = 5
+    max_tool_rounds: Cap = 20
     """How many rounds of tool calls one turn may have."""
 
     def _others(self) -> dict[str, Any]:

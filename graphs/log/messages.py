@@ -84,6 +84,8 @@ class Flaw(StrEnum):
     """It is what another has just said, word for word."""
     NOT_NEXT = "not_next"
     """It names as the next speaker somebody who can't be."""
+    SAME_CALLS = "same_calls"
+    """It makes the same calls of tools once more, whose results are known."""
     NO_REPLY = "no_reply"
     """It only repeats how it was asked for: placeholders, marks alone, or what it was told."""
     UNANSWERED = "unanswered"
@@ -132,6 +134,9 @@ class About(Data):
     """What a person decided of the call, where one was asked before it ran."""
     refusal: str | None = None
     """Why a person refused the call, in the person's words."""
+    tool_round: int | None = None
+    """Which round of tools of its turn it completes, of those in which a call succeeded; on the
+    last result of the round alone. None: it completes none."""
     interrupts: bool = False
     """Whether it is what a person has said to calls that waited: the turn of who called goes on."""
     to_user: dict[str, str] = Field(default_factory=dict)
@@ -253,6 +258,7 @@ def result(
     decision: DecisionType | None = None,
     refusal: str | None = None,
     parsed: JsonValue = None,
+    tool_round: int | None = None,
     final: bool = True,
 ) -> ToolMessage:
     """Make the message of a tool's answer, heard by the speaker who called it."""
@@ -266,6 +272,7 @@ def result(
         decision=decision,
         refusal=refusal,
         parsed=parsed,
+        tool_round=tool_round,
     )
     return ToolMessage(
         storable(text),

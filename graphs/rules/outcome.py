@@ -1,5 +1,6 @@
 """The outcome: why, when and by whom a conversation ended, and what it used."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from langchain_core.messages import BaseMessage
@@ -133,9 +134,24 @@ def outcome(
         usage=usage,
         warnings=(
             *conversation.sandbox.warnings,
+            *_of_tool_rounds(conversation, log),
             *_of_unanswered_token(conversation, reasons, whole),
         ),
     )
+
+
+def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[str]:
+    """Warn of the speakers that had all rounds of tools of a turn, each once."""
+    most = conversation.max_tool_rounds
+    reached = Counter(
+        about.speaker for message in log if (about := line(message)).tool_round == most
+    )
+    for speaker, turns in reached.items():
+        times = "" if turns == 1 else f" in {turns} turns"
+        yield (
+            f"{speaker} reached max_tool_rounds ({most}){times} and had to answer without tools; "
+            "raise it if the work was not done"
+        )
 
 
 def _of_unanswered_token(

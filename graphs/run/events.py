@@ -154,6 +154,16 @@ class ToolAnswered(Data):
     """What a person decided of the call, where one was asked before it ran."""
 
 
+class ToolRoundsReached(Data):
+    """A speaker has had all rounds of tools that a turn may have: it answers without tools."""
+
+    event: Literal["tool_rounds"] = "tool_rounds"
+    id: str
+    speaker: str
+    rounds: int
+    """How many rounds in which a call succeeded it has had in this turn."""
+
+
 class VerdictGiven(Data):
     """A judge's answer."""
 
@@ -234,6 +244,7 @@ Event = (
     | ToolCalled
     | CodeStarted
     | ToolAnswered
+    | ToolRoundsReached
     | VerdictGiven
     | SpeakerChosen
     | HistoryShortened

@@ -23,6 +23,7 @@ from .events import (
     ThoughtNoted,
     ToolAnswered,
     ToolCalled,
+    ToolRoundsReached,
     VerdictGiven,
     WentOn,
 )
@@ -65,6 +66,10 @@ def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Even
                 failed=message.status == "error",
                 decision=about.decision,
             )
+            if about.tool_round == conversation.max_tool_rounds:
+                yield ToolRoundsReached(
+                    id=place_of(message), speaker=speaker, rounds=about.tool_round
+                )
         case _:
             yield from _beside(message, about)
 

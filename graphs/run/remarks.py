@@ -8,6 +8,7 @@ from .events import (
     SpeakerChosen,
     ToolAnswered,
     ToolCalled,
+    ToolRoundsReached,
     VerdictGiven,
     WentOn,
 )
@@ -19,6 +20,7 @@ def remark(
     event: ToolCalled
     | CodeStarted
     | ToolAnswered
+    | ToolRoundsReached
     | VerdictGiven
     | SpeakerChosen
     | HistoryShortened
@@ -32,12 +34,10 @@ def remark(
         case ToolCalled():
             arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
             return f"{event.speaker} calls {escape_invisible(f'{event.name}({arguments})')}"
-        case ToolAnswered(decision="reject"):
-            return event.text
-        case ToolAnswered(decision="respond"):
-            return f"A person answers in its place: {event.text}"
         case ToolAnswered():
-            return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
+            return _result(event)
+        case ToolRoundsReached():
+            return f"{event.speaker} has had {event.rounds} rounds of tools and answers without"
         case VerdictGiven():
             return verdict_in_words(event.verdict, separate=event.by is None)
         case SpeakerChosen():
@@ -48,6 +48,15 @@ def remark(
         case HistoryShortened():
             # A cut without a summary has been told as it happened.
             return f"{event.speaker} remembers in short: {event.text}" if event.text else ""
+
+
+def _result(event: ToolAnswered) -> str:
+    """Say what came of a call, or who answered in the tool's place."""
+    if event.decision == "reject":
+        return event.text
+    if event.decision == "respond":
+        return f"A person answers in its place: {event.text}"
+    return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
 
 
 def money(cost: float) -> str:

@@ -41,11 +41,12 @@ class Guards(Spec):
     """
 
     blank_replies: Limit = 2
-    """Blank replies in a row, by any speaker, each after it was asked for again."""
+    """Blank replies in a row, by any speaker, each after it was asked for again. Fixed texts, and
+    what tools and code give, do not count."""
     same_replies: Limit = 3
-    """How often one speaker gives the same reply. It is the same where only signs differ, or less
-    than a twentieth and no number. Short lines do not count, nor does the same answer to another
-    number or option, which is a move of a game."""
+    """How often one speaker gives the same reply while nobody says anything new: others may say
+    again what they said before. A reply is the same if only signs differ, or less than a twentieth
+    and no number. Short replies do not count."""
     farewells: Limit = 4
     """Messages in a row that hold nothing but thanks or farewells. With ``standstill`` on they end
     nothing while a question is open, until who asked it goes on, nor where the mode waits for a
@@ -54,11 +55,13 @@ class Guards(Spec):
     """Rounds of sentences in which nobody says anything new: all say the same again, or go round in
     a cycle of up to three. Three rounds of short lines count as one, and so do six of short
     questions and answers. One sentence of one speaker counts as one round when it is said six
-    times, whatever it answers. What people say is always new."""
+    times while nobody says anything new but numbers. What people say is always new."""
     role_flips: Limit = 2
     """How often one speaker speaks another's part, each after it was asked to correct it."""
-    same_tool_calls: Limit = 3
-    """Calls in a row, within a turn, of one tool with equal arguments."""
+    same_tool_calls: Limit = 5
+    """Equal calls in a row, within a turn, by messages of one speaker: of the same tools, with the
+    same arguments and the same results. Calls that fail do not count. The last of these messages is
+    rejected and asked for again before it counts."""
     echo: Limit = 3
     """Messages in a row of one speaker that say word for word what another has said since its last
     turn, each after it was asked for again. Short lines, moves of a game, thanks and farewells

@@ -112,9 +112,9 @@ class ConversationFields(Spec):
     prices: dict[Text, Price] = Field(default_factory=dict)
     """What the models charge, by their names. Where there is one, every model must be in it; where
     there is none, those count that the package genai-prices knows."""
-    max_tool_rounds: Cap = 5
-    """How many rounds of tool calls one turn may have before the speaker must answer (LazyLLM).
-    Rounds in which no call succeeds do not count."""
+    max_tool_rounds: Cap = 20
+    """How many rounds of tool calls one turn may have before the speaker must answer without tools
+    (LazyLLM); then the outcome has a warning. Rounds in which no call succeeds do not count."""
     max_call_errors: Cap = 5
     """At how many calls that no tool can be run for, in one turn, the conversation ends: unknown
     tools, and arguments that are no JSON or do not fit (Yacana)."""

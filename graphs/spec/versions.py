@@ -41,9 +41,15 @@ def _as_before(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _unanswered_ends(data: dict[str, Any]) -> dict[str, Any]:
-    """Before version 9 a done token or a separate judge ended it at any message."""
-    return _with(data, ("end_chat", "allow_unanswered_end"), True)
+def _ends_and_rounds_before(data: dict[str, Any]) -> dict[str, Any]:
+    """Add the values that version 9 has changed.
+
+    Before it a done token or a separate judge ended a conversation at any message, three equal
+    calls in a row ended it, and a turn had five rounds of tools.
+    """
+    data = _with(data, ("end_chat", "allow_unanswered_end"), True)
+    data = _with(data, ("end_chat", "guards", "same_tool_calls"), 3)
+    return _with(data, ("max_tool_rounds",), 5)
 
 
 def _input_optional(speaker: object) -> object:
@@ -65,7 +71,9 @@ def _with(data: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict
     return {**data, name: set_}
 
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=6, steps=(_alone, _as_before, _unanswered_ends))
+SPEC_VERSIONS: Final = Versions[Migration](
+    oldest=6, steps=(_alone, _as_before, _ends_and_rounds_before)
+)
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 

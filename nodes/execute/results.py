@@ -63,12 +63,14 @@ async def returned(
     told = dict(answers)
     phase = Phase.GIVEN if is_said else Phase.RETURNED
     position = paused(moment.position, moment.turn, phase, succeeded=succeeded)
+    tool_round = position.tool_rounds if succeeded and not is_said else None
     if not is_said:
         # A result that is the message itself gets no note about what a person changed.
         for call in message.tool_calls:
             answer = answers[str(call["id"])]
             told[str(call["id"])] = answer._replace(text=edit_told(call, answer))
-    return await moment.step(position, result_lines(moment, speaker, told, final=not is_code))
+    lines = result_lines(moment, speaker, told, final=not is_code, tool_round=tool_round)
+    return await moment.step(position, lines)
 
 
 async def interrupted(
@@ -86,12 +88,13 @@ async def interrupted(
         source=Source.HUMAN,
         interrupts=True,
     )
-    lines = result_lines(moment, speaker, answers, final=True)
+    # It counts as a round: else a turn could go on for ever.
+    position = paused(moment.position, moment.turn, Phase.RETURNED, succeeded=True)
+    tool_round = position.tool_rounds
+    lines = result_lines(moment, speaker, answers, final=True, tool_round=tool_round)
     brought = moment.brought(person.speaker)
     message_id = None if brought is None else brought.id
     spoken = said(len(moment.log) + len(lines), person.text, about, id=message_id)
-    # It counts as a round: else a turn could go on for ever.
-    position = paused(moment.position, moment.turn, Phase.RETURNED, succeeded=True)
     return await moment.step(position, [*lines, spoken])
 
 
@@ -114,14 +117,21 @@ def _is_direct(moment: Moment, speaker: Speaker, message: AIMessage, answers: An
 
 
 def result_lines(
-    moment: Moment, speaker: Speaker, answers: Answers, *, final: bool
+    moment: Moment,
+    speaker: Speaker,
+    answers: Answers,
+    *,
+    final: bool,
+    tool_round: int | None = None,
 ) -> list[AnyMessage]:
     """Write results for the log; `graphs.log.messages.result` says what `final` means."""
+    last = len(answers) - 1
     return [
         result(
             len(moment.log) + place,
             speaker=speaker.name,
             call_id=call_id,
+            tool_round=tool_round if place == last else None,
             final=final,
             **answer._asdict(),
         )

@@ -31,12 +31,16 @@ TASK_AGAIN = PROMPTS["task_again"]
 MEND = PROMPTS["mend"]
 """How a speaker is asked for a reply once more; the problems follow."""
 
+NOT_AGAIN = PROMPTS["not_again"]
+"""How a speaker that repeats a call is asked to do something else; the problem follows."""
+
 EMPTY = PROMPTS["empty"]
 ANOTHERS_PART = PROMPTS["anothers_part"]
 NO_WORDS_YET = PROMPTS["no_words_yet"]
 SAME_AGAIN = PROMPTS["same_again"]
 ANOTHERS_WORDS = PROMPTS["anothers_words"]
 UNANSWERED = PROMPTS["unanswered"]
+SAME_CALLS = PROMPTS["same_calls"]
 
 WRITE_THE_REST = PROMPTS["write_the_rest"]
 SAY_IT_SHORTER = PROMPTS["say_it_shorter"]

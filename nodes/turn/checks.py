@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
 from ...graphs.log.done_tokens import DATA, done_tokens, unanswered_token
@@ -13,8 +13,8 @@ from ...graphs.log.formats.own_words import own_words, without_remarks
 from ...graphs.log.formats.parsing import Parsed, parse
 from ...graphs.log.formats.parts import plays
 from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import About, Flaw, line
-from ...graphs.rules.ends.tally import is_alike
+from ...graphs.log.messages import About, Flaw, Source, line
+from ...graphs.rules.ends.tally import equal_calls
 from ...graphs.rules.tries import Checked, Problem
 from ...graphs.speakers.formats import Blocks, Code, Marks, Schema
 from ...graphs.speakers.speaker import Speaker
@@ -31,7 +31,7 @@ from ...graphs.text.borrowed import (
     repeats,
 )
 from ...graphs.text.fences import MARKS as FENCE_MARKS
-from ...graphs.text.wording import is_blank, is_equal, is_short
+from ...graphs.text.wording import is_blank, is_equal, is_same_move, is_short
 from ..prompts import formats as form_prompts, handoffs, speaking as prompts
 
 
@@ -160,6 +160,19 @@ def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
     return bool(done_tokens(conversation, speaker.name, text))
 
 
+def repeated_calls(
+    conversation: Conversation, message: AIMessage, log: Sequence[BaseMessage]
+) -> Problem | None:
+    """Return what is wrong with calls that reach the limit of equal ones."""
+    limit = conversation.end_chat.guards.same_tool_calls
+    if not limit or equal_calls(log, message) < max(limit, 2):
+        return None
+    called = (*message.tool_calls, *message.invalid_tool_calls)
+    tools = " and ".join(dict.fromkeys(str(one["name"]) for one in called))
+    told = conversation.worded(prompts.SAME_CALLS, tools=tools)
+    return Problem(flaw=Flaw.SAME_CALLS, text=told)
+
+
 def _says_nothing(
     conversation: Conversation,
     speaker: Speaker,
@@ -198,7 +211,10 @@ def request_for(conversation: Conversation, draft: About) -> str:
     """Return how the speaker of a draft is asked for another one."""
     problem = draft.problem or ""
     # A reply that was cut off has no flaw: its problem says how it goes on.
-    return conversation.worded(prompts.MEND, problem=problem) if draft.flaw else problem
+    if draft.flaw is None:
+        return problem
+    request = prompts.NOT_AGAIN if draft.flaw is Flaw.SAME_CALLS else prompts.MEND
+    return conversation.worded(request, problem=problem)
 
 
 def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:
@@ -229,7 +245,7 @@ def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
         return False
     # The same answer to another move of a game is none; the very first answers no move.
     before = next(speeches, None)
-    return own is newest or before is None or is_alike(before, newest)
+    return own is newest or before is None or _is_alike(before, newest)
 
 
 def _speeches_backwards(log: Sequence[BaseMessage]) -> Iterator[tuple[BaseMessage, About]]:
@@ -238,6 +254,17 @@ def _speeches_backwards(log: Sequence[BaseMessage]) -> Iterator[tuple[BaseMessag
         about = line(message)
         if about.is_speech:
             yield message, about
+
+
+def _is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:
+    """Whether the same answer to two messages is a repetition.
+
+    It is none where they are two moves of a game, or where a person asks the same again.
+    """
+    (first, _), (second, about) = before, now
+    if about.source is Source.HUMAN and is_equal(first.text, second.text):
+        return False
+    return is_same_move(first.text, second.text)
 
 
 def _echoed(

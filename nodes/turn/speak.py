@@ -27,7 +27,7 @@ from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
 from ..models.tool_calling.hand_off import HandedOver
 from ..step.resources import Moment, Resources
-from .checks import checked
+from .checks import checked, repeated_calls
 from .cut_off import more_asked, together
 from .given import Given, turn_of
 from .hooks import after_speaker
@@ -93,7 +93,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
         return await write_answer(moment, speaker, given, about)
     may_call = position.tool_rounds < conversation.max_tool_rounds
     if may_call and is_call(given.message):
-        return await write_answer(moment, speaker, given, about)
+        return await _write_calls(moment, speaker, given, about)
 
     answer, text = given.message, str(given.message.text)
     if given.source is Source.MODEL:
@@ -130,11 +130,32 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     return await write_answer(moment, speaker, given._replace(message=plain), about)
 
 
+async def _write_calls(
+    moment: Moment, speaker: Speaker, given: Given, about: About
+) -> dict[str, Any]:
+    """Write down calls of tools: as calls, or as a draft."""
+    is_asked = given.source is Source.MODEL and not moment.position.asked_again
+    calls = given.message
+    problem = repeated_calls(moment.conversation, calls, moment.log) if is_asked else None
+    if problem is None:
+        return await write_answer(moment, speaker, given, about)
+    about = about.model_copy(update=_noted(problem))
+    return await _write_draft(moment, given, about, Phase.REJECTED)
+
+
 async def _write_draft(moment: Moment, given: Given, about: About, phase: Phase) -> dict[str, Any]:
     """Write down a reply that is not said, and that the model is asked once more."""
     about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
     number = len(moment.log) + len(given.new)
-    draft = said(number, given.message.text, about, answer=given.message)
+    # A rejected call is kept for the record, but never sent: it has no result.
+    draft = said(
+        number,
+        given.message.text,
+        about,
+        answer=given.message,
+        tool_calls=given.message.tool_calls,
+        invalid_tool_calls=given.message.invalid_tool_calls,
+    )
     after = paused(moment.position, moment.turn, phase)
     return await moment.step(after, [*given.new, draft], given.usage)
 
@@ -178,7 +199,7 @@ def _draft(moment: Moment) -> int | None:
         if about.kind is not Kind.DRAFT:
             return None
         if about.flaw is not None:
-            return place
+            return None if about.flaw is Flaw.SAME_CALLS else place
     return None
 
 

@@ -183,16 +183,14 @@ def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
                     guard: draw(limit)
                     for guard in (
                         "blank_replies",
-                        "same_replies",
                         "echo",
                         "farewells",
                         "role_flips",
-                        "same_tool_calls",
                         "unreadable_verdicts",
                     )
                 }
-                # What stands still is held to a plain count of its own.
-                | {"standstill": 0},
+                # What happens again is held to a plain count of its own.
+                | {"standstill": 0, "same_replies": 0, "same_tool_calls": 0},
             },
             "judge": judge,
             "max_tool_rounds": draw(st.integers(1, 3)),

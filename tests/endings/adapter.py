@@ -8,7 +8,7 @@ from langchain_core.messages import AnyMessage
 from duologue.graphs import Conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, Failure, result, said
+from duologue.graphs.log.messages import About, Failure, Source, result, said
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.rules.end_chat import Decision, Node, decide
 from duologue.graphs.rules.facts import Counted
@@ -138,6 +138,9 @@ class Rules:
         return self._within(turn, Phase.RETURNED)
 
     def _speech(self, turn: Turn) -> AnyMessage:
+        if turn.automatic:
+            about = About(kind=Kind.SPEECH, speaker=turn.speaker, source=Source.TEXT)
+            return said(len(self._log), turn.text, about)
         speaker = self._conversation.speaker(turn.speaker)
         found = checked(self._conversation, speaker, turn.text, self._log)
         # A speaker that is asked again says the recorded line again, and that one is said.

@@ -73,6 +73,8 @@ class Turn:
     speaker: str
     text: str
     calls: tuple[Call, ...] = ()
+    automatic: bool = False
+    """Whether no model gave it, but an automatic reply in a person's place."""
 
 
 @dataclass(frozen=True)

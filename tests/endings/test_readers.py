@@ -194,8 +194,9 @@ def test_sgd_messages_are_closings_by_their_acts(tmp_path: Path) -> None:
 def test_casino_dialogues_end_by_their_last_message(
     tmp_path: Path, last: str, expected: tuple[Case, int, int, bool]
 ) -> None:
+    deal = {"issue2youget": {"Water": "2", "Food": "1"}, "issue2theyget": {}}
     logs = [
-        {"id": "mturk_agent_1", "text": "Submit-Deal", "task_data": {}},
+        {"id": "mturk_agent_1", "text": "Submit-Deal", "task_data": deal},
         {"id": "mturk_agent_2", "text": last, "task_data": {}},
     ]
     found = [{"dialogue_id": 7, "chat_logs": logs}]
@@ -204,6 +205,7 @@ def test_casino_dialogues_end_by_their_last_message(
     dialogue = only(list(casino.read(tmp_path)))
     assert placed(dialogue.label) == expected
     assert (dialogue.id, dialogue.names) == ("casino/7", ("mturk_agent_1", "mturk_agent_2"))
+    assert dialogue.turns[0].text == "Submit-Deal: Food 1, Water 2"
 
 
 RULE = "-" * 80

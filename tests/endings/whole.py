@@ -18,8 +18,10 @@ from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from endings.adapter import conversation_of
 from endings.dialogue import Dialogue
 
-_ASKED_AGAIN = speaking.MEND.rpartition("}")[2].strip()
-"""How a request for another try ends."""
+_ASKED_AGAIN = tuple(
+    request.rpartition("}")[2].strip() for request in (speaking.MEND, speaking.NOT_AGAIN)
+)
+"""How requests for another try end."""
 
 
 class RecordOverError(Exception):
@@ -27,9 +29,10 @@ class RecordOverError(Exception):
 
 
 def tellable(dialogue: Dialogue) -> bool:
-    """Return whether the graph can have a dialogue: whoever calls tools speaks on."""
+    """Return whether the graph can have a dialogue: models say all, and speak on after calls."""
     pairs = pairwise(dialogue.turns)
-    return all(not one.calls or one.speaker == follows.speaker for one, follows in pairs)
+    models = not any(turn.automatic for turn in dialogue.turns)
+    return models and all(not one.calls or one.speaker == then.speaker for one, then in pairs)
 
 
 def stop_of(dialogue: Dialogue, *, answered: bool = False) -> tuple[int | None, str | None]:

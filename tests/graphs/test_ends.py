@@ -32,8 +32,16 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.spec.ends import End
-from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import (
+    Line,
+    Reply,
+    ScriptedChatModel,
+    ScriptedToolCall,
+    ScriptExhaustedError,
+)
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
@@ -435,7 +443,8 @@ PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
     # A blank reply is asked for once more before it counts.
     "blank_replies": (["", "", "", ""], "2 replies in a row were blank"),
     "same_replies": (
-        [SAME, "Why?", SAME, SAME, "Why so?", SAME, SAME],
+        # Each reply but the first is asked for once more before it counts.
+        [SAME, "Why?", *[SAME, SAME, "Why?"] * 2, SAME, SAME],
         "Ann gave the same reply 3 times",
     ),
     "echo": (
@@ -452,8 +461,9 @@ PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
         "Ann kept speaking another's part",
     ),
     "same_tool_calls": (
-        [LOOK, LOOK, LOOK],
-        "Ann called a tool 3 times with equal arguments",
+        # The fifth call is asked for once more before it counts.
+        [LOOK] * 6,
+        "Ann made the same call 5 times",
     ),
 }
 
@@ -526,10 +536,79 @@ def test_calls_are_equal_only_with_equal_arguments_and_within_a_turn() -> None:
     assert reasons(result) == ["max_iterations"]
 
 
-def test_parallel_calls_that_are_equal_count_too() -> None:
-    three = Reply(tool_calls=LOOK.tool_calls * 3)
-    result = play(talk(ann={"tools": ["look"]}), [three], tools=[look])
+@tool
+def toss(number: int) -> str:
+    """Toss a coin."""
+    TOSSED.append(number)
+    return str(len(TOSSED))
+
+
+@tool
+def busy(number: int) -> str:
+    """Fail twice, then answer."""
+    TOSSED.append(number)
+    if len(TOSSED) % 3:
+        raise ValueError("503 Service Unavailable")
+    return "Here."
+
+
+TOSSED: list[int] = []
+
+
+def called(*names: str) -> Reply:
+    made = [
+        ScriptedToolCall(name=name, args={"number": 1}, id=f"{name} {place}")
+        for place, name in enumerate(names)
+    ]
+    return Reply(tool_calls=tuple(made))
+
+
+@pytest.mark.parametrize(
+    ("made", "ends"),
+    [
+        pytest.param([LOOK] * 6, True, id="the-same"),
+        pytest.param([Reply(tool_calls=LOOK.tool_calls * 3)] * 6, True, id="in-one-message-as-one"),
+        pytest.param([Reply(tool_calls=LOOK.tool_calls * 9), "Ok."], False, id="at-once"),
+        pytest.param([LOOK] * 5 + ["I give up."], False, id="asked-once-more"),
+        pytest.param([LOOK] * 5 + [called("toss"), "Ok."], False, id="something-else"),
+        pytest.param([called("toss")] * 9 + ["Ok."], False, id="other-results"),
+        pytest.param([called("busy")] * 12 + ["Ok."], False, id="failures"),
+        pytest.param([called("toss", "toss")] * 6 + ["Ok."], False, id="several-of-other-results"),
+        pytest.param([LOOK, LOOK, called("toss"), LOOK, LOOK, "Ok."], False, id="not-in-a-row"),
+        pytest.param([LOOK] * 4 + ["Ok.", "Hm."] + [LOOK] * 4 + ["Ok."], False, id="two-turns"),
+    ],
+)
+def test_r21_what_counts_as_the_same_call(made: list[Line], ends: bool) -> None:
+    TOSSED.clear()
+    spec = talk(ann={"tools": ["look", "toss", "busy"]}, max_tool_errors=99)
+    script = ScriptedChatModel(script=[*made, *(f"This is new, the {n}th." for n in range(12))])
+    tools = [look, toss, busy]
+    result = converse(spec, model=script, tools=tools, store=f"memory:{uuid4().hex}")
+    assert reasons(result) == (["same_tool_calls"] if ends else ["max_iterations"])
+
+
+def test_r21_a_repeated_call_is_a_draft_that_is_never_sent_back() -> None:
+    model = ScriptedChatModel(script=[LOOK] * 5 + ["I give up.", *["Hm, well."] * 20])
+    spec = talk(ann={"tools": ["look"]}, end_chat={"max_iterations": 1})
+    result = converse(spec, model=model, tools=[look], store="memory:repeated-call")
+    drafts = [one for one in result.messages if line(one).kind is Kind.DRAFT]
+    assert [line(one).flaw for one in drafts[:1]] == [Flaw.SAME_CALLS]
+    prompt = model.calls[5].prompt
+    assert sum(bool(one.get("tool_calls")) for one in prompt) == 4
+    assert "You keep calling look with the same arguments" in prompt[-1]["content"]
+
+
+@pytest.mark.parametrize("answered", [4, 5])
+def test_r21_what_broke_off_goes_on_with_its_count(answered: int) -> None:
+    """It is asked once more all the same, and not twice."""
+    spec = talk(ann={"tools": ["look"]}, end_chat={"max_iterations": 1})
+    where: dict[str, Any] = {"session": "s", "store": f"memory:{uuid4().hex}", "tools": [look]}
+    with pytest.raises(ScriptExhaustedError):
+        converse(spec, model=ScriptedChatModel(script=[LOOK] * answered), **where)
+    model = ScriptedChatModel(script=[LOOK] * (6 - answered))
+    result = converse(spec, model=model, **where)
     assert reasons(result) == ["same_tool_calls"]
+    assert sum(line(one).flaw is Flaw.SAME_CALLS for one in result.messages) == 1
 
 
 def test_the_guards_are_on_unless_switched_off() -> None:

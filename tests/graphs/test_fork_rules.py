@@ -316,14 +316,20 @@ def test_what_ended_it_may_be_taken_away_and_else_ends_the_fork_too(store: str) 
     assert reason(go_on(without, store, ["A2", "B2"])) is Reason.MAX_ITERATIONS
 
 
+BEANS_AND_PEAS_AGAIN: list[Line] = [
+    *["I like beans very much."] * 2,
+    *["I like peas a great deal."] * 2,
+]
+
 GUARDED: list[tuple[str, dict[str, Any], list[Line], list[Line]]] = [
     ("blank_replies", {}, ["", "", "", ""], ["A2", "B2"]),
     ("farewells", {"farewells": 2}, ["Bye", "Bye"], ["A2", "B2"]),
     (
         "same_replies",
         {"same_replies": 2},
-        ["I like beans very much.", "B1", *["I like beans very much."] * 2],
-        ["B2"],
+        # What is said once more is asked for again.
+        ["I like beans very much.", "I like peas a great deal.", *BEANS_AND_PEAS_AGAIN],
+        [],
     ),
     (
         "echo",
@@ -360,7 +366,8 @@ def test_what_a_guard_stopped_goes_on_with_the_guard_off(
 def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -> None:
     calls: list[Line] = [
         Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id=str(n))])
-        for n in range(2)
+        # The second one is asked for once more.
+        for n in range(3)
     ]
     conversation = plain(
         speakers=[{"name": "Ann", "tools": ["weather"]}, {"name": "Ben"}],

@@ -309,9 +309,9 @@ def test_a_fixed_text_never_counts_as_the_same_reply() -> None:
 
 def test_a_function_that_gives_the_same_reply_is_stopped_by_the_guard() -> None:
     """A10: it could give others."""
-    said = [f"Line {word} of them all." for word in ("one", "two", "three", "four", "five")]
+    said = ["So be it.", "Well.", "Well.", "Well."]
     text = "Please go on with what you were about to do for us."
-    result, _ = play(proxy(function("f"), rounds=5), said[:3], functions={"f": gives(text)})
+    result, _ = play(proxy(function("f"), rounds=5), said, functions={"f": gives(text)})
     assert result.outcome is not None
     assert result.outcome.reasons[0] is Reason.SAME_REPLIES
     assert result.outcome.by == "Bob"

@@ -87,6 +87,39 @@ def test_r7_one_sentence_may_be_said_eleven_times_beside_other_numbers() -> None
     assert ended(play(script)) == ("standstill", 24, "Bob said the same sentence 12 times")
 
 
+def test_r7_a_sentence_may_come_again_for_ever_beside_other_words() -> None:
+    colours = [
+        "red",
+        "blue",
+        "green",
+        "black",
+        "white",
+        "brown",
+        "grey",
+        "pink",
+        "lilac",
+        "amber",
+        "teal",
+        "beige",
+        "ruby",
+        "jade",
+    ]
+    script = [line for one in colours for line in (f"It is {one}.", "What colour is the next one?")]
+    for guards in ({}, {"same_replies": 0}):
+        assert ended(play(script, rounds=14, guards=guards))[0] == "max_iterations"
+
+
+def test_r7_rounds_with_a_short_line_count_as_short() -> None:
+    script = ["I offer you three of the boxes.", "Refused."]
+    found = play(script, guards={"same_replies": 0})
+    assert ended(found) == ("standstill", 14, "nobody said anything new for 6 rounds")
+
+
+def test_r7_same_replies_counts_from_the_last_message_that_was_new() -> None:
+    script = ["I offer you three of the boxes.", "Refused."]
+    assert ended(play(script)) == ("same_replies", 7, "Ann gave the same reply 3 times")
+
+
 @pytest.mark.parametrize("guards", [{"standstill": 0}, {"standstill": 3}])
 def test_r7_it_may_be_set_or_switched_off(guards: dict[str, int]) -> None:
     assert ended(play(["OK.", "OK."], rounds=9, guards=guards))[0] == "max_iterations"
@@ -123,6 +156,9 @@ def test_r7_nothing_ends_the_standstill_of_an_older_session(end_chat: dict[str, 
     for version, standstill in ((6, 0), (7, 0), (SPEC_VERSION, 2)):
         guards = restored({"version": version, **given}).end_chat.guards
         assert guards.standstill == standstill
+    for version, calls, rounds in ((8, 3, 5), (SPEC_VERSION, 5, 20)):
+        found = restored({"version": version, **given})
+        assert (found.end_chat.guards.same_tool_calls, found.max_tool_rounds) == (calls, rounds)
     kept = {"guards": {"standstill": 4}}
     assert restored({"version": 7, **given, "end_chat": kept}).end_chat.guards.standstill == 4
 

@@ -150,11 +150,13 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
     ),
     "the same reply": (
         talk(),
-        [LONG, "Sure.", "Well.", "Yes.", LONG, "No.", LONG + " ", LONG],
+        [LONG, "Sure.", *[LONG + " ", LONG, "Sure."] * 3],
         [
-            "m0005 Ann: the same reply (2 of 3)",
-            "m0007 Ann: rejected and asked again: You have said that already: say what comes next.",
-            "m0008 Ann: the same reply (3 of 3)",
+            "m0003 Ann: rejected and asked again: You have said that already: say what comes next.",
+            "m0006 Ann: rejected and asked again: You have said that already: say what comes next.",
+            "m0007 Ann: the same reply (2 of 3)",
+            "m0009 Ann: rejected and asked again: You have said that already: say what comes next.",
+            "m0010 Ann: the same reply (3 of 3)",
             "Ann gave the same reply 3 times",
         ],
     ),
@@ -178,10 +180,12 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
     ),
     "same tool calls": (
         talk(end_chat={"guards": {"same_tool_calls": 2}}),
-        [calls("look", where="here"), calls("look", where="there"), calls("look", where="there")],
+        [calls("look", where="here"), *[calls("look", where="there")] * 3],
         [
-            "m0005 Ann: a tool called with equal arguments (2 of 2)",
-            "Ann called a tool 2 times with equal arguments",
+            "m0005 Ann: rejected and asked again: You keep calling look with the same arguments, "
+            "and the result is always the same.",
+            "m0006 Ann: the same call (2 of 2)",
+            "Ann made the same call 2 times",
         ],
     ),
     "done tokens joined by &": (
@@ -283,7 +287,7 @@ def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
     ("guard", "script"),
     [
         ("blank_replies", ["", "", "", "", "", "", "", ""]),
-        ("same_replies", [LONG, "Sure.", LONG + " ", LONG, "Well."]),
+        ("same_replies", [LONG, "Sure.", *[LONG, LONG, "Sure."] * 3]),
         ("echo", [LONG, LONG, LONG, "Dug.", "Dug."]),
         ("farewells", ["Bye.", "Bye.", "Thanks!", "Thanks!"]),
         ("role_flips", ["Ben: hi", "Ben: hi", "Dug.", "Ben: hi", "Ben: hi", "No."]),
@@ -294,7 +298,7 @@ def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
 def test_a_guard_that_is_off_counts_nothing(guard: str, script: list[Line]) -> None:
     for limit in (0, 99):
         end_chat = {
-            "max_iterations": 2,
+            "max_iterations": 3 if guard == "same_replies" else 2,
             "mode": "all_task_must_complete" if "verdicts" in guard else "max_iterations_only",
             "guards": {guard: limit},
         }

@@ -3,11 +3,13 @@
 Written from the rules and not from the engine, which counts message by message.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Failure, Flaw, Source, line
@@ -17,13 +19,14 @@ from duologue.graphs.text.wording import (
     is_blank,
     is_equal,
     is_same,
-    is_same_move,
     is_short,
+    plain,
 )
 
 Read = list[tuple[BaseMessage, About]]
 
 FREE = (Source.HUMAN, Source.TEXT, Source.CODE, Source.TOOL)
+CHOICE = (Source.MODEL, Source.FUNCTION, Source.AGENT, Source.HOOK)
 
 
 def in_a_row(found: Iterable[bool]) -> int:
@@ -38,15 +41,15 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
     heard = [(message, about) for message, about in read if about.counts]
     turn = list(takewhile(lambda one: not one[1].ends_turn, reversed(read)))
     failures = [about.failure for _, about in turn if about.kind is Kind.TOOL_RESULT]
-    calls = [
-        (call["name"], call["args"])
-        for message, about in turn
-        if about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage)
-        for call in reversed([*message.tool_calls, *message.invalid_tool_calls])
-    ]
+    silent = list(takewhile(lambda one: not one[1].is_speech, reversed(read)))
     verdicts = [about.verdict for _, about in reversed(read) if about.verdict is not None]
     flips = Counter(about.speaker for _, about in heard if about.flaw is Flaw.ROLE_FLIP)
-    by_models = [(one, about.source is not Source.HUMAN) for one, about in reversed(heard)]
+    by_models = [
+        (one, about.source is not Source.HUMAN)
+        for one, about in reversed(heard)
+        # A blank text that nobody has chosen is as if unsaid.
+        if about.source in (Source.HUMAN, *CHOICE) or not is_blank(one.text)
+    ]
     found = {
         "call_errors": failures.count(Failure.CALL),
         "tool_errors": failures.count(Failure.TOOL),
@@ -61,7 +64,7 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
             for one, about in reversed(closing(heard))
         ),
         "standstill": standstill(conversation, heard),
-        "same_tool_calls": in_a_row(call == calls[0] for call in calls),
+        "same_tool_calls": same_tool_calls(silent[::-1]),
     }
     return {reason: count for reason, count in found.items() if count}
 
@@ -96,7 +99,7 @@ def standstill(conversation: Conversation, heard: Read) -> int:
     since = heard[people[-1] + 1 :] if people else heard
     found = 0
     for length in (1, 2, 3):
-        weight = 0
+        weights = list[int]()
         for place in range(len(since) - 1, -1, -1):
             message, about = since[place]
             own = [one.text for one, its in since[:place] if its.speaker == about.speaker]
@@ -104,13 +107,17 @@ def standstill(conversation: Conversation, heard: Read) -> int:
             if before is None or not is_equal(message.text, before):
                 break
             asked = any("?" in one.text for one, _ in since[max(place - 1, 0) : place + 1])
-            weight += (1 if asked else 2) if is_short(message.text) else 6
+            weights.append((1 if asked else 2) if is_short(message.text) else 6)
+        # The lightest line says what kind of rounds they are.
+        weight = len(weights) * min(weights, default=0)
         found = max(found, weight // (6 * len(conversation.speakers)))
     if since and not is_short(since[-1][0].text) and since[-1][1].source not in FREE:
+        words = [(about.speaker, re.sub(r"[\d\s]", "", plain(one.text))) for one, about in since]
+        news = max(place for place, said in enumerate(words) if said not in words[:place])
         latest, who = since[-1]
         times = sum(
             is_equal(one.text, latest.text)
-            for one, about in since
+            for one, about in since[news:]
             if about.speaker == who.speaker and about.source not in FREE
         )
         found = max(found, times // 6)
@@ -118,16 +125,80 @@ def standstill(conversation: Conversation, heard: Read) -> int:
 
 
 def same_replies(heard: Read) -> int:
+    """R7: how often the newest reply was given since anybody said something new."""
     if not heard or heard[-1][1].source in FREE:
         return 0
     latest, who = heard[-1]
-    return 1 + sum(
-        is_same(message.text, latest.text) and (place == 0 or is_alike(heard[place - 1], heard[-2]))
-        for place, (message, about) in enumerate(heard[:-1])
+    news = max(place for place in range(len(heard)) if is_new(heard, place))
+    count = sum(
+        is_same(message.text, latest.text)
+        for message, about in heard[news:-1]
         if about.speaker == who.speaker and about.source not in FREE
+    )
+    return 1 + count
+
+
+def is_new(heard: Read, place: int) -> bool:
+    """R7: whether a person says it, or its speaker has not said the same before."""
+    message, its = heard[place]
+    own = [one.text for one, about in heard[:place] if about.speaker == its.speaker]
+    same = is_equal if is_short(message.text) else is_same
+    return its.source is Source.HUMAN or not any(same(one, message.text) for one in own)
+
+
+class Made(NamedTuple):
+    """A message that makes calls, and what came of it."""
+
+    calls: set[str]
+    results: set[str]
+    waits: bool
+    """Whether a result is not there."""
+    failed: bool
+    refused: bool
+
+
+def made(turn: Read, place: int) -> Made:
+    """Read the calls of a message, and the results before the next one."""
+    message, _ = turn[place]
+    assert isinstance(message, AIMessage)
+    calls = {
+        one["id"]: f"{one['name']} {one['args']}"
+        for one in (*message.tool_calls, *message.invalid_tool_calls)
+    }
+    came = dict[str | None, tuple[ToolMessage, About]]()
+    for one, about in takewhile(lambda it: it[1].kind is not Kind.TOOL_CALLS, turn[place + 1 :]):
+        if isinstance(one, ToolMessage) and about.kind is Kind.TOOL_RESULT:
+            came.setdefault(one.tool_call_id, (one, about))
+    found = {key: came[key] for key in calls if key in came}
+    return Made(
+        set(calls.values()),
+        {f"{calls[key]} {one.text}" for key, (one, _) in found.items()},
+        waits=len(found) < len(calls),
+        failed=any(
+            one.status == "error" and about.failure is not Failure.PERSON
+            for one, about in found.values()
+        ),
+        refused=any(about.failure is Failure.PERSON for _, about in found.values()),
     )
 
 
-def is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:
-    asked_again = now[1].source is Source.HUMAN and is_equal(before[0].text, now[0].text)
-    return not asked_again and is_same_move(before[0].text, now[0].text)
+def same_tool_calls(turn: Read) -> int:
+    """R21: how many messages in a row make the same calls, and get the same results."""
+    places = [
+        place
+        for place, (message, about) in enumerate(turn)
+        if about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage)
+    ]
+    rounds = [made(turn, place) for place in places]
+    row = list(takewhile(lambda one: one.calls == rounds[-1].calls, reversed(rounds)))
+    # What is not there, or was not run, may be the same; else it counts if no call has failed.
+    count, known = 0, None
+    for one in reversed(row):
+        if one.waits or (one.failed and not one.refused):
+            continue
+        if one.refused or known in (None, one.results):
+            count += 1
+        else:
+            count = 1
+        known = known if one.refused else one.results
+    return count + (bool(row) and row[0].waits)

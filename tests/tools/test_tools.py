@@ -20,6 +20,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
+from duologue.graphs.run.events import ToolRoundsReached
+from duologue.graphs.run.log_events import replayed
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
 
@@ -259,6 +261,22 @@ async def test_each_turn_has_its_rounds_of_calls_anew() -> None:
     result, model = await run(script, [add], conversation)
     assert [bool(asked.tools) for asked in model.calls] == [True, False, True, True, False, True]
     assert [answer.text for answer in results(result)] == ["1", "2"]
+    reached = [one for one in replayed(result) if isinstance(one, ToolRoundsReached)]
+    assert [(one.speaker, one.rounds) for one in reached] == [("Ann", 1), ("Ann", 1)]
+    assert result.outcome is not None
+    (warning,) = result.outcome.warnings
+    assert warning.startswith("Ann reached max_tool_rounds (1) in 2 turns")
+
+
+async def test_twenty_rounds_by_default_and_failures_are_no_rounds() -> None:
+    """Z7: a round without success ends a turn by its errors."""
+    assert talk("add").max_tool_rounds == 20
+    made = [Reply(tool_calls=(call("add", {"a": 1, "b": n}, f"c{n}"),)) for n in range(19)]
+    failed = Reply(tool_calls=(call("add", {"a": "one"}, "f"),))
+    result, _ = await run([*made[:9], failed, *made[9:], "Enough.", "Ok."], [add], talk("add"))
+    assert not [one for one in replayed(result) if isinstance(one, ToolRoundsReached)]
+    assert result.outcome is not None
+    assert result.outcome.warnings == ()
 
 
 async def test_a_tool_that_returns_more_than_text_is_told_as_text() -> None:

@@ -14,7 +14,16 @@ from ...spec.ends import Reason
 from ...text.farewells import is_farewell
 from ...text.wording import is_blank
 from .end import AtEnd, CountedMessage, Guard, Tallies
-from .tally import ClosingRow, EqualCalls, Flips, InARow, OwnRow, Repeats, Stillness
+from .tally import (
+    FIXED,
+    ClosingRow,
+    EqualCalls,
+    Flips,
+    InARow,
+    OwnRow,
+    Repeats,
+    Stillness,
+)
 
 
 class UnreadableVerdicts(Guard):
@@ -82,11 +91,18 @@ class BlankReplies(Guard):
     counted = "blank reply"
 
     def tally(self, conversation: Conversation) -> InARow:
-        return InARow(_of_replies(lambda message, _: is_blank(message.text)))
+        return InARow(_of_replies(_is_blank))
+
+
+def _is_blank(message: BaseMessage, about: About) -> bool | None:
+    """Whether a reply is blank; None if nobody could have said anything instead."""
+    if not is_blank(message.text):
+        return False
+    return None if about.source in FIXED else True
 
 
 class SameReplies(Guard):
-    """A speaker kept giving the same reply."""
+    """A speaker kept giving the same reply while nobody said anything new."""
 
     reason = Reason.SAME_REPLIES
     because = "{by} gave the same reply {count} times"
@@ -144,7 +160,7 @@ def _ends_what_stands_still(conversation: Conversation) -> bool:
 
 
 def _of_replies(
-    test: Callable[[BaseMessage, About], bool],
+    test: Callable[[BaseMessage, About], bool | None],
 ) -> Callable[[BaseMessage, About], bool | None]:
     """The test of a row of what all hear, in which what people say is never looked for."""
 
@@ -157,12 +173,12 @@ def _of_replies(
 
 
 class SameToolCalls(Guard):
-    """A speaker kept calling a tool with equal arguments, within a turn."""
+    """A speaker kept making the same call, with the same result, within a turn."""
 
     reason = Reason.SAME_TOOL_CALLS
     stops_calls = True
-    because = "{by} called a tool {count} times with equal arguments"
-    counted = "a tool called with equal arguments"
+    because = "{by} made the same call {count} times"
+    counted = "the same call"
     least = 2
 
     def tally(self, conversation: Conversation) -> EqualCalls:

@@ -1,14 +1,18 @@
 """Hard stops: they take effect at once and cancel promised last words."""
 
+from collections.abc import Callable
 from typing import ClassVar, Final
 
+from langchain_core.messages import BaseMessage
+
+from ...log.kinds import Kind
 from ...log.messages import About, Failure
 from ...spec.conversation import Conversation
 from ...spec.ends import MaxCalls, MaxCost, MaxSeconds, MaxTokens, Reason, StopRequested, leaves
 from ..moves import Strength
 from ..position import Facts, Position
 from .end import AtEnd, EndRule, Guard, Named
-from .tally import InTurn
+from .tally import Tally
 
 
 class StopWasRequested(Named[StopRequested]):
@@ -90,6 +94,21 @@ class CallsReached(Named[MaxCalls]):
 
     def is_met(self, end: MaxCalls, facts: Facts) -> bool:
         return facts.calls >= end.limit
+
+
+class InTurn(Tally):
+    """How many results of calls, in one turn, are what a test looks for."""
+
+    count = 0
+
+    def __init__(self, test: Callable[[About], bool]) -> None:
+        self._test = test
+
+    def add(self, message: BaseMessage, about: About) -> None:
+        if about.ends_turn:
+            self.count = 0
+        elif about.kind is Kind.TOOL_RESULT:
+            self.count += self._test(about)
 
 
 class _Errors(Guard):

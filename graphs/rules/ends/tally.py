@@ -1,19 +1,24 @@
 """What ends count in a log, message by message."""
 
+import json
+import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from itertools import takewhile
 from typing import Final
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ...log.done_tokens import DATA
 from ...log.kinds import Kind
-from ...log.messages import About, Source
-from ...text.wording import Texts, asks, is_equal, is_same_move, is_short, key_of
+from ...log.messages import About, Failure, Source, line
+from ...text.wording import Texts, asks, is_short, key_of, plain
 
-_FREE: Final = (Source.HUMAN, Source.TEXT, *DATA)
-"""Sources of replies that may repeat: people say what they like, the others have no choice."""
+FIXED: Final = (Source.TEXT, *DATA)
+"""Sources of replies that have no choice, so they may repeat or be blank."""
+_FREE: Final = (Source.HUMAN, *FIXED)
+"""Sources of replies that may repeat: people say what they like."""
 
 _CYCLE: Final = 3
 """After how many different replies of each speaker a cycle may begin again."""
@@ -26,6 +31,8 @@ _POLL: Final = 1
 """The same of a short question, or a short answer to a question: who asks again waits."""
 _TIMES: Final = 6
 """So many times one sentence of one speaker is like a round of sentences."""
+
+_NUMBERS: Final = re.compile(r"[\d\s]+")
 
 
 class Tally(ABC):
@@ -86,21 +93,6 @@ class ClosingRow(InARow):
         super().add(message, about)
 
 
-class InTurn(Tally):
-    """How many results of calls, in one turn, are what a test looks for."""
-
-    count = 0
-
-    def __init__(self, test: Callable[[About], bool]) -> None:
-        self._test = test
-
-    def add(self, message: BaseMessage, about: About) -> None:
-        if about.ends_turn:
-            self.count = 0
-        elif about.kind is Kind.TOOL_RESULT:
-            self.count += self._test(about)
-
-
 class Flips(Tally):
     """How many messages of one speaker, at most, play another's part."""
 
@@ -131,69 +123,52 @@ class OwnRow(Tally):
             self._rows[about.speaker] = self.count
 
 
-class EqualCalls(Tally):
-    """How many calls in a row, in one turn, name the same tool with equal arguments."""
-
-    count = 0
-
-    def __init__(self) -> None:
-        self._latest: tuple[object, object] | None = None
-
-    def add(self, message: BaseMessage, about: About) -> None:
-        if about.ends_turn:
-            self.count, self._latest = 0, None
-        elif about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage):
-            for call in (*message.tool_calls, *message.invalid_tool_calls):
-                made = (call["name"], call["args"])
-                self.count = self.count + 1 if made == self._latest else 1
-                self._latest = made
-
-
 class Repeats(Tally):
-    """How often the newest message was said by its speaker, where it answers the same."""
+    """How often a speaker has given its newest reply while nobody said anything new.
+
+    A message is new if its speaker has not said the same before. What people say always is.
+    """
 
     def __init__(self) -> None:
-        self._newest: tuple[BaseMessage, About] | None = None
-        self._before: tuple[BaseMessage, About] | None = None
-        # By speaker: what it said, and what each of that answered. The very first answers nothing.
+        self._said: list[tuple[str | None, str, Source]] = []
         self._texts = defaultdict[str | None, Texts](Texts)
-        self._answered = defaultdict[
-            tuple[str | None, str], list[tuple[BaseMessage, About] | None]
-        ](list)
+        # By its speaker, and what equal texts have in common: the place of the first.
+        self._first: dict[tuple[str | None, Hashable], int] = {}
+        self._is_new: dict[int, bool] = {}
 
     @property
     def count(self) -> int:
-        """How often, the newest message included."""
-        if self._newest is None or self._newest[1].source in _FREE:
+        """How often, the newest message included; 0 if it may repeat."""
+        if not self._said or self._said[-1][2] in _FREE:
             return 0
-        message, about = self._newest
-        before, texts = self._before, self._texts[about.speaker].same_as(message.text)
-        return 1 + sum(
-            one is None or (before is not None and is_alike(one, before))
-            for text in texts
-            for one in self._answered[about.speaker, text]
-        )
+        speaker, text, _ = self._said[-1]
+        same, count = self._texts[speaker].same_as(text), 1
+        # Most messages are short or new.
+        for place in reversed(range(len(self._said) - 1 if same else 0)):
+            who, said, source = self._said[place]
+            count += who == speaker and said in same and source not in _FREE
+            if self._new(place):
+                break
+        return count
 
     def add(self, message: BaseMessage, about: About) -> None:
         if not about.counts:
             return
-        if self._newest is not None and self._newest[1].source not in _FREE:
-            # What comes after it may be the same.
-            text, speaker = self._newest[0].text, self._newest[1].speaker
+        if self._said:
+            # Only now: the newest text is compared with those before it.
+            speaker, text, _ = self._said[-1]
+            self._first.setdefault((speaker, key_of(text)), len(self._said) - 1)
             self._texts[speaker].add(text)
-            self._answered[speaker, text].append(self._before)
-        self._before, self._newest = self._newest, (message, about)
+        self._said.append((about.speaker, message.text, about.source))
 
-
-def is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:
-    """Whether the same answer to two messages is a repetition.
-
-    It is none where they are two moves of a game, or where a person asks the same again.
-    """
-    (first, _), (second, about) = before, now
-    if about.source is Source.HUMAN and is_equal(first.text, second.text):
-        return False
-    return is_same_move(first.text, second.text)
+    def _new(self, place: int) -> bool:
+        if place not in self._is_new:
+            speaker, text, source = self._said[place]
+            # Short texts are not found: they are new unless they were said word by word.
+            same = self._texts[speaker].same_as(text) or [text]
+            first = min(self._first[speaker, key_of(one)] for one in same)
+            self._is_new[place] = source is Source.HUMAN or first == place
+        return self._is_new[place]
 
 
 class Stillness(Tally):
@@ -208,9 +183,12 @@ class Stillness(Tally):
 
     def _begin(self) -> None:
         self._said = defaultdict[str | None, deque[Hashable]](lambda: deque(maxlen=_CYCLE))
+        self._words = set[tuple[str | None, str]]()
+        # How often each sentence was said since somebody used new words.
         self._sentences = Counter[tuple[str | None, Hashable]]()
-        # By the length of a cycle: how many messages in a row were its next, and their weight.
-        self._rows = [(0, 0)] * _CYCLE
+        # By the length of a cycle: how many messages in a row were its next, the lightest one's
+        # weight, and their product: a sentence beside short lines may be an offer that they refuse.
+        self._rows = [(0, _SENTENCE, 0)] * _CYCLE
         self._asked = False
         self.times = 0
         """How often the newest message was said, where it is a sentence."""
@@ -218,12 +196,12 @@ class Stillness(Tally):
     @property
     def rounds(self) -> int:
         """How many rounds, of whatever length, have passed since somebody said something new."""
-        return max(self._rows, key=lambda row: row[1])[0] // self._round
+        return max((weight, messages) for messages, _, weight in self._rows)[1] // self._round
 
     @property
     def count(self) -> int:
         """How many rounds of sentences that is."""
-        weight = max(weight for _, weight in self._rows)
+        weight = max(weight for _, _, weight in self._rows)
         return max(weight // (_SENTENCE * self._round), self.times // _TIMES)
 
     def ends_by_one(self, limit: int) -> bool:
@@ -240,11 +218,93 @@ class Stillness(Tally):
         key = key_of(text)
         asked, self._asked = self._asked, asks(text) is not None
         weight = _SENTENCE if not is_short(text) else _POLL if asked or self._asked else _SHORT
-        for place, (messages, weighs) in enumerate(self._rows):
+        for place, (messages, lightest, _) in enumerate(self._rows):
             again = len(said) > place and said[-1 - place] == key
-            self._rows[place] = (messages + 1, weighs + weight) if again else (0, 0)
+            light = min(lightest, weight)
+            row = (messages + 1, light, (messages + 1) * light) if again else (0, _SENTENCE, 0)
+            self._rows[place] = row
         said.append(key)
+        # Other words are new, other numbers alone are not.
+        words = about.speaker, _NUMBERS.sub("", plain(text))
+        if words not in self._words:
+            self._words.add(words)
+            self._sentences.clear()
         self.times = 0
         if weight == _SENTENCE and about.source not in _FREE:
             self._sentences[about.speaker, key] += 1
             self.times = self._sentences[about.speaker, key]
+
+
+_Call = tuple[str | None, str]
+"""A call: the tool's name and the arguments as JSON."""
+
+
+class EqualCalls(Tally):
+    """How many messages in a row, in one turn, make the same calls and get the same results.
+
+    The newest message counts before its results are there. Calls count as the same whatever their
+    order, and equal calls of one message as one. A message of which a call has failed neither
+    counts nor interrupts the row. Calls that were refused or not run count as the same: else a
+    model could ask for the same permission for ever. Whatever anybody says ends the row.
+    """
+
+    count = 0
+
+    def __init__(self) -> None:
+        self._begin(frozenset())
+
+    def _begin(self, calls: frozenset[_Call]) -> None:
+        self._calls = calls
+        self._results: frozenset[tuple[_Call, str]] | None = None
+        self._row = 0
+        # Of the newest message: the calls without a result, by their ids, and the results.
+        self._waiting: dict[str | None, _Call] = {}
+        self._found: set[tuple[_Call, str]] = set()
+        self._has_failed = self._was_refused = False
+        self.count = 0
+
+    def add(self, message: BaseMessage, about: About) -> None:
+        if about.is_speech:
+            self._begin(frozenset())
+        elif about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage):
+            made = (*message.tool_calls, *message.invalid_tool_calls)
+            waiting = {one["id"]: (one["name"], _as_json(one["args"])) for one in made}
+            calls = frozenset(waiting.values())
+            if calls != self._calls:
+                self._begin(calls)
+            self._waiting, self._found = waiting, set()
+            self._has_failed = self._was_refused = False
+            self.count = self._row + 1
+        elif about.kind is Kind.TOOL_RESULT and isinstance(message, ToolMessage):
+            call = self._waiting.pop(message.tool_call_id, None)
+            if call is None:
+                return
+            refused = about.failure is Failure.PERSON
+            self._was_refused |= refused
+            self._has_failed |= message.status == "error" and not refused
+            self._found.add((call, message.text))
+            if not self._waiting:
+                self._close()
+
+    def _close(self) -> None:
+        """Take the results of the newest message, which are all there."""
+        if self._was_refused:
+            self._row += 1
+        elif not self._has_failed:
+            self._row = self._row + 1 if self._results in (None, self._found) else 1
+            self._results = frozenset(self._found)
+        self.count = self._row
+
+
+def equal_calls(log: Sequence[BaseMessage], message: AIMessage) -> int:
+    """Return how many equal calls in a row there are with those that a speaker is about to make."""
+    read = takewhile(lambda one: not one[1].is_speech, ((one, line(one)) for one in reversed(log)))
+    tally = EqualCalls()
+    for one, about in reversed(list(read)):
+        tally.add(one, about)
+    tally.add(message, About(kind=Kind.TOOL_CALLS))
+    return tally.count
+
+
+def _as_json(arguments: object) -> str:
+    return json.dumps(arguments, sort_keys=True, default=str)

@@ -4,7 +4,8 @@ Read: the printed output of each code cell of every ``.ipynb`` file below the fo
 is printed as ``Name (to Other):``, its text and a line of 80 dashes. A cell may hold several chats:
 a new one begins at AutoGen's own line "Start a new chat", or when, without any notice in between,
 the first speaker says something else after a termination message. Nested chats, whose pairs of
-names differ, are left out.
+names differ, are left out. A blank message after the notice "USING AUTO REPLY" is an automatic
+reply.
 
 Labels, by rule: a chat should end at its first message whose last line is TERMINATE, or ends with
 the word outside of quotation marks, if nothing but blank messages and TERMINATE follows. The word
@@ -29,6 +30,7 @@ _NEW_CHAT = re.compile(r"^Start(?:ing)? a new chat with the following message:.*
 _HEADER = re.compile(r"^(\S[^\n]{0,80}?) \(to ([^\n]{1,80}?)\):\n", re.MULTILINE)
 _RULE = re.compile(r"^-{80}$", re.MULTILINE)
 _NOTICE = re.compile(r"^(?:>>>>>>>>|Provide feedback to )", re.MULTILINE)
+_AUTOMATIC = ">>>>>>>> USING AUTO REPLY"
 _SUGGESTED = re.compile(
     r"\*{5} Suggested (?:tool call \((?P<id>[^)]*)\)|function [Cc]all): (?P<name>\S+) \*{5}\n"
     r"Arguments: ?\n(?P<arguments>.*?)\n\*{10,}",
@@ -53,6 +55,7 @@ class Printed(NamedTuple):
     to: str
     text: str
     noticed: bool  # whether a notice was printed before it: of an automatic reply, or a question
+    automatic: bool  # whether the notice says that it is an automatic reply
 
 
 def read(folder: Path) -> Iterator[Dialogue]:
@@ -101,8 +104,10 @@ def _messages(part: str) -> Iterator[Printed]:
             # Before the answer of a tool AutoGen prints the header twice.
             continue
         noticed = bool(_NOTICE.search(part, at, header.start()))
+        automatic = _AUTOMATIC in part[at : header.start()]
         at = header.end() + (rule.end() if rule else len(text))
-        yield Printed(header[1], header[2], text[: rule.start()] if rule else text, noticed)
+        said = text[: rule.start()] if rule else text
+        yield Printed(header[1], header[2], said, noticed, automatic)
 
 
 def _is_flat(chat: list[Printed]) -> bool:
@@ -129,7 +134,9 @@ def _turns(chat: list[Printed]) -> tuple[Turn, ...]:
             Call(found["name"], _arguments(found["arguments"]))
             for found in _SUGGESTED.finditer(one.text)
         )
-        turns.append(Turn(one.speaker, _SUGGESTED.sub("", one.text).strip(), calls))
+        text = _SUGGESTED.sub("", one.text).strip()
+        # A model's answer may be printed after the notice as well, but none is blank.
+        turns.append(Turn(one.speaker, text, calls, automatic=one.automatic and not text))
     return tuple(turns)
 
 

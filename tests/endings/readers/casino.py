@@ -2,6 +2,9 @@
 
 Read: ``casino_train.json``, ``casino_valid.json`` and ``casino_test.json`` below the folder.
 
+The record has what a deal is apart from its text "Submit-Deal". It is read as a part of the text,
+as speakers without a form would say it: else all deals were the same message.
+
 Labels: the last message is a field of the record, "Accept-Deal" or "Walk-Away". Either ends the
 dialogue, and is said alone.
 """
@@ -14,6 +17,7 @@ from typing import Any
 from endings.dialogue import Case, Dialogue, Label, Origin, Turn, Word
 
 ACCEPT, WALK_AWAY = "Accept-Deal", "Walk-Away"
+SUBMIT = "Submit-Deal"
 ENDS = {ACCEPT: Case.WORD_SAID, WALK_AWAY: Case.OTHER_SIDE}
 
 
@@ -28,7 +32,7 @@ def read(folder: Path) -> Iterator[Dialogue]:
 
 
 def _dialogue(found: dict[str, Any]) -> Dialogue:
-    turns = tuple(Turn(one["id"], one["text"]) for one in found["chat_logs"])
+    turns = tuple(Turn(one["id"], _text_of(one)) for one in found["chat_logs"])
     case, length = ENDS.get(turns[-1].text), len(turns)
     label = (
         Label(Case.NO_END, length + 1, Origin.FIELD)
@@ -37,3 +41,9 @@ def _dialogue(found: dict[str, Any]) -> Dialogue:
     )
     words = (Word(ACCEPT), Word(WALK_AWAY))
     return Dialogue(f"casino/{found['dialogue_id']}", "casino", turns, label, words)
+
+
+def _text_of(message: dict[str, Any]) -> str:
+    wanted = message.get("task_data", {}).get("issue2youget", {})
+    deal = ", ".join(f"{name} {wanted[name]}" for name in sorted(wanted))
+    return f"{SUBMIT}: {deal}" if deal else str(message["text"])
