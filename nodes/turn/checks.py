@@ -8,10 +8,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
 from ...graphs.log.done_tokens import DATA, done_tokens, unanswered_token
-from ...graphs.log.formats.marks import read_marks
+from ...graphs.log.formats.marks import plays, read_marks
 from ...graphs.log.formats.own_words import own_words, without_remarks
 from ...graphs.log.formats.parsing import Parsed, parse
-from ...graphs.log.formats.parts import plays
 from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import About, Flaw, Source, line
 from ...graphs.rules.ends.tally import equal_calls

@@ -5,8 +5,7 @@ from langchain_core.messages import AnyMessage
 from pydantic import BaseModel
 
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
-from duologue.graphs.log.formats.marks import read_marks
-from duologue.graphs.log.formats.parts import plays
+from duologue.graphs.log.formats.marks import plays, read_marks
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, said
 from duologue.graphs.speakers.formats import Blocks, Code, Format, Marks, Schema

@@ -7,9 +7,9 @@ import pytest
 
 from duologue.graphs import Result, SpecError, converse, get_session, load_conversation, role_play
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
+from duologue.graphs.log.formats.marks import plays
 from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.formats.parsing import parse
-from duologue.graphs.log.formats.parts import plays
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.speakers.formats import Marks
 from duologue.graphs.spec.changes.difference import first_difference
