@@ -185,6 +185,8 @@ def _says_nothing(
     values = [*map(str, read.value.values())] if isinstance(read.value, dict) else None
     if marks is not None:
         values = values or read_marks(marks.lines, marks.end, text)
+    if marks is not None and is_blank(own):
+        return True
     if marks is not None and values is not None:
         given = (
             one

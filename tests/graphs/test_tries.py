@@ -153,6 +153,16 @@ def test_r15_an_announcement_alone_is_asked_for_again_at_the_first_try() -> None
     assert line(result.messages[-1]).flaw is None
 
 
+def test_r15_marks_alone_are_no_content() -> None:
+    talk = ROLE_PLAY.model_copy(
+        update={"end_chat": ROLE_PLAY.end_chat.model_copy(update={"max_iterations": 2})}
+    )
+    script = [ORDER, f"Solution: {KRAKEN}", "Input: None", ORDER, "Solution: So be it then."]
+    model = ScriptedChatModel(script=script)
+    result = converse(talk, model=model, store="memory:")
+    assert [text for name, text in result.speeches if name == "Lead"] == [ORDER, ORDER]
+
+
 async def test_r23_who_follows_the_stream_sees_no_request() -> None:
     model = ScriptedChatModel(script=[ORDER, KRAKEN, f"Solution: {AGAIN} Bitstamp."])
     events = [event async for event in astream(ROLE_PLAY, model=model, store="memory:")]

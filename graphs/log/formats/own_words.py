@@ -27,7 +27,15 @@ def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
         if isinstance(parsed, dict)
         else read_marks(marks.lines, marks.end, text)
     )
-    return text if values is None else "\n".join([one for one in values if not _is_none(one)])
+    values = values or [*_lines_without(marks.texts, text)]
+    return "\n".join([one for one in values if not _is_none(one)])
+
+
+def _lines_without(marks: Sequence[str], text: str) -> Iterator[str]:
+    """Yield the lines of a message that can't be read by its marks, without those marks."""
+    for line in text.splitlines():
+        mark = next((mark for mark in marks if begins(line, mark)), None)
+        yield line if mark is None else line[length_of(mark, line)[0] :].strip()
 
 
 def _is_none(value: str) -> bool:
