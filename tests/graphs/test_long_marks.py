@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from itertools import product
 
+import pytest
 from hypothesis import strategies as st
 
 from duologue.graphs.log.formats.marks import begins, end_of, length_of, read_marks
@@ -14,6 +16,7 @@ ENDS = ("Next request.", "Next request", "done:", "ss", "。", "# end", "(End)",
 
 GLUE = ("", " ", "  ", "\t", "\u00a0", "**", "_", "`", "*  *", " ** ", "# ", "> ", " :", "：", ":")  # noqa: RUF001
 FAR = (" " * 300, "*" * 300, "# " * 150, "> " * 200, "\u00a0" * 200, " *" * 150, "`" * 70)
+STEMS = tuple(mark.rstrip(":： ") for mark in (*MARKS, *ENDS) if mark.rstrip(":： "))  # noqa: RUF001
 WORDS = ("soil", "ß", "SS", "İ", "ﬁn", ".", "!", '"', ")", "…", "I wait for the", "x" * 200, "-")
 BREAKS = ("\n", "\r\n", "\r", "\n\n", "\u2028", "\x0b", "\x1c")
 
@@ -21,6 +24,7 @@ pieces = st.one_of(
     st.sampled_from((*MARKS, *ENDS)),
     st.sampled_from(GLUE),
     st.sampled_from(FAR),
+    st.tuples(st.sampled_from(STEMS), st.sampled_from(FAR), st.sampled_from(":：")).map("".join),  # noqa: RUF001
     st.sampled_from(WORDS),
     st.sampled_from(BREAKS),
     st.sampled_from([*"SsIiNn.:*_#> \n"]),
@@ -151,3 +155,14 @@ def test_what_comes_after_each_mark(
     text = f"{''.join(written)}{end or ''}"
     for shown in (text, "".join(values), text.upper()):
         assert read_marks(given, end, shown) == slow_read_marks(given, end, shown)
+
+
+@pytest.mark.parametrize("mark", ["Straße:", "done:", "ab c :"])
+def test_much_space_and_many_signs_around_a_mark_and_before_its_colon(mark: str) -> None:
+    stem = mark.rstrip(":： ")  # noqa: RUF001
+    for before, far, colon, value in product(("", *FAR), FAR, ":：", ("", " 3", "**", "*3*")):  # noqa: RUF001
+        line = f"{before}{stem}{far}{colon}{value}"
+        assert begins(line, mark) is slow_begins(line, mark), line
+        assert end_of(mark, f"x\n{line}") == slow_end_of(mark, f"x\n{line}"), line
+        if slow_begins(line, mark) and stem:
+            assert length_of(mark, line) == slow_length_of(mark, line), line

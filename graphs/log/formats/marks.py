@@ -176,9 +176,6 @@ def _start_of_end(mark: str, body: str) -> int | None:
     size = len(mark) + _SHARE
     while True:
         first = max(len(body) - size, 0)
-        # Whether a space counts depends on what comes before it.
-        while first and body[first].isspace():
-            first -= 1
         signs, places = _folded(body[first:])
         if first == 0 or len(signs) >= len(mark) or not mark.endswith(signs):
             break
