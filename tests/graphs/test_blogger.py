@@ -73,8 +73,8 @@ def test_names_prompts_prefix_word_and_parameters_can_be_set() -> None:
     assert (spec.model, spec.seed) == ("some-model", 7)
     assert {speaker.generation.temperature for speaker in spec.speakers} == {0.9}
     spec = spec.model_copy(update={"model": None})
-    result, model = play(spec, ["Bees, please.", "it fits", "Bees, bees.", "IT FITS"])
-    assert result.speeches[-1] == ("Lou", "IT FITS")
+    result, model = play(spec, ["Bees, please.", "Almost.", "Bees, bees.", "It fits."])
+    assert result.speeches[-1] == ("Lou", "It fits.")
     assert model.calls[0].messages[0].text.startswith("Rhyme on Bees until Lou is quiet; {braces}")
     assert texts(model.calls[1]) == ["u:Count this:\nBees, please."]
     assert model.calls[0].kwargs["seed"] == 7

@@ -27,14 +27,14 @@ TRADER, PROGRAMMER = ROLE_PLAY.speakers
         pytest.param(DONE, id="Z4-alone"),
         pytest.param(f"  {DONE} \n", id="Z4-white-space"),
         pytest.param(f"Thank you.\n{DONE}", id="Z4-last-line"),
-        pytest.param(f"{DONE}\nThank you.", id="Z4-first-line"),
-        pytest.param(f"All is well.\r\n\r\n{DONE}\r\nBye.", id="Z4-line-between"),
+        pytest.param("CAMEL_TASK_DONE", id="Z4-without-its-brackets"),
+        pytest.param("<camel_task_done>", id="Z4-other-case"),
         pytest.param(f"**{DONE}**", id="Z4-bold"),
         pytest.param(f"`{DONE}`", id="Z4-code"),
         pytest.param(f'"{DONE}"', id="Z4-quoted"),
     ],
 )
-def test_the_done_token_counts_alone_on_a_line(text: str) -> None:
+def test_the_done_token_counts_as_the_whole_message_or_its_last_line(text: str) -> None:
     assert says_done(ROLE_PLAY, TRADER, text)
     heard = [speech(0, PROGRAMMER.name, "Solution: Done. Next request.")]
     assert checked(ROLE_PLAY, TRADER, text, heard).problem is None
@@ -46,8 +46,8 @@ def test_the_done_token_counts_alone_on_a_line(text: str) -> None:
         pytest.param(f"I will say {DONE} when it is.", id="Z4-in-a-sentence"),
         pytest.param(f"{DONE} is what I say at the end.", id="Z4-begins-a-sentence"),
         pytest.param(f"Instruction: say {DONE}\nInput: None", id="Z4-behind-a-mark"),
-        pytest.param("CAMEL_TASK_DONE", id="Z4-without-its-signs"),
-        pytest.param("<camel_task_done>", id="Z4-other-case"),
+        pytest.param(f"{DONE}\nThank you.", id="Z4-first-line"),
+        pytest.param(f"All is well.\r\n\r\n{DONE}\r\nBye.", id="Z4-line-between"),
         pytest.param(f"{DONE}{DONE}", id="Z4-twice-on-a-line"),
         pytest.param("", id="Z4-blank"),
     ],
@@ -78,7 +78,7 @@ def test_a_done_token_of_nobody_in_particular_is_anyones(token: str) -> None:
     conversation = talk(token)
     for speaker in conversation.speakers:
         assert says_done(conversation, speaker, f"Fine.\n{token}")
-        assert not says_done(conversation, speaker, f"Fine {token}")
+        assert not says_done(conversation, speaker, f"Then I say {token}")
 
 
 def test_without_a_done_token_nothing_is_one() -> None:
