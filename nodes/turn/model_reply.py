@@ -102,9 +102,12 @@ async def _text(
 
 
 def _listeners(moment: Moment, speaker: Speaker, purpose: Kind) -> list[Listener]:
-    """What tells an answer while it comes; what hooks see first is not told before."""
-    if purpose is not Kind.SPEECH or not moment.resources.tokens:
+    """Return the listeners to an answer: they show a speech while it comes, and nothing else."""
+    if not moment.resources.tokens:
         return []
+    if purpose is not Kind.SPEECH:
+        # It is streamed all the same: a slow server that writes is not silent, and times out later.
+        return [Listener()]
     tell, conversation = get_stream_writer(), moment.conversation
 
     def told(what: str, text: str, answer: str) -> None:
