@@ -28,7 +28,7 @@ CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]] | None
 whoever runs the graph has checked it."""
 
 _NO_MORE: Final = object()
-"""Stands for the end of a stream."""
+"""Marks the end of a stream."""
 
 _AS_NODE_OF_A_RUN: Final = "__pregel_task_id"
 """The key that LangGraph adds to a config when a graph runs as the node of another."""

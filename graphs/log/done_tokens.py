@@ -55,7 +55,7 @@ def unanswered_token(
     token = next(said, None)
     if token is None or _is_run_by_another(conversation, speaker, text):
         return None
-    return None if has_heard_another(log, speaker) else token
+    return None if _has_heard_another(log, speaker) else token
 
 
 def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> bool:
@@ -63,7 +63,7 @@ def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> b
     return any(holds_code(text, languages_run(conversation, one)) for one in others)
 
 
-def has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
+def _has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
     """Return whether another speaker has said something; opening messages count."""
     found = (about for message in log if (about := line(message)).is_speech)
     return any(about.speaker != speaker and about.stage is not Stage.PRIVATE for about in found)

@@ -10,7 +10,7 @@ from rapidfuzz.distance import Indel
 from .farewells import is_farewell
 from .phrases import remarks, words_of
 from .wording import is_blank, is_equal, is_same_move, is_short, plain
-from .words import words_in
+from .words import has_phrase, phrase_length, words_in
 
 _PLACEHOLDER = re.compile(
     r"<{1,2}[^<>\n]{1,200}>{1,2}|\[{1,2}[^\[\]\n]{1,200}\]{1,2}|\{{1,2}[^{}\n]{1,200}\}{1,2}"
@@ -18,12 +18,12 @@ _PLACEHOLDER = re.compile(
 )
 _BEGINS_IN_BRACKETS = re.compile(r"(?:[^\w<\[{(＜【（]|_)*[<\[{(＜【（]")  # noqa: RUF001
 _DATA = re.compile(r"[=\\$%|\"“”\d]|://|(?<!\w)'|'(?!\w)")
-"""What stands in data, in code and in links, and in no placeholder."""
+"""Signs of data, code and links. No placeholder contains one."""
 # "<your solution>", but no tag such as "<p>" or "<a href=x>", and no message put in brackets.
 _WORDS = re.compile(r"<[^\W\d_]+(?:[ ,.:;'’-]+\w+){1,9}[.…]*>")  # noqa: RUF001
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)*_]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001
 _HEAD = re.compile(r"[^:：\n]{1,200}[:：](?!//)\s*")  # noqa: RUF001
-"""What stands before a colon, such as an announcement of what follows."""
+"""Text up to a colon, such as the announcement of a message."""
 _WORD = re.compile(r"\w+\b")
 _ASKS = re.compile(
     r"\b(?:repeat|recite|echo(?:es)?\b|dictat|(?:say|speak) after me|word for word|verbatim|quote"
@@ -66,7 +66,7 @@ _MOSTLY: Final = 0.75
 
 
 def is_placeholder(text: str, prompt: str = "", marks: Iterable[str] = ()) -> bool:
-    """Whether nothing but placeholders stands in a text.
+    """Return whether a text contains nothing but placeholders.
 
     Args:
         text: The text.
@@ -98,26 +98,10 @@ def _is_left_open(bracketed: str, marks: Sequence[str]) -> bool:
     things = remarks().things
     if bracketed[0] in "(（":  # noqa: RUF001
         # Round brackets hold remarks too, such as "(your turn)".
-        return _holds(words, remarks().owners) and _holds(words, things)
+        return has_phrase(words, remarks().owners) and has_phrase(words, things)
     # In a template two brackets around a name stand for its value.
     is_name = words in things or words in {tuple(words_of(mark)) for mark in marks}
-    return _holds(words, remarks().owners) or (is_name and bracketed[1] != bracketed[0])
-
-
-def _holds(words: Sequence[str], phrases: frozenset[tuple[str, ...]]) -> bool:
-    """Whether one of these phrases stands in a text."""
-    return any(_length_at(words, place, phrases) for place in range(len(words)))
-
-
-def _length_at(words: Sequence[str], place: int, phrases: frozenset[tuple[str, ...]]) -> int:
-    """Return the length of the longest phrase that begins at a place, or 0."""
-    sizes = range(min(_longest(phrases), len(words) - place), 0, -1)
-    return next((size for size in sizes if (*words[place : place + size],) in phrases), 0)
-
-
-@lru_cache
-def _longest(phrases: frozenset[tuple[str, ...]]) -> int:
-    return max(map(len, phrases))
+    return has_phrase(words, remarks().owners) or (is_name and bracketed[1] != bracketed[0])
 
 
 def is_acknowledgement(text: str) -> bool:
@@ -130,10 +114,10 @@ def is_acknowledgement(text: str) -> bool:
 
 
 def is_announcement(sentence: str) -> bool:
-    """Whether a sentence does nothing but announce a message which is written anew."""
+    """Return whether a sentence only announces another version of a message."""
     known = remarks()
     words = words_of(sentence)
-    return _holds(words, known.announcements) and _is_made_of(
+    return has_phrase(words, known.announcements) and _is_made_of(
         sentence, known.openers, known.announcing
     )
 
@@ -145,7 +129,7 @@ def _is_made_of(sentence: str, phrases: frozenset[tuple[str, ...]], words: froze
         return False
     place, found = 0, False
     while place < len(said):
-        size = _length_at(said, place, phrases)
+        size = phrase_length(said, place, phrases)
         if not size and said[place] not in words:
             return False
         found = found or bool(size)
@@ -267,7 +251,7 @@ def is_rewritten(task: str, text: str, request: str) -> bool:
 
 
 def _speaks_of_rewriting(text: str) -> bool:
-    return any(_holds(words_of(one), remarks().rewriting) for one in _sentences(text))
+    return any(has_phrase(words_of(one), remarks().rewriting) for one in _sentences(text))
 
 
 def repeats(text: str, prompt: str) -> bool:

@@ -1,6 +1,8 @@
-"""Texts of so many words. Pure functions."""
+"""Texts of so many words, and phrases among words. Pure functions."""
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
 # Scripts without spaces: about so many letters make a word.
 _DENSE = (
@@ -40,3 +42,25 @@ def _begin(word: str, limit: float) -> str:
     """What of a word that is a whole text, in a script without spaces, is not too long."""
     sizes = range(len(word), 0, -1)
     return next((word[:size] for size in sizes if words_in(word[:size]) <= limit), "")
+
+
+def phrase_length(words: Sequence[str], place: int, phrases: frozenset[tuple[str, ...]]) -> int:
+    """Return the number of words of the longest phrase that begins at a place, or 0."""
+    sizes = range(min(_longest(phrases), len(words) - place), 0, -1)
+    return next((size for size in sizes if (*words[place : place + size],) in phrases), 0)
+
+
+def last_phrase_length(words: Sequence[str], phrases: frozenset[tuple[str, ...]]) -> int:
+    """Return the number of words of the longest phrase that some words end with, or 0."""
+    sizes = range(min(_longest(phrases), len(words)), 0, -1)
+    return next((size for size in sizes if (*words[-size:],) in phrases), 0)
+
+
+def has_phrase(words: Sequence[str], phrases: frozenset[tuple[str, ...]]) -> bool:
+    """Return whether some words contain one of these phrases."""
+    return any(phrase_length(words, place, phrases) for place in range(len(words)))
+
+
+@lru_cache
+def _longest(phrases: frozenset[tuple[str, ...]]) -> int:
+    return max(map(len, phrases), default=0)

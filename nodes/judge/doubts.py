@@ -5,17 +5,16 @@ asked once more, a judge that is sure says so.
 """
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Final
 
 from ...graphs.text.phrases import Doubts, phrases, words_of
+from ...graphs.text.words import last_phrase_length, phrase_length
 
 _ENDS: Final = re.compile(r"(?<!\d)[.!?]+|[.!?]+(?!\d)")
 """The end of a sentence, but for the point in a number."""
 
 _CLAUSE_ENDS: Final = re.compile(r"[,;:()\[\]—…|\"“”«»،]|\s-+\s")
-_LONGEST: Final = 8
-"""The most words of a phrase."""
 
 
 def is_doubtful(rest: str, *, is_yes: bool) -> bool:
@@ -41,23 +40,16 @@ def _is_about_a_part(words: Sequence[str], known: Doubts) -> bool:
 
 def _is_doubtful_clause(words: Sequence[str], known: Doubts) -> bool:
     said = words[1:] if len(words) > 1 and words[0] in known.joins else words
-    harmless = {place for place in range(len(words)) if _begins(words[place:], known.harmless)}
-    if any(_begins(words[at:], known.conditions) for at in {*range(len(words))} - harmless):
+    harmless = {at for at in range(len(words)) if phrase_length(words, at, known.harmless)}
+    if any(phrase_length(words, at, known.conditions) for at in {*range(len(words))} - harmless):
         return True
-    if _begins(words, known.partly) and 0 not in harmless:
+    if phrase_length(words, 0, known.partly) and 0 not in harmless:
         return True
-    if _begins(said, known.denied):
+    if phrase_length(said, 0, known.denied):
         return True
     denied = next((at for at, word in enumerate(words) if word in known.denials), len(words))
-    if denied > 0 and _ends(words, known.denied_last):
+    if denied > 0 and last_phrase_length(words, known.denied_last):
         return True
     # "Nothing is left", and "no need to go on".
-    return any(_begins(words[at:], known.left | known.going_on) for at in range(denied))
-
-
-def _begins(words: Sequence[str], known: Set[tuple[str, ...]]) -> bool:
-    return any(tuple(words[:size]) in known for size in range(1, _LONGEST + 1))
-
-
-def _ends(words: Sequence[str], known: Set[tuple[str, ...]]) -> bool:
-    return any(tuple(words[-size:]) in known for size in range(1, _LONGEST + 1))
+    phrases_of_more = (known.left, known.going_on)
+    return any(phrase_length(words, at, some) for some in phrases_of_more for at in range(denied))

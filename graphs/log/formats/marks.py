@@ -1,4 +1,4 @@
-"""Where the marks of a message stand, what comes after each, and whose they are. Pure functions.
+"""Find the marks of a message, the text after each, and whose marks they are. Pure functions.
 
 Most lines begin with no mark and most texts are much longer than one, so that only as much of a
 text is compared as can matter: its first characters, or its last ones.

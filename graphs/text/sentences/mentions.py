@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ..farewells import is_farewell
 from ..phrases import spellings, words_of
+from ..words import has_phrase, last_phrase_length, phrase_length
 
 _CLAUSE: Final = re.compile(r"[,;，；、،]|\s[-–—]+\s|[–—]")  # noqa: RUF001
 _OPEN: Final = " \t,;，；、،–—-"  # noqa: RUF001
@@ -77,8 +78,6 @@ class _Phrases(NamedTuple):
     """Phrases of scripts with spaces, as their words."""
     dense: tuple[str, ...]
     """The others, as their letters."""
-    longest: int
-    """The length of the longest of the first kind, in words."""
 
 
 @cache
@@ -103,7 +102,7 @@ def _phrases(given: Iterable[str]) -> _Phrases:
         for words in spellings([phrase]):
             known[_DENSE.search("".join(words)) is not None].add(words)
     dense = tuple("".join(words) for words in known[True])
-    return _Phrases(frozenset(known[False]), dense, max(map(len, known[False]), default=0))
+    return _Phrases(frozenset(known[False]), dense)
 
 
 def _is_object(words: Sequence[str]) -> bool:
@@ -127,9 +126,9 @@ def _is_noun(words: Sequence[str]) -> bool:
 
 def _ends(words: Sequence[str], known: _Phrases) -> int:
     """Return of how many words the phrase is that these words end with; 0 if there is none."""
-    for size in range(min(known.longest, len(words)), 0, -1):
-        if tuple(words[-size:]) in known.spaced:
-            return size
+    size = last_phrase_length(words, known.spaced)
+    if size:
+        return size
     letters = "".join(words[-_FEW:])
     found = max((len(one) for one in known.dense if letters.endswith(one)), default=0)
     # In these scripts a sign is a word, or nothing after them is looked at.
@@ -141,18 +140,12 @@ _FEW: Final = 12
 
 
 def _begins(words: Sequence[str], known: _Phrases) -> bool:
-    sizes = range(min(known.longest, len(words)), 0, -1)
-    return any(tuple(words[:size]) in known.spaced for size in sizes) or "".join(
-        words[:_FEW]
-    ).startswith(known.dense)
+    letters = "".join(words[:_FEW])
+    return bool(phrase_length(words, 0, known.spaced)) or letters.startswith(known.dense)
 
 
 def _has(words: Sequence[str], known: _Phrases) -> bool:
-    if any(
-        tuple(words[place : place + size]) in known.spaced
-        for place in range(len(words))
-        for size in range(1, known.longest + 1)
-    ):
+    if has_phrase(words, known.spaced):
         return True
     letters = "".join(words)
     return any(one in letters for one in known.dense)
