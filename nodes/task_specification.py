@@ -187,7 +187,7 @@ async def _rewrite(
 
 
 def _problem_of(text: str, task: str, limit: int, worded: Worded) -> Problem | None:
-    """What is wrong with a rewrite. A blank one says that the task stays as it is."""
+    """Return what is wrong with a rewrite. A blank one says that the task stays as it is."""
     if not text:
         return None
     # A task over the limit can only be made shorter.

@@ -51,7 +51,7 @@ def remark(
 
 
 def _result(event: ToolAnswered) -> str:
-    """Say what came of a call, or who answered in the tool's place."""
+    """Return the result of a call, or who answered in the tool's place."""
     if event.decision == "reject":
         return event.text
     if event.decision == "respond":

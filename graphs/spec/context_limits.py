@@ -36,7 +36,7 @@ def fixed_tokens(
 
 
 def has_limits(conversation: ConversationFields) -> bool:
-    """Whether a speaker's prompts are limited to a number of tokens."""
+    """Return whether a speaker's prompts are limited to a number of tokens."""
     return any(
         isinstance(one.context, TokenBudget | RunningSummary) for one in conversation.speakers
     )

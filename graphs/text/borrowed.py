@@ -105,7 +105,7 @@ def _is_left_open(bracketed: str, marks: Sequence[str]) -> bool:
 
 
 def is_acknowledgement(text: str) -> bool:
-    """Whether a text does nothing but acknowledge a request or apologize."""
+    """Return whether a text does nothing but acknowledge a request or apologize."""
     known = remarks()
     sentences = _sentences(text)
     return bool(sentences) and all(
@@ -138,12 +138,12 @@ def _is_made_of(sentence: str, phrases: frozenset[tuple[str, ...]], words: froze
 
 
 def is_about_messages(text: str) -> bool:
-    """Whether a text, such as a task, speaks of messages or of wording them."""
+    """Return whether a text, such as a task, speaks of messages or of wording them."""
     return not remarks().messages.isdisjoint(words_of(text))
 
 
 def only_announces(text: str) -> bool:
-    """Whether a text announces a message and says nothing else."""
+    """Return whether a text announces a message and says nothing else."""
     # Cheap first: most are longer, or begin with other words.
     if len(text) > _LONGEST_ANNOUNCEMENT:
         return False
@@ -198,7 +198,7 @@ def _remark_in(sentence: str, request: str, *, announced: bool) -> int:
 
 
 def all_repeat(text: str, request: str) -> bool:
-    """Whether each sentence of a text repeats one of a request."""
+    """Return whether each sentence of a text repeats one of a request."""
     sentences = _sentences(text)
     return bool(sentences) and all(repeats_request(one, request) for one in sentences)
 
@@ -255,7 +255,7 @@ def _speaks_of_rewriting(text: str) -> bool:
 
 
 def repeats(text: str, prompt: str) -> bool:
-    """Whether each sentence of a text stands in a prompt."""
+    """Return whether each sentence of a text stands in a prompt."""
     # Cheap first: most say something else with their first words.
     shown = prompt.casefold()
     if not all(word in shown for word in _WORD.findall(text.casefold(), endpos=_FIRST)):

@@ -47,7 +47,7 @@ def default_match(token: str) -> Match:
 
 
 def may_say(token: str, text: str) -> bool:
-    """Whether a text may say a token; much faster than `says`."""
+    """Return whether a text may say a token; much faster than `says`."""
     return spelling(token).may_be_in(text)
 
 

@@ -86,7 +86,7 @@ def checked(
 def _said_before(
     conversation: Conversation, speaker: Speaker, text: str, own: str, log: Sequence[BaseMessage]
 ) -> Problem | None:
-    """What is wrong with a reply that was said already, by its speaker or by another."""
+    """Return what is wrong with a reply that was said already, by its speaker or by another."""
     if _repeats(speaker, text, log):
         return Problem(flaw=Flaw.REPEATED, text=conversation.worded(prompts.SAME_AGAIN))
     echoed = _echoed(conversation, speaker, own, log)
@@ -179,7 +179,7 @@ def _says_nothing(
     own: str,
     read: Parsed,
 ) -> bool:
-    """Whether a reply only repeats how its speaker was told to reply."""
+    """Return whether a reply only repeats how its speaker was told to reply."""
     prompt, form = speaker.role_prompt or "", speaker.format
     marks = form if isinstance(form, Marks) else None
     values = [*map(str, read.value.values())] if isinstance(read.value, dict) else None
@@ -258,7 +258,7 @@ def _speeches_backwards(log: Sequence[BaseMessage]) -> Iterator[tuple[BaseMessag
 
 
 def _is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:
-    """Whether the same answer to two messages is a repetition.
+    """Return whether the same answer to two messages is a repetition.
 
     It is none where they are two moves of a game, or where a person asks the same again.
     """

@@ -172,7 +172,7 @@ def end_of(end: str, text: str) -> tuple[int, int] | None:
 
 
 def _start_of_end(mark: str, body: str) -> int | None:
-    """Where the mark begins that a text ends with."""
+    """Return where the mark begins that a text ends with."""
     size = len(mark) + _SHARE
     while True:
         first = max(len(body) - size, 0)
@@ -184,7 +184,7 @@ def _start_of_end(mark: str, body: str) -> int | None:
 
 
 def _begins_sentence(text: str, start: int) -> bool:
-    """Whether a sentence or a line begins at a place, or what decorates one before it."""
+    """Return whether a sentence or a line begins at a place, or what decorates one before it."""
     place = start
     while place and (text[place - 1].isspace() or text[place - 1] in _AFTER_SENTENCE):
         place -= 1
@@ -244,7 +244,7 @@ def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:
 
 
 def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
-    """How many lines a message that has its form takes: within it may stand any text."""
+    """Return how many lines a message that has its form takes: within it may stand any text."""
     marks = speaker.marks
     if marks is None or marks.end is None:
         return 0

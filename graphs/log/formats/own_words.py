@@ -39,7 +39,7 @@ def _lines_without(marks: Sequence[str], text: str) -> Iterator[str]:
 
 
 def _is_none(value: str) -> bool:
-    """Whether a value is what was added after a mark."""
+    """Return whether a value is what was added after a mark."""
     return begins(value, NONE) and plain(value) == plain(NONE)
 
 

@@ -95,7 +95,7 @@ class BlankReplies(Guard):
 
 
 def _is_blank(message: BaseMessage, about: About) -> bool | None:
-    """Whether a reply is blank; None if nobody could have said anything instead."""
+    """Return whether a reply is blank; None if nobody could have said anything instead."""
     if not is_blank(message.text):
         return False
     return None if about.source in FIXED else True

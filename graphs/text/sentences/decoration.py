@@ -38,7 +38,7 @@ _LONGEST_FACE: Final = 3
 
 @cache
 def is_unseen(sign: str) -> bool:
-    """Whether a character is white space or invisible."""
+    """Return whether a character is white space or invisible."""
     return sign.isspace() or unicodedata.category(sign) == "Cf"
 
 
@@ -52,7 +52,7 @@ def is_decoration(sign: str) -> bool:
 
 
 def is_decorative(text: str) -> bool:
-    """Whether a text has nothing but decoration."""
+    """Return whether a text has nothing but decoration."""
     return all(map(is_decoration, FACE.sub("", text)))
 
 

@@ -28,7 +28,7 @@ _DENSE: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def is_mention(sentence: str) -> bool:
-    """Whether a sentence, up to the word that it ends with, asks about the word or names it.
+    """Return whether a sentence, up to the word that it ends with, asks about the word or names it.
 
     The same if it denies, plans or shows the word.
     """
@@ -119,7 +119,7 @@ def _is_object(words: Sequence[str]) -> bool:
 
 
 def _is_noun(words: Sequence[str]) -> bool:
-    """Whether the last of these words is a noun, as in "thanks for your answer"."""
+    """Return whether the last of these words is a noun, as in "thanks for your answer"."""
     size = _ends(words, _words().nouns)
     return 0 < size < len(words) and words[-size - 1] in _words().determiners
 

@@ -43,7 +43,7 @@ def hidden_parts(text: str, is_shown: Callable[[str], bool] | None = None) -> li
 
 
 def is_hidden(span: Span, hidden: list[Span]) -> bool:
-    """Whether a part of a text is within one of these, which are in order."""
+    """Return whether a part of a text is within one of these, which are in order."""
     place = bisect_right(hidden, (span[0], 0)) - 1
     # What a token itself is made of hides nothing.
     return place >= 0 and hidden[place][0] < span[0] and span[1] <= hidden[place][1]

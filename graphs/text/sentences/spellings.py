@@ -33,16 +33,16 @@ class Spelling(NamedTuple):
     """The part that no text without it says: the word, or it without its brackets."""
 
     def may_be_in(self, text: str) -> bool:
-        """Whether a text may have it at all; much faster than to look for it."""
+        """Return whether a text may have it at all; much faster than to look for it."""
         return self.core in text or self.core.lower() in text.rstrip()[-_LAST:].lower()
 
     def is_all_of(self, text: str) -> bool:
-        """Whether a text is the word in any case, decorated."""
+        """Return whether a text is the word in any case, decorated."""
         return self.loose.search(text) is not None and is_decorative(self.loose.sub(" ", text))
 
 
 def is_ordinary(word: str) -> bool:
-    """Whether a word has nothing but letters and digits."""
+    """Return whether a word has nothing but letters and digits."""
     # Vowel signs are marks, and belong to words.
     return all(unicodedata.category(sign)[0] in "LMN" for sign in word)
 
@@ -79,5 +79,5 @@ def _as_whole(word: str) -> str:
 
 
 def _is_open(sign: str) -> bool:
-    """Whether a word that begins or ends with this character may touch another one."""
+    """Return whether a word that begins or ends with this character may touch another one."""
     return re.fullmatch(rf"\W|{DENSE}", sign) is not None

@@ -115,7 +115,7 @@ def _first_of(word: str, text: str, start: int) -> int:
 
 
 def _is_bare(text: str, bare: int, start: int) -> bool:
-    """Whether a word is not quoted, in brackets, or glued to what comes before it.
+    """Return whether a word is not quoted, in brackets, or glued to what comes before it.
 
     Args:
         text: The text.
@@ -152,7 +152,7 @@ def _opened(closing: str, before: str) -> str:
 
 
 def is_announced(text: str, start: int) -> bool:
-    """Whether the line above a place announces the word that begins there."""
+    """Return whether the line above a place announces the word that begins there."""
     begin = line_start(text, start)
     above = text[max(0, begin - NEAR) : begin].rstrip()
     sentence = last_sentence(above, " ")
