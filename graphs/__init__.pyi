@@ -15,7 +15,7 @@ from .batch.load import load_batch as load_batch
 from .batch.report.contents import BatchReport as BatchReport
 from .batch.report.report import areport_batch as areport_batch, report_batch as report_batch
 from .batch.run import arun_batch as arun_batch, run_batch as run_batch
-from .batch.spec import Batch as Batch, Limits as Limits, Rate as Rate
+from .batch.spec import Batch as Batch, BatchLimits as BatchLimits, RateLimit as RateLimit
 from .batch.status import BatchStatus as BatchStatus
 from .build import build_graph as build_graph
 from .common.errors import (
@@ -30,13 +30,13 @@ from .common.errors import (
     StoreError as StoreError,
     UnreadableAnswerError as UnreadableAnswerError,
 )
-from .kinds.blogger import Blogger as Blogger, blogger as blogger
-from .kinds.chat import Chat as Chat, chat as chat
-from .kinds.coder import Coder as Coder, coder as coder
-from .kinds.group_solve import GroupSolve as GroupSolve, group_solve as group_solve
+from .kinds.blogger import BloggerForm as BloggerForm, blogger as blogger
+from .kinds.chat import ChatForm as ChatForm, chat as chat
+from .kinds.coder import CoderForm as CoderForm, coder as coder
+from .kinds.group_solve import GroupSolveForm as GroupSolveForm, group_solve as group_solve
 from .kinds.load import load_conversation as load_conversation
-from .kinds.role_play import RolePlay as RolePlay, role_play as role_play
-from .kinds.user_proxy import UserProxy as UserProxy, user_proxy as user_proxy
+from .kinds.role_play import RolePlayForm as RolePlayForm, role_play as role_play
+from .kinds.user_proxy import UserProxyForm as UserProxyForm, user_proxy as user_proxy
 from .log.viewpoint import viewpoint as viewpoint
 from .pictures.draw import draw as draw
 from .rules.end_chat import decide as decide
@@ -89,17 +89,17 @@ from .speakers.context import (
 )
 from .speakers.few_shot import Example as Example
 from .speakers.formats import (
-    Block as Block,
-    Blocks as Blocks,
-    Code as Code,
-    Marks as Marks,
-    Schema as Schema,
-    Status as Status,
+    BlockFormat as BlockFormat,
+    CodeFormat as CodeFormat,
+    LabelledFormat as LabelledFormat,
+    ParsedBlock as ParsedBlock,
+    ParseStatus as ParseStatus,
+    SchemaFormat as SchemaFormat,
 )
 from .speakers.parts import (
-    Brief as Brief,
-    Generation as Generation,
+    ModelSettings as ModelSettings,
     PrivateOpening as PrivateOpening,
+    SmallModelPrompt as SmallModelPrompt,
 )
 from .speakers.replies import (
     AgentReply as AgentReply,
@@ -117,26 +117,26 @@ from .spec.ends import (
     AllOf as AllOf,
     AnyOf as AnyOf,
     DoneToken as DoneToken,
-    EndingTool as EndingTool,
     MaxCalls as MaxCalls,
     MaxCost as MaxCost,
     MaxMessages as MaxMessages,
     MaxSeconds as MaxSeconds,
     MaxTokens as MaxTokens,
-    NoCode as NoCode,
+    NoCodeBlock as NoCodeBlock,
     Predicate as Predicate,
     Reason as Reason,
     StopRequested as StopRequested,
+    ToolCalled as ToolCalled,
 )
 from .spec.fields import Opening as Opening, TaskSpecification as TaskSpecification
 from .spec.judges import (
-    ByFunction as ByFunction,
     Finding as Finding,
     Handoff as Handoff,
     Judge as Judge,
     Moderator as Moderator,
     RoundRobin as RoundRobin,
     SeparateJudge as SeparateJudge,
+    TurnFunction as TurnFunction,
     Verdict as Verdict,
 )
 from .spec.questions import (

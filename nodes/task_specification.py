@@ -20,7 +20,7 @@ from ..graphs.log.remembered import brought_along
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.rules.tries import Problem
-from ..graphs.speakers.formats import Marks
+from ..graphs.speakers.formats import LabelledFormat
 from ..graphs.spec.assistant import AssistantSettings, prompts_set
 from ..graphs.spec.changes.difference import first_difference
 from ..graphs.spec.conversation import Conversation
@@ -156,11 +156,11 @@ async def _rewrite(
     answer = await model.answer(
         prompt,
         moment.settings(
-            "task_specification.generation", specification.generation, TASK_TEMPERATURE
+            "task_specification.model_settings", specification.model_settings, TASK_TEMPERATURE
         ),
         purpose=Kind.SPECIFIED_TASK,
         # A model that is held to its form keeps the task, and adds to it.
-        marks=Marks(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
+        marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
     )
     usage = moment.used(model, answer)
     text = unquoted(answer.text)

@@ -71,7 +71,7 @@ def hostile_session(texts: Sequence[str]) -> Session:
             "task": text.strip() or "Plan",
             "speakers": [
                 {"name": "Ann"},
-                {"name": f"{line} B", "role_prompt": text.strip() or "B"},
+                {"name": f"{line} B", "system_prompt": text.strip() or "B"},
             ],
         }
     )

@@ -19,13 +19,12 @@ from typer.testing import CliRunner
 
 from duologue import graphs, tools
 from duologue.graphs import (
-    ByFunction,
     Conversation,
     DuologueError,
     EndChat,
     EndChatMode,
     Event,
-    GroupSolve,
+    GroupSolveForm,
     Guards,
     Handoff,
     HumanInputMode,
@@ -36,6 +35,7 @@ from duologue.graphs import (
     RoundRobin,
     Sandbox,
     Speaker,
+    TurnFunction,
     ask,
     build_graph,
     converse,
@@ -331,7 +331,7 @@ def test_every_kind_has_a_graph_for_studio_and_public_names() -> None:
         ("function", "README.md", GRAPHS),
         ("kind", "docs/conversations.md", GRAPHS),
         ("graph", "docs/studio.md", GRAPHS),
-        ("turn_order", None, _kinds(RoundRobin, ByFunction, Moderator, Handoff)),
+        ("turn_order", None, _kinds(RoundRobin, TurnFunction, Moderator, Handoff)),
         ("field of a speaker", None, Speaker.model_fields),
         ("human_input_mode", None, HumanInputMode),
         ("decision", None, InterruptOn().allowed_decisions),
@@ -367,7 +367,7 @@ def test_a_table_names_all_that_there_is(
 
 
 def test_other_tables_name_what_there_is() -> None:
-    assert tables("field of a group").keys() <= GroupSolve.model_fields.keys()
+    assert tables("field of a group").keys() <= GroupSolveForm.model_fields.keys()
     of_result = {name.partition("(")[0] for name in tables("of a result")}
     public = {name for name in dir(Result) if not name.startswith("_")} - {"of"}
     assert of_result == public | {field.name for field in fields(Result)}

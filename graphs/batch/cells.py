@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from ..common.errors import SpecError
 from ..spec.changes.own import Own
 from ..spec.conversation import Conversation
+from ..spec.fields import SPEC_VERSION
 from ..store.batches import check_batch_name
 from .grid.filling import conversation_of
 from .grid.grid import Grid
@@ -101,7 +102,7 @@ class Cells:
     def spec(self) -> str:
         """What makes the batch this batch, as canonical JSON: all but the values and trials."""
         known = {"conversation": self.grid.base.as_json(), "vary": sorted(self.paths)}
-        return canonical({**known, "seed": self.seed})
+        return canonical({**known, "seed": self.seed, "version": SPEC_VERSION})
 
     def __len__(self) -> int:
         """Say how many they are."""

@@ -8,7 +8,7 @@ from aiolimiter import AsyncLimiter
 
 from ..common.errors import PausedError
 from ..spec.usage import Usage, total
-from .spec import Limits, Rate
+from .spec import BatchLimits, RateLimit
 
 _OTHERS: Final = "*"
 """Stands for the models that have no rate of their own."""
@@ -48,7 +48,7 @@ class Limiter:
         seconds: How long they took.
     """
 
-    def __init__(self, limits: Limits, used: Usage | None = None, seconds: float = 0) -> None:
+    def __init__(self, limits: BatchLimits, used: Usage | None = None, seconds: float = 0) -> None:
         self.needs_prices = limits.max_cost is not None
         self._limits = limits
         self._used = used or Usage()
@@ -159,7 +159,7 @@ class Limiter:
         found = self._lines.get(model)
         if found is None:
             rates = self._limits.rates
-            rate = rates.get(model) or rates.get(_OTHERS) or Rate()
+            rate = rates.get(model) or rates.get(_OTHERS) or RateLimit()
             found = self._lines[model] = _Line(rate)
         return found
 
@@ -175,7 +175,7 @@ class _Line:
     one waiter wakes at a time, however many there are.
     """
 
-    def __init__(self, rate: Rate) -> None:
+    def __init__(self, rate: RateLimit) -> None:
         self._turn = asyncio.Lock()
         self._requests = _bucket(rate.requests_per_minute)
         self._tokens = _bucket(rate.tokens_per_minute)

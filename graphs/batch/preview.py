@@ -21,7 +21,7 @@ from .cells import Cell, Cells
 from .grid.grid import Grid
 from .grid.values import LEFT, Axis, Value, canonical
 from .paths import paths_in
-from .spec import Limits
+from .spec import BatchLimits
 
 MOST_KINDS: Final = 2_000
 """Of how many different conversations the calls are counted."""
@@ -33,7 +33,7 @@ _SAME_CALLS: Final = frozenset(
     {
         *("task", "title", "message", "name", "model", "seed", "temperature", "task_temperature"),
         *("user_role", "assistant_role", "user", "assistant", "coder", "executor", "writer"),
-        *("critic", "role_prompt", "user_prompt", "assistant_prompt", "coder_prompt"),
+        *("critic", "system_prompt", "user_prompt", "assistant_prompt", "coder_prompt"),
         *("writer_prompt", "critic_prompt", "word_limit", "first_line", "shift_content"),
     }
 )
@@ -84,7 +84,7 @@ class Preview(Data):
     nothing is asked for again."""
     no_bound: str | None = None
     """Why no bound is known, in a sentence."""
-    limits: Limits
+    limits: BatchLimits
     """What holds for all sessions together."""
     cells: tuple[FilledCell, ...]
     """The first cell and the last."""
@@ -105,7 +105,7 @@ class Preview(Data):
         yield from _limits(self.limits)
 
 
-def preview(cells: Cells, limits: Limits) -> Preview:
+def preview(cells: Cells, limits: BatchLimits) -> Preview:
     """Say what a batch is, before any call.
 
     Args:
@@ -139,7 +139,9 @@ def _most(conversation: Conversation) -> int:
         raise _NoBoundError("agents of your own may make as many as they like.")
     ends = lone(conversation.end_chat.when)
     caps = [one.limit for one in ends if isinstance(one, MaxCalls)]
-    if conversation.end_chat.max_iterations is None and not caps:
+    end_chat = conversation.end_chat
+    is_capped = end_chat.max_iterations is not None or end_chat.is_capped_by_messages
+    if not (is_capped or caps):
         raise _NoBoundError("there is no cap on the rounds.")
     return min([most_calls(conversation), *caps])
 
@@ -193,7 +195,7 @@ def _filled(cell: Cell) -> FilledCell:
     except SpecError as error:
         return FilledCell(**known, error=str(error))
     told = {
-        speaker.name: speaker.first_message or speaker.task or speaker.role_prompt or ""
+        speaker.name: speaker.first_message or speaker.task or speaker.system_prompt or ""
         for speaker in conversation.speakers
     }
     return FilledCell(
@@ -204,7 +206,7 @@ def _filled(cell: Cell) -> FilledCell:
     )
 
 
-def _limits(limits: Limits) -> Iterator[str]:
+def _limits(limits: BatchLimits) -> Iterator[str]:
     """Write down the limits that there are."""
     names = ("max_cost", "max_tokens", "max_seconds")
     given = [(name, getattr(limits, name)) for name in names]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ..common.errors import BatchError, DuologueError, SpecError
 from ..sessions.session import title_of
+from ..spec.fields import SPEC_VERSION
 from ..spec.usage import Usage, total
 from ..store.address import Store
 from ..store.batches import BatchLease, BatchRow, CellRow, CellsWanted
@@ -29,9 +30,15 @@ async def known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
     """
     known = await store.batches.get(name)
     if known is not None and known.spec != cells.spec:
+        is_older = json.loads(known.spec).get("version") != SPEC_VERSION
+        differs = (
+            "was written by another version of duologue"
+            if is_older
+            else "has another conversation, or other fields vary in it"
+        )
         raise BatchError(
-            f"Batch {name!r} in {store.url} has another conversation, or other fields vary in it: "
-            f"choose another name, or delete it by `duologue batch delete {name}`."
+            f"Batch {name!r} in {store.url} {differs}: choose another name, or delete it by "
+            f"`duologue batch delete {name}`."
         )
     return known
 

@@ -23,7 +23,7 @@ from .load import load_batch
 from .record import begun_row, catch_up, correct_failed_cells, have_ended, known_row, used_before
 from .scores.find import find_scores
 from .scores.score import ScoreFunction
-from .spec import Batch, Limits
+from .spec import Batch, BatchLimits
 from .status import BatchStatus
 from .worker import Worker
 
@@ -70,7 +70,7 @@ async def begun(
 
 
 def _crew(
-    worker: Worker, limiter: Limiter, limits: Limits, concurrency: int, ray: str | None
+    worker: Worker, limiter: Limiter, limits: BatchLimits, concurrency: int, ray: str | None
 ) -> AbstractAsyncContextManager[Crew]:
     """Have cells run by a worker, or by Ray's workers that are like it."""
     if ray is None:

@@ -32,7 +32,7 @@ def _one_or_more(given: object) -> object:
     return given if isinstance(given, list | tuple) else (given,)
 
 
-class Rate(Spec):
+class RateLimit(Spec):
     """How fast one model may be called, by all sessions of a batch together."""
 
     requests_per_minute: PositiveInt | None = None
@@ -41,7 +41,7 @@ class Rate(Spec):
     """The most tokens, of prompts and answers. None: as many as there are."""
 
 
-class Limits(Spec):
+class BatchLimits(Spec):
     """What holds for all sessions of a batch together. What runs then is paused, and can go on."""
 
     max_cost: PositiveFloat | None = None
@@ -50,7 +50,7 @@ class Limits(Spec):
     """The most tokens, of prompts and answers."""
     max_seconds: PositiveFloat | None = None
     """The longest time that it runs, in seconds, of all runs together."""
-    rates: dict[str, Rate] = Field(default_factory=dict)
+    rates: dict[str, RateLimit] = Field(default_factory=dict)
     """How fast each model may be called, by its name; ``*`` stands for all others, one by one."""
 
 
@@ -61,7 +61,7 @@ class BatchFields(TypedDict, total=False):
     vary: Mapping[str, Sequence[JsonValue | tuple[object, ...]] | Mapping[str, object] | str]
     trials: int
     seed: int | None
-    limits: Limits | Fields
+    limits: BatchLimits | Fields
     score: Thing | Sequence[Thing]
 
 
@@ -90,7 +90,7 @@ class Batch(Spec):
     seed: NonNegativeInt | None = None
     """The seed of the first trial; each further one has the next. None: the conversation's; where
     that has none, the first trial has none, and the further ones have 1, 2, and so on."""
-    limits: Limits = Limits()
+    limits: BatchLimits = BatchLimits()
     """What holds for all sessions together."""
     score: Annotated[DistinctNames, BeforeValidator(_one_or_more)] = ()
     """Functions that score a session that has ended, by name."""

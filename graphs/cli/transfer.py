@@ -56,7 +56,7 @@ def fork(
 
     end_chat = {"mode": mode, "max_iterations": max_iterations}
     speakers = _by_speaker(
-        ("--prompt", "role_prompt", prompt),
+        ("--prompt", "system_prompt", prompt),
         ("--speaker-task", "task", speaker_task),
         ("--speaker-model", "model", speaker_model),
     )

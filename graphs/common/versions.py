@@ -42,7 +42,8 @@ class Versions(Generic[Step]):
             )
         if version < self.oldest:
             raise VersionError(
-                f"version: {version} was written by an older development version and can't be read"
+                f"version: {version} was written by an older development version and can't be "
+                "read; begin anew"
             )
         return self.steps[version - self.oldest :]
 

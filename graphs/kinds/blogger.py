@@ -39,7 +39,7 @@ CRITIC_REMINDER = of_kind("blogger_critic_reminder")
 BEGIN_WRITING = of_kind("blogger_begin")
 
 
-class Blogger(Form):
+class BloggerForm(Form):
     """The short form of a writer and a critic; only the task is needed."""
 
     roles: ClassVar = {"writer": "writer", "critic": "critic"}
@@ -72,20 +72,24 @@ class Blogger(Form):
 
     def _others(self) -> dict[str, Any]:
         names = {"writer": self.writer, "critic": self.critic, "satisfied": self.satisfied}
-        generation = self.shared({"temperature": self.temperature}, "temperature")
+        model_settings = self.shared({"temperature": self.temperature}, "temperature")
         prefixes = {} if self.critic_prefix is None else {self.writer: self.critic_prefix}
         writer = {
             "name": self.writer,
-            "role_prompt": self.own(filled(self.writer_prompt, **names), "writer_prompt"),
-            "brief": self.own({"role_prompt": WRITER_BRIEF, "reminder": WRITER_REMINDER}),
-            "generation": generation,
+            "system_prompt": self.own(filled(self.writer_prompt, **names), "writer_prompt"),
+            "small_model_prompt": self.own(
+                {"system_prompt": WRITER_BRIEF, "reminder": WRITER_REMINDER}
+            ),
+            "model_settings": model_settings,
         }
         critic = {
             "name": self.critic,
-            "role_prompt": self.own(filled(self.critic_prompt, **names), "critic_prompt"),
-            "brief": self.own({"role_prompt": CRITIC_BRIEF, "reminder": CRITIC_REMINDER}),
+            "system_prompt": self.own(filled(self.critic_prompt, **names), "critic_prompt"),
+            "small_model_prompt": self.own(
+                {"system_prompt": CRITIC_BRIEF, "reminder": CRITIC_REMINDER}
+            ),
             "prefixes": self.own(prefixes, "critic_prefix"),
-            "generation": generation,
+            "model_settings": model_settings,
         }
         final = MaxMessages(limit=2 * self.rounds + 1)
         return {
@@ -124,8 +128,8 @@ def blogger(task: str, **options: Unpack[BloggerOptions]) -> Conversation:
 
     Args:
         task: What is to be written.
-        **options: Other fields of `Blogger`, such as ``rounds`` or ``critic_prefix``, those of a
-            `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``writer`` and
+        **options: Other fields of `BloggerForm`, such as ``rounds`` or ``critic_prefix``, those of
+            a `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``writer`` and
             ``critic``, each of which may also be the name alone.
 
     Returns:
@@ -142,8 +146,8 @@ def blogger(task: str, **options: Unpack[BloggerOptions]) -> Conversation:
         >>> result.latest("Writer")
         'They map.'
     """
-    return Blogger.of({"task": task, **options})
+    return BloggerForm.of({"task": task, **options})
 
 
-graph = build_graph(form=Blogger)
+graph = build_graph(form=BloggerForm)
 """The blogger for LangGraph's servers and Studio, which bring their own checkpointer."""

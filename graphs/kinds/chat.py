@@ -25,7 +25,7 @@ CHAT_BRIEF = of_kind("chat_brief")
 CHAT_REMINDER = of_kind("chat_reminder")
 
 
-class Chat(Form):
+class ChatForm(Form):
     """The short form of a chat between a person and an agent; no field is needed."""
 
     roles: ClassVar = {"user": "user", "assistant": "assistant"}
@@ -40,7 +40,7 @@ class Chat(Form):
     """The agent's system prompt; ``{me}`` and ``{user}`` in it stand for the two names."""
     tools: tuple[Named, ...] = ()
     """The tools that the agent may call: registered names, or in Python the tools."""
-    to_user: bool = True
+    speaks_with_tool_calls: bool = True
     """Whether the agent may say something while it calls tools, as for a `Speaker`."""
     interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
     """The tools that the person must approve of before they run, as for a `Speaker`."""
@@ -54,7 +54,7 @@ class Chat(Form):
     """The agent's model: a name, ``embedded`` or the path of a ``.gguf`` file."""
 
     def _others(self) -> dict[str, Any]:
-        speaks = self.to_user and bool(self.tools)
+        speaks = self.speaks_with_tool_calls and bool(self.tools)
         prompts = [self.assistant_prompt, *([CHAT_TOOLS] if speaks else [])]
         replies: object = ("human",)
         if self.message:
@@ -62,14 +62,16 @@ class Chat(Form):
             replies = Own((first, "human"), "message")
         agent = {
             "name": self.assistant,
-            "role_prompt": self.own(
+            "system_prompt": self.own(
                 filled("\n".join(prompts), me=self.assistant, user=self.user), "assistant_prompt"
             ),
-            "brief": self.own({"role_prompt": CHAT_BRIEF, "reminder": CHAT_REMINDER}),
+            "small_model_prompt": self.own(
+                {"system_prompt": CHAT_BRIEF, "reminder": CHAT_REMINDER}
+            ),
             "tools": self.own(self.tools, "tools"),
-            "to_user": self.own(speaks, "to_user", "tools"),
+            "speaks_with_tool_calls": self.own(speaks, "speaks_with_tool_calls", "tools"),
             "interrupt_on": self.own(self.interrupt_on, "interrupt_on"),
-            "generation": self.own({"temperature": self.temperature}, "temperature"),
+            "model_settings": self.own({"temperature": self.temperature}, "temperature"),
         }
         return {
             "title": self.own(None if self.message else f"Chat with {self.assistant}"),
@@ -90,7 +92,7 @@ class ChatOptions(TaskOptions, total=False):
     assistant: Role
     assistant_prompt: str
     tools: Sequence[Thing]
-    to_user: bool
+    speaks_with_tool_calls: bool
     interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
     max_iterations: int | None
     temperature: Temperature
@@ -105,7 +107,7 @@ def chat(message: str | None = None, **options: Unpack[ChatOptions]) -> Conversa
 
     Args:
         message: What the person says first. None: the person is asked.
-        **options: Other fields of `Chat`, such as ``tools`` or ``assistant_prompt``, those of a
+        **options: Other fields of `ChatForm`, such as ``tools`` or ``assistant_prompt``, those of a
             `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``user`` and
             ``assistant``, each of which may also be the name alone.
 
@@ -128,8 +130,8 @@ def chat(message: str | None = None, **options: Unpack[ChatOptions]) -> Conversa
         >>> result.outcome.reason.value
         'quit'
     """
-    return Chat.of({"message": message, **options})
+    return ChatForm.of({"message": message, **options})
 
 
-graph = build_graph(form=Chat)
+graph = build_graph(form=ChatForm)
 """The chat for LangGraph's servers and Studio, which bring their own checkpointer."""

@@ -15,7 +15,7 @@ from ..build import build_graph
 from ..common.data import MOST, Name, Temperature, Text
 from ..spec.changes.options import CommonOptions, Role
 from ..spec.conversation import Conversation, Form
-from ..spec.ends import MaxMessages, NoCode
+from ..spec.ends import MaxMessages, NoCodeBlock
 from ..spec.sandbox import Sandbox
 
 CODER = of_kind("coder")
@@ -26,7 +26,7 @@ CODER_REMINDER = of_kind("coder_reminder")
 BEGIN_CODING = of_kind("coder_begin")
 
 
-class Coder(Form):
+class CoderForm(Form):
     """The short form of an agent whose code is run; only the task is needed."""
 
     roles: ClassVar = {"executor": "executor", "coder": "coder"}
@@ -55,9 +55,11 @@ class Coder(Form):
         names = {"coder": self.coder, "executor": self.executor, "executions": self.executions}
         agent = {
             "name": self.coder,
-            "role_prompt": self.own(filled(self.coder_prompt, **names), "coder_prompt"),
-            "brief": self.own({"role_prompt": CODER_BRIEF, "reminder": CODER_REMINDER}),
-            "generation": self.own({"temperature": self.temperature}, "temperature"),
+            "system_prompt": self.own(filled(self.coder_prompt, **names), "coder_prompt"),
+            "small_model_prompt": self.own(
+                {"system_prompt": CODER_BRIEF, "reminder": CODER_REMINDER}
+            ),
+            "model_settings": self.own({"temperature": self.temperature}, "temperature"),
         }
         # A text or some JSON in the agent's answer is no code.
         code = {"kind": "code", "fences": self.own("marked")}
@@ -68,7 +70,7 @@ class Coder(Form):
                 # The last round is the agent's alone.
                 "max_iterations": self.own(self.executions + 1, "executions"),
                 "when": self.own(
-                    NoCode(by=self.coder) | MaxMessages(limit=2 * self.executions + 1),
+                    NoCodeBlock(by=self.coder) | MaxMessages(limit=2 * self.executions + 1),
                     "executions",
                 ),
             },
@@ -95,7 +97,7 @@ def coder(task: str, **options: Unpack[CoderOptions]) -> Conversation:
 
     Args:
         task: What is to be solved.
-        **options: Other fields of `Coder`, such as ``executions`` or ``sandbox``, those of a
+        **options: Other fields of `CoderForm`, such as ``executions`` or ``sandbox``, those of a
             `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``coder`` and
             ``executor``, each of which may also be the name alone.
 
@@ -114,10 +116,10 @@ def coder(task: str, **options: Unpack[CoderOptions]) -> Conversation:
         >>> result.speeches[1]
         ('Executor', 'Exit code: 0 (it succeeded)\nOutput:\n10')
         >>> result.outcome.reason.value
-        'no_code'
+        'no_code_block'
     """
-    return Coder.of({"task": task, **options})
+    return CoderForm.of({"task": task, **options})
 
 
-graph = build_graph(form=Coder)
+graph = build_graph(form=CoderForm)
 """The coder for LangGraph's servers and Studio, which bring their own checkpointer."""

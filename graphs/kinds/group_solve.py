@@ -21,7 +21,7 @@ from ..spec.judges import AnyJudge, Judge, RoundRobin, TurnOrder
 from ..spec.usage import Price
 
 
-class GroupSolve(Form):
+class GroupSolveForm(Form):
     """The short form of a group solve; only the speakers are needed, each with a task."""
 
     message_field: ClassVar = "task"
@@ -95,7 +95,7 @@ def group_solve(
 
     Args:
         speakers: `Speaker`s or their fields, at least two, each with a ``task``.
-        **options: Other fields of `GroupSolve`, such as ``end_chat``, ``shift_owner``,
+        **options: Other fields of `GroupSolveForm`, such as ``end_chat``, ``shift_owner``,
             ``shift_content`` or ``reconcile_first_message``, and those of a `Conversation`, such
             as ``sandbox``.
 
@@ -109,7 +109,7 @@ def group_solve(
         >>> from duologue.graphs import Speaker, group_solve
         >>> game = group_solve(
         ...     [
-        ...         Speaker(name="Ann", task="Keep a secret number.", stops_chat=True),
+        ...         Speaker(name="Ann", task="Keep a secret number.", checks_completion=True),
         ...         Speaker(name="Bob", task="Guess the secret number."),
         ...     ],
         ...     end_chat={"mode": "end_chat_after_first_completion"},
@@ -117,8 +117,8 @@ def group_solve(
         >>> game.order
         ('Bob', 'Ann')
     """
-    return GroupSolve.of({"speakers": speakers, **options})
+    return GroupSolveForm.of({"speakers": speakers, **options})
 
 
-graph = build_graph(form=GroupSolve)
+graph = build_graph(form=GroupSolveForm)
 """The group solve for LangGraph's servers and Studio, which bring their own checkpointer."""

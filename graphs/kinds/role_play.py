@@ -14,17 +14,17 @@ from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..rules.people import with_people
-from ..speakers.formats import Marks
+from ..speakers.formats import LabelledFormat
 from ..spec.changes.options import CommonOptions, Role
 from ..spec.conversation import Conversation, Form
 from ..spec.end_chat import EndChatMode
 from ..spec.ends import DoneToken
 from ..spec.fields import Opening
 
-INSTRUCTION = Marks(lines=("Instruction:", "Input:"), optional=("Input:",))
+INSTRUCTION = LabelledFormat(lines=("Instruction:", "Input:"), optional=("Input:",))
 """How the user's messages look."""
 
-SOLUTION = Marks(lines=("Solution:",), end="Next request.")
+SOLUTION = LabelledFormat(lines=("Solution:",), end="Next request.")
 """How the assistant's messages look."""
 
 DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
@@ -45,7 +45,7 @@ SOLVER_REMINDER = of_kind("role_play_assistant_reminder")
 BEGIN_INSTRUCTING = of_kind("role_play_begin")
 
 
-class RolePlay(Form):
+class RolePlayForm(Form):
     """The short form of a role-play; only the task and the two roles are needed."""
 
     roles: ClassVar = {"user": "user_role", "assistant": "assistant_role"}
@@ -92,7 +92,7 @@ class RolePlay(Form):
             **self._speaker(user, assistant, "user_prompt", INSTRUCTOR_BRIEF, INSTRUCTOR_REMINDER),
             "format": self.own(INSTRUCTION),
             # In max_iterations_only nobody is asked; a fork may have another mode.
-            "stops_chat": self.own(True),
+            "checks_completion": self.own(True),
         }
         solver = {
             **self._speaker(assistant, user, "assistant_prompt", SOLVER_BRIEF, SOLVER_REMINDER),
@@ -100,7 +100,7 @@ class RolePlay(Form):
         }
         specification = {
             "word_limit": self.own(self.word_limit, "word_limit"),
-            "generation": self.own({"temperature": self.task_temperature}, "task_temperature"),
+            "model_settings": self.own({"temperature": self.task_temperature}, "task_temperature"),
             "small_models": self.own(bool(self.specify_task), "specify_task"),
         }
         return {
@@ -124,9 +124,11 @@ class RolePlay(Form):
         told = filled(getattr(self, prompt), done=self.done_token, **names)
         return {
             "name": me,
-            "role_prompt": self.own(told, prompt),
-            "brief": self.own({"role_prompt": filled(brief, **names), "reminder": reminder}),
-            "generation": self.shared({"temperature": self.temperature}, "temperature"),
+            "system_prompt": self.own(told, prompt),
+            "small_model_prompt": self.own(
+                {"system_prompt": filled(brief, **names), "reminder": reminder}
+            ),
+            "model_settings": self.shared({"temperature": self.temperature}, "temperature"),
         }
 
 
@@ -160,8 +162,8 @@ def role_play(
         task: What the two work on.
         user_role: Who instructs.
         assistant_role: Who solves.
-        **options: Other fields of `RolePlay`, such as ``max_iterations`` or ``mode``, those of a
-            `Conversation`, such as ``judge``, and those of a `Speaker` in ``user`` and
+        **options: Other fields of `RolePlayForm`, such as ``max_iterations`` or ``mode``, those of
+            a `Conversation`, such as ``judge``, and those of a `Speaker` in ``user`` and
             ``assistant``.
 
     Returns:
@@ -175,10 +177,10 @@ def role_play(
         >>> conversation.names
         ('Owner', 'Gardener')
     """
-    return RolePlay.of(
+    return RolePlayForm.of(
         {"task": task, "user_role": user_role, "assistant_role": assistant_role, **options}
     )
 
 
-graph = build_graph(form=RolePlay)
+graph = build_graph(form=RolePlayForm)
 """The role-play for LangGraph's servers and Studio, which bring their own checkpointer."""

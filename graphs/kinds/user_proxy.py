@@ -35,7 +35,7 @@ _OF_THE_PERSON = (
 )
 
 
-class UserProxy(Form):
+class UserProxyForm(Form):
     """The short form of an assistant and a user proxy; only the first message is needed."""
 
     roles: ClassVar = {"user": "user", "assistant": "assistant"}
@@ -96,7 +96,7 @@ class UserProxy(Form):
             **{name: self.own(getattr(self, name), name) for name in _OF_THE_PERSON},
             "sees_calls": self.own(bool(self.tools), "tools"),
         }
-        generation = self.shared({"temperature": self.temperature}, "temperature")
+        model_settings = self.shared({"temperature": self.temperature}, "temperature")
         user = {
             "name": self.user,
             "replies": Own(
@@ -109,18 +109,18 @@ class UserProxy(Form):
                 ),
                 "message",
             ),
-            "role_prompt": self.own(
+            "system_prompt": self.own(
                 self.user_prompt and filled(self.user_prompt, me=self.user, **names), "user_prompt"
             ),
-            "generation": generation,
+            "model_settings": model_settings,
         }
         told = filled(self._assistant_prompt(), me=self.assistant, **names)
         assistant = {
             "name": self.assistant,
-            "role_prompt": self.own(told, "assistant_prompt"),
+            "system_prompt": self.own(told, "assistant_prompt"),
             "tools": self.own(self.tools, "tools"),
             "interrupt_on": self.own(self.interrupt_on, "interrupt_on"),
-            "generation": generation,
+            "model_settings": model_settings,
         }
         return {
             "speakers": (user, assistant),
@@ -197,7 +197,7 @@ def user_proxy(message: str, **options: Unpack[UserProxyOptions]) -> Conversatio
 
     Args:
         message: What the user says first.
-        **options: Other fields of `UserProxy`: ``human_input_mode``,
+        **options: Other fields of `UserProxyForm`: ``human_input_mode``,
             ``max_consecutive_auto_reply``, ``default_auto_reply``, ``is_termination`` and so on,
             those of a `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``user``
             and ``assistant``, each of which may also be the name alone.
@@ -217,8 +217,8 @@ def user_proxy(message: str, **options: Unpack[UserProxyOptions]) -> Conversatio
         >>> result.outcome.reason.value, result.outcome.by
         ('termination', 'Assistant')
     """
-    return UserProxy.of({"message": message, **options})
+    return UserProxyForm.of({"message": message, **options})
 
 
-graph = build_graph(form=UserProxy)
+graph = build_graph(form=UserProxyForm)
 """The user proxy for LangGraph's servers and Studio, which bring their own checkpointer."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from ..speakers.formats import Marks, plain
+from ..speakers.formats import LabelledFormat, plain
 from ..spec.conversation import Conversation
 from ..spec.ends import DoneToken, leaves, lone
 from ..text.done_words import may_say, says, settled, without
@@ -142,7 +142,7 @@ def _shown(conversation: Conversation, speaker: str | None, end: DoneToken, text
     return f"{text[:start]}{' ' * (behind - start)}{text[behind:rest]}{' ' * (len(text) - rest)}"
 
 
-def _begins_another(line: str, marks: Marks, *, goes_on: bool) -> bool:
+def _begins_another(line: str, marks: LabelledFormat, *, goes_on: bool) -> bool:
     """Whether a line begins with a mark after the first one, or may do so when it goes on."""
     shown = plain(line)
     return any(

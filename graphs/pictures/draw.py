@@ -14,7 +14,7 @@ from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from ..spec.described.ends import words
 from ..spec.ends import MaxMessages, lone
-from ..spec.judges import ByFunction, SeparateJudge
+from ..spec.judges import SeparateJudge, TurnFunction
 from .ways import Kind, Place, Way, ways
 
 MERMAID: Final = (".mmd", ".mermaid", ".md")
@@ -162,7 +162,7 @@ def _label(conversation: Conversation, place: Place) -> list[str]:
             return [f"Is the task of {place.speaker} complete?"]
         case Kind.CHOICE:
             order = conversation.turn_order
-            who = f"{order.name}()" if isinstance(order, ByFunction) else order.kind.capitalize()
+            who = f"{order.name}()" if isinstance(order, TurnFunction) else order.kind.capitalize()
             return [who, "who speaks next?"]
         case Kind.END:
             return ["The end", *_at_any_time(conversation)]

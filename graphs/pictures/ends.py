@@ -5,15 +5,15 @@ from ..speakers.speaker import Speaker
 from ..spec.ends import (
     DoneToken,
     End,
-    EndingTool,
     MaxCalls,
     MaxCost,
     MaxMessages,
     MaxSeconds,
     MaxTokens,
-    NoCode,
+    NoCodeBlock,
     Predicate,
     StopRequested,
+    ToolCalled,
     leaves,
 )
 
@@ -34,13 +34,13 @@ def facts_of(end: End, speaker: Speaker) -> Facts | None:
             case DoneToken(token=token, by=by):
                 who = by or speaker.name if talks else by
                 update = {"tokens_said": (*known.tokens_said, (token, who or ""))}
-            case EndingTool(tool=tool, by=by):
+            case ToolCalled(tool=tool, by=by):
                 who = by or speaker.name if tool in speaker.tools else by
                 update = {"tools_called": (*known.tools_called, (tool, who or ""))}
             case Predicate(name=name):
                 who = speaker.name
                 update = {"predicates": (*known.predicates, str(name))}
-            case NoCode(by=who):
+            case NoCodeBlock(by=who):
                 update = {"no_code_by": who}
             case StopRequested():
                 update = {"stop_requested": True}

@@ -17,9 +17,9 @@ from ..rules.transitions import checked, chose, judged, left, paused, spoke
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
 from ..spec.described.ends import counted, parts, words
-from ..spec.ends import AnyOf, End, EndingTool, MaxMessages, Reason, leaves, lone
+from ..spec.ends import AnyOf, End, MaxMessages, Reason, ToolCalled, leaves, lone
 from ..spec.handoffs import targets
-from ..spec.judges import ByFunction, Handoff, RoundRobin, SeparateJudge
+from ..spec.judges import Handoff, RoundRobin, SeparateJudge, TurnFunction
 from .ends import facts_of
 
 
@@ -66,7 +66,10 @@ def _shortened(conversation: Conversation) -> Conversation:
     end_chat, count = conversation.end_chat, len(conversation.speakers)
     when = end_chat.when
     caps = [end.limit // count for end in lone(when) if isinstance(end, MaxMessages)]
-    rounds = min([*caps, end_chat.max_iterations or _ROUNDS])
+    rounds = min(
+        caps if end_chat.max_iterations is None else [*caps, end_chat.max_iterations],
+        default=_ROUNDS,
+    )
     least = min(1, end_chat.min_iterations)
     is_chosen = not isinstance(conversation.turn_order, RoundRobin)
     # In a round of many who are chosen each may follow each.
@@ -180,7 +183,7 @@ class _Walk:
 
     def _next(self, speaker: str) -> list[str]:
         """Who may be chosen to speak next."""
-        if isinstance(self._conversation.turn_order, ByFunction):
+        if isinstance(self._conversation.turn_order, TurnFunction):
             return list(self._conversation.names)
         return [name for name in self._conversation.names if name != speaker]
 
@@ -214,7 +217,7 @@ class _Walk:
         tools = self._go(place, Place(Kind.TOOLS, speaker.name), f"{who} lets it" if who else when)
         self._go(tools, place, "results")
         for end in parts(self._conversation.end_chat.when):
-            called = [one for _, one in leaves(end) if isinstance(one, EndingTool)]
+            called = [one for _, one in leaves(end) if isinstance(one, ToolCalled)]
             facts = facts_of(end, speaker)
             if facts is None or not any(one.tool in speaker.tools for one in called):
                 continue
@@ -228,7 +231,7 @@ class _Walk:
         """What may be known once a speaker has spoken, and may end it, in words and as facts."""
         for end in parts(self._whole.end_chat.when):
             facts = facts_of(end, speaker)
-            if facts is not None and any(not isinstance(one, EndingTool) for _, one in leaves(end)):
+            if facts is not None and any(not isinstance(one, ToolCalled) for _, one in leaves(end)):
                 yield words(end), facts
         for other in self._conversation.speakers:
             human = other.human

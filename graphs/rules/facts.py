@@ -13,7 +13,7 @@ from ..log.kinds import Kind
 from ..log.messages import About, Source, line
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.ends import DoneToken, EndingTool, leaves
+from ..spec.ends import DoneToken, ToolCalled, leaves
 from ..spec.judges import SeparateJudge
 from ..spec.usage import Usage, total
 from ..text.done_words import says
@@ -166,7 +166,7 @@ class _ToolsCalled:
 
     def __init__(self, conversation: Conversation) -> None:
         when = conversation.end_chat.when
-        self._ends = {end.tool for _, end in leaves(when) if isinstance(end, EndingTool)}
+        self._ends = {end.tool for _, end in leaves(when) if isinstance(end, ToolCalled)}
         self._names: dict[str | None, str] = {}
         self.found: dict[tuple[str, str], None] = {}
 

@@ -37,7 +37,7 @@ def _has_predicates(conversation: Conversation, position: Position) -> bool:
 
 
 def is_judged(conversation: Conversation, position: Position) -> bool:
-    """Whether the latest turn is judged: of those with `stops_chat`, until their task is complete.
+    """Return whether the latest turn is judged: its speaker checks completion and is not done.
 
     At the cap, too: the verdict changes the reason and the last words. A separate judge waits until
     a second speaker has spoken.

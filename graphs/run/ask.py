@@ -26,7 +26,7 @@ from ..log.remembered import memory, remembered_by
 from ..sessions.result import Result
 from ..sessions.session import read_session
 from ..sessions.stored_state import stored_conversation
-from ..speakers.formats import Schema
+from ..speakers.formats import SchemaFormat
 from ..speakers.memory import Remembered
 from ..speakers.speaker import Speaker
 from ..spec.changes.options import AnySpeaker
@@ -110,7 +110,7 @@ async def aask(
     Example:
         >>> from duologue.graphs import Speaker, ask
         >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> chef = Speaker(name="Chef", role_prompt="You plan meals.")
+        >>> chef = Speaker(name="Chef", system_prompt="You plan meals.")
         >>> model = ScriptedChatModel(script=["Soup, then fish.", "Plums."])
         >>> ask(chef, "Plan a menu.", session="menu", model=model, store="memory:ask").text
         'Soup, then fish.'
@@ -171,8 +171,8 @@ def _able(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Spea
             raise SpecError(f"schema: must be a pydantic model's class, not {kind_of(schema)}")
         # A reply that is held to a schema calls no tools.
         form = "text" if more or speaker.tools else "structured"
-        changes["format"] = Schema(schema, form=form)
-    return speaker.but(**changes)
+        changes["format"] = SchemaFormat(schema, form=form)
+    return speaker.replace(**changes)
 
 
 def _speaker(given: object, field: str) -> Speaker:
@@ -262,7 +262,7 @@ async def aremember(
     Example:
         >>> from duologue.graphs import Speaker, ask, remember
         >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> chef = Speaker(name="Chef", role_prompt="You plan meals.")
+        >>> chef = Speaker(name="Chef", system_prompt="You plan meals.")
         >>> model = ScriptedChatModel(script=["Soup, then fish."])
         >>> menu = ask(chef, "Plan a menu.", model=model, store="memory:ask")
         >>> [(line.speaker, line.text) for line in remember(chef, menu).memory]
@@ -291,11 +291,11 @@ async def aremember(
             words=words,
         )
         keeper = Speaker(
-            name=now.name, model=now.model, role_prompt=worded(prompts.SUMMARISER, me=was)
+            name=now.name, model=now.model, system_prompt=worded(prompts.SUMMARISER, me=was)
         )
         summary = cut((await aask(keeper, request, **options)).text.strip(), words)
         lines = [Remembered(text=worded(prompts.IN_SHORT, summary=summary))] if summary else lines
-    return now.but(memory=tuple(lines))
+    return now.replace(memory=tuple(lines))
 
 
 remember = in_background(aremember)

@@ -243,7 +243,9 @@ class Steps:
 def _beside(conversation: Conversation) -> set[str]:
     """Give whose messages may go on by what their calls say."""
     speakers = conversation.speakers
-    return {one.name for one in speakers if one.to_user or has_tool(conversation, one)}
+    return {
+        one.name for one in speakers if one.speaks_with_tool_calls or has_tool(conversation, one)
+    }
 
 
 def _is_foreign(question: Question) -> bool:

@@ -54,7 +54,7 @@ async def afork(
         store: Where sessions are kept. None: the setting, else the user's data folder.
         **changes: Fields of the conversation that are other from here on; what is nested is given
             as dicts of what changes, speakers by their names, as in
-            ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"role_prompt": "…"}}``. Who
+            ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"system_prompt": "…"}}``. Who
             takes part and how it opened can't change. A new task is not rewritten, and nobody has
             completed it yet.
 
@@ -101,7 +101,7 @@ def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conver
             if isinstance(fields, Mapping) and field in fields:
                 raise SpecError(f"speakers.{name}.{field}: can't change in a fork")
     given: dict[str, Any] = {**changes}
-    found = conversation.but(**given)
+    found = conversation.replace(**given)
     for name, own in found.prompts.items():
         if own.text is None:
             raise SpecError(f"prompts.{name}: give the text itself: a fork has no registered texts")

@@ -28,9 +28,9 @@ async def aget_prompt(
     """Show what a speaker's model was sent at its newest turn.
 
     That is the system prompt and what the speaker remembers, shortened by its context policy, with
-    all that was told for this turn alone; the embedded model is sent the speaker's `Brief`. No
-    prompt is stored: it is made once more from the session's steps. The definitions of tools, which
-    stand beside the messages where an endpoint takes them, are not part of it.
+    the instructions of this turn. The embedded model is sent the speaker's `SmallModelPrompt`. No
+    prompt is stored: it is made once more from the session's steps. The definitions of tools are
+    not part of it if the endpoint takes them apart from the messages.
 
     Args:
         session: The session's id.

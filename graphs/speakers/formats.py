@@ -63,8 +63,8 @@ def plain(text: str) -> str:
     return signs[leading.end() if leading else 0 :].translate(WIDE).casefold()
 
 
-class MarksFields(TypedDict, total=False):
-    """The fields of `Marks`, as they may be given."""
+class LabelledFormatFields(TypedDict, total=False):
+    """The fields of `LabelledFormat`, as they may be given."""
 
     kind: Literal["lines"]
     lines: Required[Sequence[str]]
@@ -72,7 +72,7 @@ class MarksFields(TypedDict, total=False):
     optional: Sequence[str]
 
 
-class Marks(Kinded):
+class LabelledFormat(Kinded):
     """Marks that begin a line each, such as CAMEL's ``Instruction:`` and ``Input:``.
 
     Case, Markdown around a mark and full-width colons do not matter. A reply is read as a table:
@@ -95,7 +95,7 @@ class Marks(Kinded):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[MarksFields]) -> None: ...
+        def __init__(self, **fields: Unpack[LabelledFormatFields]) -> None: ...
 
     @field_validator("lines")
     @classmethod
@@ -140,7 +140,7 @@ def _check_mark(mark: str, others: tuple[str, ...]) -> None:
             )
 
 
-class Blocks(Kinded):
+class BlockFormat(Kinded):
     r"""Blocks between two marks, wherever in a reply they stand (Lagent's ``ToolParser``).
 
     A reply is read as the list of all its blocks in order (Lagent keeps the first one only).
@@ -175,15 +175,15 @@ class Blocks(Kinded):
         return end
 
 
-class CodeFields(TypedDict, total=False):
-    """The fields of `Code`, as they may be given."""
+class CodeFormatFields(TypedDict, total=False):
+    """The fields of `CodeFormat`, as they may be given."""
 
     kind: Literal["code"]
     languages: Sequence[str]
     required: bool
 
 
-class Code(Kinded):
+class CodeFormat(Kinded):
     """Fenced code, as in Markdown. A reply is read as the list of all its blocks in order.
 
     Raises:
@@ -200,7 +200,7 @@ class Code(Kinded):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[CodeFields]) -> None: ...
+        def __init__(self, **fields: Unpack[CodeFormatFields]) -> None: ...
 
     @field_validator("languages")
     @classmethod
@@ -211,7 +211,7 @@ class Code(Kinded):
         return languages
 
 
-class Schema(Kinded):
+class SchemaFormat(Kinded):
     """A reply that is JSON, of a pydantic model registered by name. It is read as its fields."""
 
     name_alone: ClassVar[bool] = True
@@ -243,17 +243,17 @@ def _tag(given: object) -> str | None:
 
 
 Format: TypeAlias = Annotated[
-    Annotated[Marks, Tag("lines")]
-    | Annotated[Blocks, Tag("blocks")]
-    | Annotated[Code, Tag("code")]
-    | Annotated[Schema, Tag("schema")],
+    Annotated[LabelledFormat, Tag("lines")]
+    | Annotated[BlockFormat, Tag("blocks")]
+    | Annotated[CodeFormat, Tag("code")]
+    | Annotated[SchemaFormat, Tag("schema")],
     Discriminator(_tag),
     BeforeValidator(by_kind),
 ]
 """What a speaker's replies look like."""
 
 
-class Status(IntEnum):
+class ParseStatus(IntEnum):
     """How a block was read (Lagent's numbers)."""
 
     VALID = 1
@@ -264,7 +264,7 @@ class Status(IntEnum):
     """It has no end."""
 
 
-class Block(Data):
+class ParsedBlock(Data):
     """One block of a reply, with the prose before it."""
 
     thought: str = ""
@@ -273,5 +273,5 @@ class Block(Data):
     """What stands in the block. None: there is only prose."""
     tool_type: str | None = None
     """What the block is called; of fenced code its language, in lower case."""
-    status: Status = Status.NONE
+    status: ParseStatus = ParseStatus.NONE
     """How it was read."""

@@ -12,12 +12,12 @@ from .context import Context
 from .few_shot import Example
 from .formats import Format
 from .memory import Remembered
-from .parts import Brief, Generation, PrivateOpening
+from .parts import ModelSettings, PrivateOpening, SmallModelPrompt
 from .replies import AnyReply
 
 
 class _ButTheName(TypedDict, total=False):
-    role_prompt: str | None
+    system_prompt: str | None
     task: str | None
     private_opening: PrivateOpening | Fields | None
     memory: Sequence[Remembered | Fields]
@@ -27,18 +27,18 @@ class _ButTheName(TypedDict, total=False):
     speaks_to: Sequence[str] | None
     labels: bool | None
     hooks: Sequence[Thing]
-    brief: Brief | Fields | None
-    stops_chat: bool
-    keep_reflection: bool
+    small_model_prompt: SmallModelPrompt | Fields | None
+    checks_completion: bool
+    keep_self_reflection: bool
     format: Format | Fields | None
     tools: Sequence[Thing]
     tool_choice: str
     tool_calling: Literal["native", "schema"] | None
     interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
-    to_user: bool
+    speaks_with_tool_calls: bool
     return_direct: bool
     model: str | None
-    generation: Generation | Fields
+    model_settings: ModelSettings | Fields
     on_length: Literal["accept", "continue", "retry"]
     context: Context | Fields | Literal["all"]
 

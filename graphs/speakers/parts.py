@@ -10,8 +10,8 @@ from ..common.data import Spec, Temperature, Text
 from .extra_settings import Further, Headers
 
 
-class GenerationFields(TypedDict, total=False):
-    """The fields of `Generation`, as they may be given."""
+class ModelSettingsFields(TypedDict, total=False):
+    """The fields of `ModelSettings`, as they may be given."""
 
     temperature: Temperature
     max_tokens: int | None
@@ -23,7 +23,7 @@ class GenerationFields(TypedDict, total=False):
     extra_headers: Mapping[str, str]
 
 
-class Generation(Spec):
+class ModelSettings(Spec):
     """Settings that are sent with a model call. A setting that is None is not sent."""
 
     temperature: Temperature = None
@@ -48,7 +48,7 @@ class Generation(Spec):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[GenerationFields]) -> None: ...
+        def __init__(self, **fields: Unpack[ModelSettingsFields]) -> None: ...
 
     @model_validator(mode="after")
     def _set_once(self) -> Self:
@@ -58,13 +58,13 @@ class Generation(Spec):
         return self
 
 
-class Brief(Spec):
+class SmallModelPrompt(Spec):
     """What a speaker is told instead where a very small model speaks for it, as the embedded one.
 
     Its form is held by a grammar, so it need not be told; what it is told must be short.
     """
 
-    role_prompt: Text
+    system_prompt: Text
     """The system prompt; ``{task}`` in it stands for the task."""
     reminder: Text
     """What comes after each line the speaker hears; ``{task}`` in it stands for the task as it

@@ -16,10 +16,10 @@ from ..common.validation import did_you_mean
 from .approval import Rule
 from .context import Context, KeepAll
 from .few_shot import Examples
-from .formats import Format, Marks, Schema
+from .formats import Format, LabelledFormat, SchemaFormat
 from .given import SpeakerChanges, SpeakerFields
 from .memory import Remembered
-from .parts import Brief, Generation, PrivateOpening
+from .parts import ModelSettings, PrivateOpening, SmallModelPrompt
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
 
 SPEAKER_TEMPERATURE = 0.2
@@ -37,7 +37,7 @@ class Speaker(Spec):
 
     name: Name
     """How the speaker is called by the others; no two may share a name."""
-    role_prompt: Text | None = None
+    system_prompt: Text | None = None
     """The system prompt. ``{task}`` in it stands for the conversation's task; where it does not
     appear, the task follows the prompt. None: a neutral prompt that names the participants."""
     task: Text | None = None
@@ -62,12 +62,12 @@ class Speaker(Spec):
     hooks: DistinctNames = ()
     """The hooks that see what it hears, says and calls, in order: registered names, or in Python
     the hooks themselves."""
-    brief: Brief | None = None
+    small_model_prompt: SmallModelPrompt | None = None
     """What it is told instead where the embedded model speaks for it."""
-    stops_chat: bool = False
+    checks_completion: bool = False
     """Whether it is asked, after each of its turns in the rounds, if its task is complete. Where a
     separate judge decides, that one is asked then."""
-    keep_reflection: bool = False
+    keep_self_reflection: bool = False
     """Whether that question and its answer stay in the speaker's own view; of a separate judge,
     what it found."""
     format: Format | None = None
@@ -84,7 +84,7 @@ class Speaker(Spec):
     """The tools that a person is asked about before they run, by their registered names, or in
     Python functions themselves: true, or which decisions there are (LangChain's human in the loop).
     False: nobody is asked."""
-    to_user: bool = False
+    speaks_with_tool_calls: bool = False
     """Whether it may say something beside a call of a tool, by an optional argument ``to_user`` of
     every tool (Agere)."""
     return_direct: bool = False
@@ -93,8 +93,8 @@ class Speaker(Spec):
     model: Text | None = None
     """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path
     of a ``.gguf`` file. None: the conversation's default."""
-    generation: Generation = Generation()
-    """Generation parameters."""
+    model_settings: ModelSettings = ModelSettings()
+    """Settings of the calls of its model."""
     on_length: Literal["accept", "continue", "retry"] = "accept"
     """What is done where its model's reply ends at its longest length. ``accept``: it is said as it
     is. ``continue``: the rest is asked for, once, and both are said as one message. ``retry``: a
@@ -106,7 +106,7 @@ class Speaker(Spec):
 
         def __init__(self, **fields: Unpack[SpeakerFields]) -> None: ...
 
-    def but(self, **changes: Unpack[SpeakerChanges]) -> "Speaker":
+    def replace(self, **changes: Unpack[SpeakerChanges]) -> "Speaker":
         """Give the same with other fields, which take the place of what was there.
 
         Raises:
@@ -185,7 +185,7 @@ class Speaker(Spec):
         replies, held = info.data.get("replies"), info.data.get("format")
         if tools and replies is not None and not _has_model(replies):
             raise ValueError('only a model calls tools: put "model" among the replies')
-        if tools and isinstance(held, Schema) and held.form == "structured":
+        if tools and isinstance(held, SchemaFormat) and held.form == "structured":
             raise ValueError(
                 "none can be called by a speaker whose replies are held to a schema: set "
                 'format.form = "text"'
@@ -217,25 +217,25 @@ class Speaker(Spec):
             raise ValueError(f"{unknown!r} is not one of the speaker's tools{hint}")
         return rules
 
-    @field_validator("to_user")
+    @field_validator("speaks_with_tool_calls")
     @classmethod
-    def _has_tools_to_call(cls, to_user: bool, info: ValidationInfo) -> bool:
-        if to_user and info.data.get("tools") == ():
+    def _has_tools_to_call(cls, speaks_with_tool_calls: bool, info: ValidationInfo) -> bool:
+        if speaks_with_tool_calls and info.data.get("tools") == ():
             raise ValueError("must be false where there are no tools")
-        return to_user
+        return speaks_with_tool_calls
 
     @field_validator("on_length")
     @classmethod
     def _can_go_on(cls, on_length: str, info: ValidationInfo) -> str:
         held = info.data.get("format")
-        if on_length == "continue" and isinstance(held, Schema) and held.form == "structured":
+        if on_length == "continue" and isinstance(held, SchemaFormat) and held.form == "structured":
             raise ValueError('a reply that must fit a schema cannot be continued: set "retry"')
         return on_length
 
     @property
-    def marks(self) -> Marks | None:
+    def marks(self) -> LabelledFormat | None:
         """The marks its replies must carry, where its format is one of marks."""
-        return self.format if isinstance(self.format, Marks) else None
+        return self.format if isinstance(self.format, LabelledFormat) else None
 
 
 def _is_once(reply: AnyReply) -> bool:

@@ -49,9 +49,9 @@ class AssistantSettings(Data):
             own = {"temperature": self.temperature}
             update["speakers"] = tuple(
                 speaker
-                if speaker.generation.temperature is not None
+                if speaker.model_settings.temperature is not None
                 else speaker.model_copy(
-                    update={"generation": speaker.generation.model_copy(update=own)}
+                    update={"model_settings": speaker.model_settings.model_copy(update=own)}
                 )
                 for speaker in conversation.speakers
             )

@@ -13,12 +13,12 @@ from .ends import (
     AnyOf,
     DoneToken,
     End,
-    EndingTool,
     Leaf,
     MaxCalls,
     MaxCost,
     MaxMessages,
-    NoCode,
+    NoCodeBlock,
+    ToolCalled,
     leaves,
     lone,
 )
@@ -41,10 +41,11 @@ def check(conversation: ConversationFields) -> None:
     _check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
         raise ValueError("opening.reconcile: needs opening.answers")
-    if end_chat.max_iterations is None and not conversation.is_bounded_by_people:
+    is_bounded = conversation.is_bounded_by_people or end_chat.is_capped_by_messages
+    if end_chat.max_iterations is None and not is_bounded:
         raise ValueError(
-            "end_chat.max_iterations: none is only possible where every round needs a person: give "
-            "a number of rounds"
+            "end_chat.max_iterations: none is possible only if every round needs a person, or with "
+            "MaxMessages; give a number of rounds"
         )
     _check_least(conversation)
     if end_chat.on_guard == "ask" and not conversation.is_with_a_person:
@@ -54,7 +55,7 @@ def check(conversation: ConversationFields) -> None:
     needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
     if needs_stopper and not conversation.stoppers:
         raise ValueError(
-            f"end_chat.mode: {end_chat.mode.value} needs a speaker with stops_chat = true"
+            f"end_chat.mode: {end_chat.mode.value} needs a speaker with checks_completion = true"
         )
     for name in conversation.model_names if conversation.prices else ():
         if name is not None and name not in conversation.prices:
@@ -149,14 +150,14 @@ def _check_name(conversation: ConversationFields, field: str, name: str | None) 
 
 
 def _check_end(conversation: ConversationFields, path: str, end: Leaf) -> None:
-    if isinstance(end, DoneToken | EndingTool | NoCode):
+    if isinstance(end, DoneToken | ToolCalled | NoCodeBlock):
         _check_name(conversation, f"{path}.by", end.by)
-    if isinstance(end, EndingTool):
+    if isinstance(end, ToolCalled):
         who = conversation.speakers if end.by is None else (conversation.speaker(end.by),)
         if not any(end.tool in speaker.tools for speaker in who):
             lacks = "nobody has a tool" if end.by is None else f"{end.by} has no tool"
             raise ValueError(f"{path}.tool: {lacks} {end.tool!r}: name it among a speaker's tools")
-    if isinstance(end, NoCode) and not any(one.runs_code for one in conversation.speakers):
+    if isinstance(end, NoCodeBlock) and not any(one.runs_code for one in conversation.speakers):
         raise ValueError(f'{path}: nobody runs code: put "code" among a speaker\'s replies')
     charged = any(price.input or price.output for price in conversation.prices.values())
     if isinstance(end, MaxCost) and conversation.prices and not charged:

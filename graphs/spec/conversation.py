@@ -48,12 +48,12 @@ class Conversation(Shown, ConversationFields):
         check(self)
         return self
 
-    def but(self, **changes: Unpack[Changes]) -> "Conversation":
+    def replace(self, **changes: Unpack[Changes]) -> "Conversation":
         """Give the same conversation with other fields.
 
         Args:
             **changes: The fields that are other. A dict changes only what it names, as in
-                ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"role_prompt": "…"}}``;
+                ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"system_prompt": "…"}}``;
                 anything else takes the place of what was there.
 
         Returns:
@@ -65,7 +65,7 @@ class Conversation(Shown, ConversationFields):
         Example:
             >>> from duologue.graphs import role_play
             >>> garden = role_play("Plan a garden", "Owner", "Gardener")
-            >>> garden.but(end_chat={"max_iterations": 9}, seed=7).end_chat.max_iterations
+            >>> garden.replace(end_chat={"max_iterations": 9}, seed=7).end_chat.max_iterations
             9
         """
         check_depth(changes)
@@ -80,7 +80,7 @@ class Conversation(Shown, ConversationFields):
             (
                 one.name,
                 ", ".join(reply.kind for reply in one.replies),
-                shorten(one.task or one.role_prompt or "", 100, placeholder=" …"),
+                shorten(one.task or one.system_prompt or "", 100, placeholder=" …"),
                 *([", ".join(one.tools)] if has_tools else []),
             )
             for one in self.speakers
@@ -121,7 +121,7 @@ class Form(Spec, ABC):
 
     @classmethod
     def kind(cls) -> str:
-        """Give the name of the kind, such as ``role_play`` for ``RolePlay``."""
+        """Give the name of the kind, such as ``role_play`` for ``RolePlayForm``."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     @classmethod

@@ -1,12 +1,13 @@
 """How a conversation ends, as data: the mode, the caps, other ends, and the guards."""
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, TypeAlias, Unpack
 
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from ..common.data import MOST, AnyCase, Cap, Fields, Spec
-from .ends import AnyEnd, End
+from .ends import AnyEnd, BaseEnd, End, MaxMessages, lone
 
 NO_CAP: Final = "none"
 """How TOML says that there is no cap on rounds."""
@@ -71,9 +72,12 @@ class Guards(Spec):
     """Verdicts in a row that can't be read."""
 
 
-def by_mode(given: object) -> object:
-    """Read a mode given as a bare word as ``{"mode": …}``."""
-    return {"mode": given} if isinstance(given, str) else given
+def end_chat_fields(value: object) -> object:
+    """Return a bare mode, an end alone or a list of ends as the field of `EndChat` that it sets."""
+    if isinstance(value, str):
+        return {"mode": value}
+    is_end = "kind" in value if isinstance(value, Mapping) else isinstance(value, BaseEnd | list)
+    return {"when": value} if is_end or isinstance(value, tuple) else value
 
 
 class EndChatFields(TypedDict, total=False):
@@ -91,14 +95,15 @@ class EndChatFields(TypedDict, total=False):
 
 
 class EndChat(Spec):
-    """How the conversation ends; a bare word is its mode."""
+    """How the conversation ends. A bare word is its mode, an end alone its ``when``."""
 
     mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
     """How completed tasks end it."""
     max_iterations: Cap | None = 5
-    """The cap, in rounds; in one round every speaker speaks once. None: no cap, which is possible
-    only where every round needs a person, or an automatic reply in a person's place, which has its
-    own cap. TOML has no null: there it is written ``"none"``."""
+    """The cap, in rounds; in one round every speaker speaks once. If it is not set and ``when``
+    contains a `MaxMessages` that ends it alone, there is no cap on rounds. None: no cap, which is
+    possible only with such a `MaxMessages`, or if every round needs a person, or an automatic reply
+    in a person's place, which has its own cap. TOML has no null: there it is written ``"none"``."""
     min_iterations: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
     """How many rounds must be complete before a verdict, what is said or called, a predicate or a
     guard ends it; what would have ended it before does so then. Budgets, errors, people and stops
@@ -130,15 +135,32 @@ class EndChat(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_mode(cls, given: object) -> object:
-        return by_mode(given)
+    def _read_fields(cls, value: object) -> object:
+        return end_chat_fields(value)
 
     @field_validator("max_iterations", mode="before")
     @classmethod
     def _none_in_toml(cls, given: object) -> object:
         return None if given == NO_CAP else given
 
+    @model_validator(mode="after")
+    def _drop_default_cap(self) -> Self:
+        """Leave the number of messages as the only cap, if it is the only one that was set."""
+        if self.is_capped_by_messages and "max_iterations" not in self.model_fields_set:
+            # The model is frozen, and pydantic has no default that sees another field.
+            self.__dict__["max_iterations"] = None
+        return self
+
+    @property
+    def is_capped_by_messages(self) -> bool:
+        """Whether a number of messages ends it, whatever else happens."""
+        return any(isinstance(end, MaxMessages) for end in lone(self.when))
+
     @property
     def waits_for_another(self) -> bool:
         """Whether a done token or a separate judge ends it only once another speaker has spoken."""
         return not (self.allow_unanswered_end or self.min_iterations)
+
+
+AnyEndChat: TypeAlias = EndChat | EndChatMode | AnyEnd
+"""What a caller may pass as ``end_chat``, by type: a mode, its fields, or an end alone."""

@@ -39,8 +39,8 @@ class Reason(StrEnum):
     TOOL_ERRORS = "tool_errors"  # too many calls in one turn failed in the tool
     DONE_TOKEN = "done_token"  # noqa: S105  # a speaker said the done token
     PREDICATE = "predicate"  # a registered function said so
-    ENDING_TOOL = "ending_tool"  # a tool was called that ends it
-    NO_CODE = "no_code"  # a speaker whose code is run wrote none
+    TOOL_CALLED = "tool_called"  # a tool was called that ends it
+    NO_CODE_BLOCK = "no_code_block"  # a speaker whose code is run wrote none
     TERMINATION = "termination"  # a termination message came, and no person wanted to go on
     COMPLETED = "completed"  # the tasks that the mode asks for are complete
     UNREADABLE_VERDICTS = "unreadable_verdicts"  # verdicts in a row could not be read
@@ -56,16 +56,16 @@ class Reason(StrEnum):
     MAX_ITERATIONS = "max_iterations"  # the round cap is reached
 
 
-class _End(Kinded):
+class BaseEnd(Kinded):
     """Base of all ends: ``a | b`` holds when one does, ``a & b`` when both do."""
 
-    def __or__(self, other: "_End") -> "AnyOf":
-        if not isinstance(other, _End):
+    def __or__(self, other: "BaseEnd") -> "AnyOf":
+        if not isinstance(other, BaseEnd):
             return NotImplemented
         return AnyOf(of=(*_parts(self, AnyOf), *_parts(other, AnyOf)))
 
-    def __and__(self, other: "_End") -> "AllOf":
-        if not isinstance(other, _End):
+    def __and__(self, other: "BaseEnd") -> "AllOf":
+        if not isinstance(other, BaseEnd):
             return NotImplemented
         return AllOf(of=(*_parts(self, AllOf), *_parts(other, AllOf)))
 
@@ -81,7 +81,7 @@ class _End(Kinded):
         )
 
 
-class DoneToken(_End):
+class DoneToken(BaseEnd):
     """A word that ends the conversation when a speaker says it (CAMEL's done token).
 
     In code, a question, a thought, or a quotation that a sentence talks about it is not said.
@@ -109,7 +109,7 @@ class DoneToken(_End):
         return self.match or default_match(self.token)
 
 
-class Predicate(_End):
+class Predicate(BaseEnd):
     """A registered function says so, after a turn."""
 
     name_alone: ClassVar[bool] = True
@@ -124,18 +124,18 @@ class Predicate(_End):
         def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
 
 
-class EndingToolFields(TypedDict, total=False):
-    """The fields of `EndingTool`, as they may be given."""
+class ToolCalledFields(TypedDict, total=False):
+    """The fields of `ToolCalled`, as they may be given."""
 
-    kind: Literal["ending_tool"]
+    kind: Literal["tool_called"]
     tool: Required[Thing]
     by: str | None
 
 
-class EndingTool(_End):
+class ToolCalled(BaseEnd):
     """A tool was called and has answered without an error."""
 
-    kind: Literal["ending_tool"] = "ending_tool"
+    kind: Literal["tool_called"] = "tool_called"
     """Which end it is."""
     tool: Named
     """The tool: its name, or in Python the tool or function itself."""
@@ -144,19 +144,19 @@ class EndingTool(_End):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[EndingToolFields]) -> None: ...
+        def __init__(self, **fields: Unpack[ToolCalledFields]) -> None: ...
 
 
-class NoCode(_End):
+class NoCodeBlock(BaseEnd):
     """A speaker's message holds no code, where its code is run (Lagent's coder)."""
 
-    kind: Literal["no_code"] = "no_code"
+    kind: Literal["no_code_block"] = "no_code_block"
     """Which end it is."""
     by: Name
     """The speaker. The end holds only right after such a message."""
 
 
-class MaxMessages(_End):
+class MaxMessages(BaseEnd):
     """This many messages were said. Promised last words are still spoken."""
 
     kind: Literal["max_messages"] = "max_messages"
@@ -165,7 +165,7 @@ class MaxMessages(_End):
     """Messages of the speakers, opening answers included."""
 
 
-class MaxCalls(_End):
+class MaxCalls(BaseEnd):
     """This many model calls were answered; a hard stop."""
 
     kind: Literal["max_calls"] = "max_calls"
@@ -174,7 +174,7 @@ class MaxCalls(_End):
     """Model calls, those of the judge and the task specification included."""
 
 
-class MaxTokens(_End):
+class MaxTokens(BaseEnd):
     """This many tokens were used; a hard stop, after the call that reaches it."""
 
     kind: Literal["max_tokens"] = "max_tokens"
@@ -183,7 +183,7 @@ class MaxTokens(_End):
     """Tokens of prompts and answers together."""
 
 
-class MaxCost(_End):
+class MaxCost(BaseEnd):
     """This much money was spent, by price table; a hard stop, after the call that reaches it."""
 
     kind: Literal["max_cost"] = "max_cost"
@@ -193,7 +193,7 @@ class MaxCost(_End):
     of the package genai-prices."""
 
 
-class MaxSeconds(_End):
+class MaxSeconds(BaseEnd):
     """The conversation ran this long; a hard stop, after the step that reaches it."""
 
     kind: Literal["max_seconds"] = "max_seconds"
@@ -203,7 +203,7 @@ class MaxSeconds(_End):
     a person takes, do not count."""
 
 
-class StopRequested(_End):
+class StopRequested(BaseEnd):
     """Somebody outside asked it to stop; a hard stop, after the current turn.
 
     It always works. Where a conversation's ends name it, it counts only as they say.
@@ -227,7 +227,7 @@ class AnyOfFields(TypedDict, total=False):
     of: Required["Sequence[End | str | Fields]"]
 
 
-class AnyOf(_End):
+class AnyOf(BaseEnd):
     """One of several ends; in Python ``a | b``, in a file a list of them."""
 
     kind: Literal["any"] = "any"
@@ -247,7 +247,7 @@ class AllOfFields(TypedDict, total=False):
     of: Required["Sequence[End | str | Fields]"]
 
 
-class AllOf(_End):
+class AllOf(BaseEnd):
     """Several ends at once; in Python ``a & b``.
 
     What was said or called earlier still counts; a predicate must hold at that moment.
@@ -266,8 +266,8 @@ class AllOf(_End):
 Leaf: TypeAlias = (
     DoneToken
     | Predicate
-    | EndingTool
-    | NoCode
+    | ToolCalled
+    | NoCodeBlock
     | MaxMessages
     | MaxCalls
     | MaxTokens
@@ -291,7 +291,7 @@ AnyOf.model_rebuild()
 AllOf.model_rebuild()
 
 
-def _parts(end: _End, whole: type[AnyOf] | type[AllOf]) -> tuple[End, ...]:
+def _parts(end: BaseEnd, whole: type[AnyOf] | type[AllOf]) -> tuple[End, ...]:
     # The base has no other subclasses than the union.
     return end.of if isinstance(end, whole) else (cast("End", end),)
 

@@ -14,7 +14,7 @@ from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
 from ..common.errors import SpecError
 from ..common.validation import listing
 from ..speakers.context import RunningSummary
-from ..speakers.parts import Generation
+from ..speakers.parts import ModelSettings
 from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
 from ..text.looks import looks
@@ -24,7 +24,7 @@ from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnO
 from .sandbox import Sandbox
 from .usage import Price
 
-SPEC_VERSION: Final = 9
+SPEC_VERSION: Final = 10
 """The version of the spec this release writes; `graphs.spec.versions` reads older ones."""
 
 _A_PAIR = 2
@@ -43,8 +43,8 @@ class TaskSpecification(Spec):
     """The longest rewritten task, in words."""
     model: Text | None = None
     """The model that rewrites. None: the conversation's default."""
-    generation: Generation = Generation()
-    """Generation parameters; the temperature is 1.0 unless given."""
+    model_settings: ModelSettings = ModelSettings()
+    """Settings of that call. The temperature is 1.0 if None."""
     small_models: bool = True
     """Whether the embedded model rewrites it too. If not, the task stays as it is given."""
 
@@ -87,7 +87,7 @@ a registered one."""
 class ConversationFields(Spec):
     """The fields of a conversation, each checked alone."""
 
-    version: Literal[9] = SPEC_VERSION
+    version: Literal[10] = SPEC_VERSION
     """The version of this spec's shape."""
     title: Text | None = None
     """What lists of sessions show. None: the task."""
@@ -206,7 +206,7 @@ class ConversationFields(Spec):
     @property
     def stoppers(self) -> tuple[str, ...]:
         """The names of those after whose turns it is asked whether a task is complete."""
-        marked = tuple(speaker.name for speaker in self.speakers if speaker.stops_chat)
+        marked = tuple(speaker.name for speaker in self.speakers if speaker.checks_completion)
         return self.names if isinstance(self.judge, SeparateJudge) and not marked else marked
 
     @property
@@ -269,7 +269,7 @@ class ConversationFields(Spec):
         ]
         return list(dict.fromkeys(name or self.model for name in names))
 
-    def settings_of(self, model: str | None) -> Iterator[tuple[str, Generation]]:
+    def settings_of(self, model: str | None) -> Iterator[tuple[str, ModelSettings]]:
         """Yield the settings of the calls of one model, each with its path in the conversation.
 
         Args:
@@ -277,15 +277,15 @@ class ConversationFields(Spec):
         """
         for number, speaker in enumerate(self.speakers):
             if self.asks_model(speaker) and (speaker.model or self.model) == model:
-                yield f"speakers.{number}.generation", speaker.generation
+                yield f"speakers.{number}.model_settings", speaker.model_settings
         task = self.task_specification
         if task is not None and (task.model or self.model) == model:
-            yield "task_specification.generation", task.generation
+            yield "task_specification.model_settings", task.model_settings
 
     def asks_model(self, speaker: Speaker) -> bool:
         """Whether a speaker's model is asked for anything: its replies, or its own verdict."""
         judges = (
-            speaker.stops_chat
+            speaker.checks_completion
             and isinstance(self.judge, Judge)
             and self.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
         )

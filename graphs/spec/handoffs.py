@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from ..speakers.formats import Schema
+from ..speakers.formats import SchemaFormat
 from ..speakers.speaker import Speaker
 from .conversation import Conversation
 from .judges import Handoff
@@ -24,7 +24,7 @@ def has_tool(conversation: Conversation, speaker: Speaker) -> bool:
     may = targets(conversation, speaker.name)
     # Where only one may, nothing is to be chosen.
     has_choice = len(may) > 1 or (bool(may) and may_be_private(conversation))
-    return has_choice and speaker.has_model and not isinstance(speaker.format, Schema)
+    return has_choice and speaker.has_model and not isinstance(speaker.format, SchemaFormat)
 
 
 def may_be_private(conversation: Conversation) -> bool:

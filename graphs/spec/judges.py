@@ -142,7 +142,7 @@ class RoundRobin(Kinded):
     """Who decides."""
 
 
-class ByFunction(Kinded):
+class TurnFunction(Kinded):
     """A registered function names who speaks next."""
 
     name_alone: ClassVar[bool] = True
@@ -193,9 +193,9 @@ class Handoff(Kinded):
 
     A model does so by calling the tool ``hand_off``, which takes a name and the message (as the
     ``handoff_to_agent`` of Strands Agents does): the call is its message, and no further model call
-    is made for it. A speaker whose format is a `Schema` does so by a field of its JSON. Anybody can
-    by a message that begins with ``@`` and a name. Who was handed over to, and names nobody, gives
-    the word back; else the next in order speaks.
+    is made for it. A speaker whose format is a `SchemaFormat` does so by a field of its JSON.
+    Anybody can by a message that begins with ``@`` and a name. A speaker that was handed to, and
+    names nobody, hands back; otherwise the next in order speaks.
     """
 
     kind: Literal["handoff"] = "handoff"
@@ -236,7 +236,7 @@ AnyJudge: TypeAlias = Annotated[
 
 TurnOrder: TypeAlias = Annotated[
     Annotated[RoundRobin, Tag("round_robin")]
-    | Annotated[ByFunction, Tag("function")]
+    | Annotated[TurnFunction, Tag("function")]
     | Annotated[Moderator, Tag("moderator")]
     | Annotated[Handoff, Tag("handoff")],
     _kind("round_robin"),

@@ -16,10 +16,10 @@ from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.handoffs import next_speaker
 from ...graphs.rules.transitions import chose
 from ...graphs.rules.turns import in_turn
-from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.parts import ModelSettings
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.spec.handoffs import read_name
-from ...graphs.spec.judges import VERDICT_TEMPERATURE, ByFunction, Handoff, Moderator
+from ...graphs.spec.judges import VERDICT_TEMPERATURE, Handoff, Moderator, TurnFunction
 from ...graphs.spec.usage import Usage
 from ...tools.registry.functions import call
 from ..models.answers import thought_of
@@ -36,7 +36,7 @@ UNREADABLE_CHOICE = "This names nobody who could speak next."
 async def choose(moment: Moment) -> dict[str, Any]:
     """Choose who speaks next."""
     order = moment.conversation.turn_order
-    if isinstance(order, ByFunction):
+    if isinstance(order, TurnFunction):
         name = await _called(moment, order.name)
         return await _chosen(moment, AIMessage(name), name)
     if isinstance(order, Handoff):
@@ -68,7 +68,7 @@ async def _called(moment: Moment, function: str) -> str:
 async def _asked(
     moment: Moment, order: Moderator, model: Model, names: Sequence[str]
 ) -> Asked[str | None]:
-    own = Generation(temperature=order.temperature)
+    own = ModelSettings(temperature=order.temperature)
     settings = moment.settings("turn_order", own, VERDICT_TEMPERATURE)
     worded = moment.conversation.worded
     question = worded(prompts.WHO_IS_NEXT, names=", ".join(names))

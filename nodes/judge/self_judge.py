@@ -80,14 +80,14 @@ def _settings(
     default: float = VERDICT_TEMPERATURE,
 ) -> CallSettings:
     # The speaker's stop texts and length are for its speeches; a verdict has its own form.
-    own = speaker.generation.model_copy(
+    own = speaker.model_settings.model_copy(
         update={"temperature": temperature, "stop": (), "max_tokens": judge.max_tokens}
     )
-    return moment.settings(moment.path_of(speaker, "generation"), own, default, most)
+    return moment.settings(moment.path_of(speaker, "model_settings"), own, default, most)
 
 
 def _kept(speaker: Speaker) -> tuple[str, ...]:
-    return (speaker.name,) if speaker.keep_reflection else NOBODY
+    return (speaker.name,) if speaker.keep_self_reflection else NOBODY
 
 
 async def _structured(
@@ -152,7 +152,7 @@ async def _what_is_left(
     words = moment.conversation.worded(prompts.WHAT_IS_LEFT)
     question = HumanMessage(words)
     most = longest(moment, judge, model, _LEFT)
-    own = speaker.generation.temperature
+    own = speaker.model_settings.temperature
     settings = _settings(moment, speaker, judge, most, own, SPEAKER_TEMPERATURE)
     found = await _in_text(moment, speaker, model, [question], settings)
     text = found.answer.text
@@ -171,7 +171,7 @@ async def _is_complete(
     question = HumanMessage(as_asked(moment, words))
     # Kept reflections stand in the view already; the others are shown for this question only.
     before: list[BaseMessage] = []
-    if not speaker.keep_reflection:
+    if not speaker.keep_self_reflection:
         before = [HumanMessage(first.text), _answered(moment, reflection)]
     behind, most = [*before, question], longest(moment, judge, model, _WORD)
     settings = _settings(moment, speaker, judge, most, judge.temperature)

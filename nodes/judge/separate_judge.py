@@ -13,7 +13,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.transitions import judged
 from ...graphs.rules.turns import is_judged
-from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.parts import ModelSettings
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.spec.judges import VERDICT_TEMPERATURE, Finding, SeparateJudge, Verdict
 from ..models.answers import thought_of
@@ -53,7 +53,7 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
         findings=findings or {},
         final=not is_judged(moment.conversation, moment.position),
     )
-    kept = (speaker.name,) if speaker.keep_reflection and verdict.readable else NOBODY
+    kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
     worded = moment.conversation.worded
     text = worded(prompts.FOUND, found=_in_words(findings)) if findings else str(answer.text)
     about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict, thought=thought_of(answer))
@@ -66,7 +66,7 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
 
 async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Findings | None]:
     most = longest(moment, judge, model, _TOKENS + _EACH * len(judge.criteria))
-    own = Generation(temperature=judge.temperature, max_tokens=judge.max_tokens)
+    own = ModelSettings(temperature=judge.temperature, max_tokens=judge.max_tokens)
     settings = moment.settings("judge", own, VERDICT_TEMPERATURE, most)
     question = moment.conversation.worded(prompts.JUDGE_CRITERIA)
     if judge.form == "lines":

@@ -20,7 +20,7 @@ from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
 from ...graphs.common.validation import listing
 from ...graphs.log.kinds import Kind
 from ...graphs.log.viewpoint import copied
-from ...graphs.speakers.formats import Marks
+from ...graphs.speakers.formats import LabelledFormat
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.ends import ends_by_money
@@ -119,7 +119,7 @@ class Model:
         *,
         purpose: Kind,
         speaker: str | None = None,
-        marks: Marks | None = None,
+        marks: LabelledFormat | None = None,
         tools: Sequence[BaseTool] = (),
         tool_choice: str = "auto",
         tool_calling: ToolCalling | None = None,

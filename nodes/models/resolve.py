@@ -174,8 +174,8 @@ class Models:
         for name in conversation.model_names:
             model = await self.get(name, notify)
             model.check_price(conversation)
-            for where, generation in conversation.settings_of(name):
-                model.adapter.check(CallSettings.of(generation, where))
+            for where, model_settings in conversation.settings_of(name):
+                model.adapter.check(CallSettings.of(model_settings, where))
 
 
 def adapter_of(label: str, chat: Chat) -> Adapter:

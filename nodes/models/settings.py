@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import Any, Self
 
 from ...graphs.common.data import UNSET
-from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.parts import ModelSettings
 
 
 @dataclass(frozen=True)
 class CallSettings:
-    """The settings of one model call, by the names of `Generation`.
+    """The settings of one model call, by the names of `ModelSettings`.
 
     A setting of the user's is sent, or its refusal is an error. A default is sent if the client and
     the model accept it.
@@ -21,7 +21,7 @@ class CallSettings:
     """The settings that the user set."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """The defaults of the settings that the user did not set."""
-    where: str = "generation"
+    where: str = "model_settings"
     """The path of the settings in the conversation, for errors."""
     extra_args: Mapping[str, Any] = field(default_factory=dict)
     """Further settings of the client, by its names."""
@@ -31,20 +31,20 @@ class CallSettings:
     """Further headers of the request."""
 
     @classmethod
-    def of(cls, generation: Generation, where: str, **defaults: object) -> Self:
+    def of(cls, model_settings: ModelSettings, where: str, **defaults: object) -> Self:
         """Return the settings of a call.
 
         Args:
-            generation: The settings that the user set.
+            model_settings: The settings that the user set.
             where: Their path in the conversation.
             defaults: The values of settings that the user did not set. None: there is no default.
         """
         own: dict[str, Any] = {
-            "temperature": generation.temperature,
-            "max_tokens": generation.max_tokens,
-            "top_p": generation.top_p,
-            "stop": list(generation.stop) or None,
-            "seed": generation.seed,
+            "temperature": model_settings.temperature,
+            "max_tokens": model_settings.max_tokens,
+            "top_p": model_settings.top_p,
+            "stop": list(model_settings.stop) or None,
+            "seed": model_settings.seed,
         }
         return cls(
             {name: value for name, value in own.items() if value not in (None, UNSET)},
@@ -54,9 +54,9 @@ class CallSettings:
                 if value is not None and own[name] is None
             },
             where,
-            generation.extra_args,
-            generation.extra_body,
-            generation.extra_headers,
+            model_settings.extra_args,
+            model_settings.extra_body,
+            model_settings.extra_headers,
         )
 
     @cached_property

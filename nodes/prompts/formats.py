@@ -4,27 +4,27 @@ import json
 
 from pydantic import BaseModel
 
-from ...graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
+from ...graphs.speakers.formats import BlockFormat, CodeFormat, Format, LabelledFormat, SchemaFormat
 from ...graphs.speakers.schemas import schema_of
 
 
 def form_of(format: Format, schema: type[BaseModel] | None = None) -> str:  # noqa: A002
     """Describe what a reply must look like, for a system prompt and the request to mend one."""
     match format:
-        case Marks():
+        case LabelledFormat():
             return _form_of_marks(format)
-        case Blocks():
+        case BlockFormat():
             block = f"block for {format.tool_type!r}" if format.tool_type else "block"
             subject = f"Your message must hold a {block} that" if format.required else f"A {block}"
             marks = f"begins with {_shown(format.begin)} and ends with {_shown(format.end)}"
             on_lines = format.begin.endswith("\n") and format.end.startswith("\n")
             return f"{subject} {marks}{', each on a line of its own' if on_lines else ''}."
-        case Code():
+        case CodeFormat():
             names = " or ".join(repr(language) for language in format.languages)
             naming = f" that name its language, {names}" if names else ""
             subject = "Your message must hold code" if format.required else "Code must stand"
             return f"{subject} in Markdown fences (```){naming}."
-        case Schema():
+        case SchemaFormat():
             if schema is None:
                 return f"Your message must be JSON of the form {format.name!r} and nothing else."
             fields = json.dumps(schema_of(schema), ensure_ascii=False)
@@ -34,19 +34,19 @@ def form_of(format: Format, schema: type[BaseModel] | None = None) -> str:  # no
 def is_told(format: Format, prompt: str) -> bool:  # noqa: A002
     """Whether a speaker need not be told its format."""
     match format:
-        case Marks():
+        case LabelledFormat():
             return format.lines[0] in prompt
-        case Blocks():
+        case BlockFormat():
             return format.begin.strip() in prompt
-        case Code():
+        case CodeFormat():
             return "```" in prompt
-        case Schema():
+        case SchemaFormat():
             return format.form == "structured"
 
 
-def no_end(format: Blocks | Code) -> str:  # noqa: A002
+def no_end(format: BlockFormat | CodeFormat) -> str:  # noqa: A002
     """Say that a block of a reply is not closed."""
-    if isinstance(format, Blocks):
+    if isinstance(format, BlockFormat):
         return f"A block of your message has no end: it must end with {_shown(format.end)}."
     return "Code in your message has no closing fence."
 
@@ -55,7 +55,7 @@ JSON_CUT_OFF = "Your message must be JSON, and was cut off before its end: say i
 """What is wrong with JSON that ends at the longest length of an answer."""
 
 
-def only_once(marks: Marks) -> str:
+def only_once(marks: LabelledFormat) -> str:
     """Say that a reply begins anew."""
     return f"Your message must have {marks.lines[0]!r} only once."
 
@@ -65,7 +65,7 @@ def misfit(problem: str) -> str:
     return f"Your message must be JSON that fits its schema, but does not: {problem.rstrip('.')}."
 
 
-def _form_of_marks(marks: Marks) -> str:
+def _form_of_marks(marks: LabelledFormat) -> str:
     parts = [f"begin with {marks.lines[0]!r}"]
     parts += [f"have a line that begins with {mark!r}" for mark in marks.lines[1:]]
     if marks.end is not None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel
 
-from ...graphs.speakers.parts import Brief
+from ...graphs.speakers.parts import SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
 from .formats import form_of, is_told
 from .template import Worded, filled as filled
@@ -60,13 +60,13 @@ def system_prompt(
     tells_own_task: bool,
 ) -> str:
     """Give the system prompt of one speaker."""
-    if speaker.role_prompt is None:
+    if speaker.system_prompt is None:
         together = " and ".join(part for part in (", ".join(others[:-1]), others[-1]) if part)
         prompt = worded(PARTICIPANT, me=speaker.name, others=together)
         if is_labelled:
             prompt = f"{prompt} {worded(LABELLED)}"
     else:
-        prompt = speaker.role_prompt
+        prompt = speaker.system_prompt
     parts = [prompt]
     if task is not None:
         if "{task}" in prompt:
@@ -80,11 +80,13 @@ def system_prompt(
     return "\n\n".join(parts)
 
 
-def briefly(view: Sequence[BaseMessage], brief: Brief, task: str, given: str) -> list[BaseMessage]:
+def briefly(
+    view: Sequence[BaseMessage], prompt: SmallModelPrompt, task: str, given: str
+) -> list[BaseMessage]:
     """Say what a speaker is told in the few words that a very small model can take."""
-    reminder = filled(brief.reminder, task=given.rstrip(" .?!"))
+    reminder = filled(prompt.reminder, task=given.rstrip(" .?!"))
     return [
-        SystemMessage(filled(brief.role_prompt, task=task)),
+        SystemMessage(filled(prompt.system_prompt, task=task)),
         *(
             HumanMessage(f"{message.text}\n\n{reminder}", name=message.name)
             if isinstance(message, HumanMessage)

@@ -23,7 +23,7 @@ from ...graphs.rules.outcome import outcome
 from ...graphs.rules.position import Facts, Phase, Position
 from ...graphs.rules.reader import Reader
 from ...graphs.rules.removal import standing
-from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.parts import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.context_limits import has_limits
 from ...graphs.spec.conversation import Conversation, Form
@@ -189,7 +189,7 @@ class Moment:
     def settings(
         self,
         where: str,
-        generation: Generation,
+        model_settings: ModelSettings,
         temperature: float,
         max_tokens: int | None = None,
     ) -> CallSettings:
@@ -197,13 +197,13 @@ class Moment:
 
         Args:
             where: The path of the settings in the conversation, for errors.
-            generation: The settings that the user set.
+            model_settings: The settings that the user set.
             temperature: The default temperature.
             max_tokens: The default limit on the answer. None: there is none.
         """
         seed = self.conversation.seed
         return CallSettings.of(
-            generation, where, temperature=temperature, max_tokens=max_tokens, seed=seed
+            model_settings, where, temperature=temperature, max_tokens=max_tokens, seed=seed
         )
 
     def path_of(self, speaker: Speaker, field: str) -> str:

@@ -15,7 +15,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import About, Flaw, Source, line
 from ...graphs.rules.ends.tally import equal_calls
 from ...graphs.rules.tries import Checked, Problem
-from ...graphs.speakers.formats import Blocks, Code, Marks, Schema
+from ...graphs.speakers.formats import BlockFormat, CodeFormat, LabelledFormat, SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.handoffs import first_of, named_in, targets
@@ -135,21 +135,21 @@ _FIRST: Final = 40
 
 def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_off: bool) -> Parsed:
     """Read a reply by its format; one that was cut off, as far as it came."""
-    form, stop = speaker.format, speaker.generation.stop
+    form, stop = speaker.format, speaker.model_settings.stop
     if cut_off:
         match form:
-            case Marks():
+            case LabelledFormat():
                 form = form.model_copy(
                     update={"lines": form.lines[:1], "end": None, "optional": ()}
                 )
-            case Blocks():
+            case BlockFormat():
                 stop = (form.end,)
-            case Code():
+            case CodeFormat():
                 stop = FENCE_MARKS
     if form is None:
         return Parsed()
     read = parse(form, text, stop=stop, schema=schema, name=speaker.name)
-    if read.problem is not None and cut_off and isinstance(form, Schema):
+    if read.problem is not None and cut_off and isinstance(form, SchemaFormat):
         return Parsed(problem=form_prompts.JSON_CUT_OFF)
     return read
 
@@ -180,8 +180,8 @@ def _says_nothing(
     read: Parsed,
 ) -> bool:
     """Return whether a reply only repeats how its speaker was told to reply."""
-    prompt, form = speaker.role_prompt or "", speaker.format
-    marks = form if isinstance(form, Marks) else None
+    prompt, form = speaker.system_prompt or "", speaker.format
+    marks = form if isinstance(form, LabelledFormat) else None
     values = [*map(str, read.value.values())] if isinstance(read.value, dict) else None
     if marks is not None:
         values = values or read_marks(marks.lines, marks.end, text)
@@ -220,7 +220,7 @@ def request_for(conversation: Conversation, draft: About) -> str:
 
 def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:
     """Return a second try without what repeats the request for it, and without announcements."""
-    if isinstance(speaker.format, Schema):
+    if isinstance(speaker.format, SchemaFormat):
         # Sentences within JSON are no prose: it repeats the request as a whole, or not at all.
         return "" if all_repeat(text, request) else text
     announced = not _is_of_messages(conversation, speaker)

@@ -13,7 +13,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import Source
 from ...graphs.log.stage import ALOUD, Stage
 from ...graphs.rules.position import Phase
-from ...graphs.speakers.formats import Schema
+from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.spec.handoffs import has_tool, may_be_private
 from ...graphs.spec.judges import Handoff
@@ -35,8 +35,8 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
     """Ask the speaker's model, with what is new in the log in front of it."""
     model = await moment.model(speaker.model)
     small = model.capabilities.is_small
-    where = moment.path_of(speaker, "generation")
-    settings = moment.settings(where, speaker.generation, SPEAKER_TEMPERATURE)
+    where = moment.path_of(speaker, "model_settings")
+    settings = moment.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
     schema, once = _held_to(moment, speaker), told_once(moment)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
@@ -65,7 +65,7 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
 def _held_to(moment: Moment, speaker: Speaker) -> type[BaseModel] | None:
     """The pydantic model that the answer is held to, where it is."""
     wanted = speaker.format
-    if not isinstance(wanted, Schema) or wanted.form != "structured":
+    if not isinstance(wanted, SchemaFormat) or wanted.form != "structured":
         return None
     return moment.resources.registry.schema_of(speaker)
 
@@ -81,7 +81,7 @@ async def _text(
     continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     purpose = _purpose(moment, speaker)
     listeners = _listeners(moment, speaker, purpose)
-    is_heard = speaker.to_user and purpose is Kind.SPEECH
+    is_heard = speaker.speaks_with_tool_calls and purpose is Kind.SPEECH
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
     if speaking is not None and not model.by_schema(speaker.tool_calling):
         listeners.append(speaking)
@@ -98,7 +98,7 @@ async def _text(
         listeners=listeners,
         private=_is_private(moment, speaker),
     )
-    return taken_out(answer, speaking) if speaker.to_user else answer
+    return taken_out(answer, speaking) if speaker.speaks_with_tool_calls else answer
 
 
 def _listeners(moment: Moment, speaker: Speaker, purpose: Kind) -> list[Listener]:

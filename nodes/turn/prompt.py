@@ -54,7 +54,11 @@ def around(
     front = _as_told(moment, speaker, [], small=small)
     tools = tokens_of_tools(moment.conversation, moment.resources.registry, speaker)
     thoughts = tokens_of_thoughts(moment.log, speaker.name)
-    reminded = speaker.brief.reminder if small and speaker.brief is not None else ""
+    reminded = (
+        speaker.small_model_prompt.reminder
+        if small and speaker.small_model_prompt is not None
+        else ""
+    )
     return Around(
         sum(map(tokens_of_message, front)) + tools + thoughts,
         tokens_of(prompts.filled(reminded, task=_given_task(moment, speaker))),
@@ -70,12 +74,12 @@ def _as_told(
     moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], *, small: bool
 ) -> list[BaseMessage]:
     """What a speaker sees of these lines; in few words where a very small model speaks."""
-    system, brief = system_of(moment, speaker), speaker.brief if small else None
-    view = moment.reader.view(lines, speaker.name, system, in_prompt=brief is None)
-    if brief is None:
+    system, small_prompt = system_of(moment, speaker), speaker.small_model_prompt if small else None
+    view = moment.reader.view(lines, speaker.name, system, in_prompt=small_prompt is None)
+    if small_prompt is None:
         return view
     given = _given_task(moment, speaker)
-    return prompts.briefly(view, brief, moment.task or given, given)
+    return prompts.briefly(view, small_prompt, moment.task or given, given)
 
 
 def view_of(

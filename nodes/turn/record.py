@@ -101,7 +101,7 @@ def read_by_format(
         # What code gave has a form of its own, and is read already.
         return {}
     found = parse(
-        speaker.format, text, stop=speaker.generation.stop, schema=schema, name=speaker.name
+        speaker.format, text, stop=speaker.model_settings.stop, schema=schema, name=speaker.name
     )
     read: dict[str, object] = {"parsed": found.value}
     if found.problem is None or about.source in (Source.MODEL, Source.HUMAN):

@@ -10,7 +10,7 @@ from ...graphs.log.messages import Source, line
 from ...graphs.log.state import State
 from ...graphs.rules.position import Phase, Position
 from ...graphs.speakers.context import KeepAll, LastMessages
-from ...graphs.speakers.formats import Schema
+from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import used_so_far
 from ...graphs.spec.versions import restored
@@ -94,4 +94,4 @@ def _needs_registered(speaker: Speaker, model: Capabilities) -> bool:
     """Whether the prompt tells something of what is registered, or is measured with it."""
     measured = not isinstance(speaker.context, KeepAll | LastMessages)
     told = measured or _is_by_schema(speaker, model)
-    return isinstance(speaker.format, Schema) or (bool(speaker.tools) and told)
+    return isinstance(speaker.format, SchemaFormat) or (bool(speaker.tools) and told)

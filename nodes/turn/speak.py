@@ -167,8 +167,8 @@ def as_in(stage: Stage, speaker: Speaker) -> Speaker:
 
 def _without_stops(speaker: Speaker) -> Speaker:
     """A speaker whose reply was cut off by its length: no stop text has ended it."""
-    generation = speaker.generation.model_copy(update={"stop": ()})
-    return speaker.model_copy(update={"generation": generation})
+    model_settings = speaker.model_settings.model_copy(update={"stop": ()})
+    return speaker.model_copy(update={"model_settings": model_settings})
 
 
 def _checked(

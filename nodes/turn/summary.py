@@ -20,7 +20,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import NOBODY, About, line, said
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary
-from ...graphs.speakers.parts import Generation
+from ...graphs.speakers.parts import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
 from ...graphs.text.words import cut
@@ -35,7 +35,7 @@ async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[
     if not moment.conversation.sums_up(speaker):
         return None
     # What is told to a very small model takes other room.
-    briefly = speaker.brief is not None and speaker.has_model
+    briefly = speaker.small_model_prompt is not None and speaker.has_model
     small = briefly and (await moment.model(speaker.model)).capabilities.is_small
     beside = around(moment, speaker, small=small)
     left_out = moment.reader.history(speaker.name).to_summarise(moment.log, beside)
@@ -63,7 +63,7 @@ async def summarise(
                 _prompt(moment, speaker, context, before, read),
                 moment.settings(
                     moment.path_of(speaker, "context"),
-                    Generation(temperature=context.temperature),
+                    ModelSettings(temperature=context.temperature),
                     SUMMARY_TEMPERATURE,
                 ),
                 purpose=Kind.SUMMARY,

@@ -100,7 +100,9 @@ def judged(form: str) -> Callable[[int, Mark, Path | str], Any]:
 async def judging_themselves(count: int, mark: Mark, store: Path | str) -> None:
     """Let two talk, each of whom is asked after its turns whether its task is complete."""
     end_chat = {"mode": "end_chat_after_first_completion"}
-    await _converse(talk(count, of_each={"stops_chat": True}, end_chat=end_chat), mark, store)
+    await _converse(
+        talk(count, of_each={"checks_completion": True}, end_chat=end_chat), mark, store
+    )
 
 
 def of(speakers: int) -> Callable[[int, Mark, Path | str], Any]:

@@ -64,7 +64,11 @@ async def cost(mode: str, form: str, completes: Mapping[str, int | None]) -> Cos
         return f"{speaker} after {len(prompt)} lines: " + "word " * WORDS
 
     speakers: list[dict[str, Any]] = [
-        {"name": name, "task": f"You are to agree on {what}.", "stops_chat": name in completes}
+        {
+            "name": name,
+            "task": f"You are to agree on {what}.",
+            "checks_completion": name in completes,
+        }
         for name, what in (("A", "a price"), ("B", "a place"))
     ]
     conversation = group_solve(

@@ -88,7 +88,7 @@ async def measured(policy: dict[str, Any]) -> tuple[dict[int, Prompt], list[int]
         "name": "Cook",
         "context": policy,
         "replies": [{"kind": "function", "name": "cook"}, "model"],
-        "generation": {"max_tokens": 8},
+        "model_settings": {"max_tokens": 8},
     }
     talk = Conversation.model_validate(
         {

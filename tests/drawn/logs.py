@@ -139,7 +139,7 @@ def runs(draw: st.DrawFn, most_turns: int = 14) -> Run:
                 name=name,
                 task=f"{name}'s task." if answers else None,
                 private_opening=draw(private),
-                keep_reflection=draw(st.booleans()),
+                keep_self_reflection=draw(st.booleans()),
                 memory=memory_of(name) if draw(st.booleans()) else (),
             )
             for name in names
@@ -154,7 +154,7 @@ def runs(draw: st.DrawFn, most_turns: int = 14) -> Run:
             run.write(f"{name}, it is your turn.", Kind.INSTRUCTION, None, audience=(name,))
         _turn(draw, run, name, None, Stage.ROUNDS)
         if draw(st.integers(0, 3)) == 0:
-            kept = (name,) if conversation.speaker(name).keep_reflection else NOBODY
+            kept = (name,) if conversation.speaker(name).keep_self_reflection else NOBODY
             run.write("What is left?", Kind.QUESTION, None, audience=kept)
             run.write("Nothing.", Kind.REFLECTION, name, audience=kept)
     return run

@@ -27,7 +27,7 @@ _ENDS = (
     None,
     {"kind": "done_token", "token": "DONE"},
     {"kind": "done_token", "token": "DONE", "by": "Bob"},
-    {"kind": "ending_tool", "tool": "add"},
+    {"kind": "tool_called", "tool": "add"},
 )
 _REPLIES = (
     ["model"],

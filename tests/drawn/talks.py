@@ -10,11 +10,11 @@ from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.spec.ends import (
     DoneToken,
     End,
-    EndingTool,
     MaxCalls,
     MaxMessages,
     Predicate,
     StopRequested,
+    ToolCalled,
 )
 from duologue.graphs.spec.handoffs import has_tool
 
@@ -35,7 +35,7 @@ def token(by: str | None = None) -> DoneToken:
 
 def ends(few: int, many: int, *, tools: bool) -> list[End | None]:
     """All ends that can be drawn, with a limit that is always reached and one that may be."""
-    won, bell = Predicate(name="won"), EndingTool(tool="bell")
+    won, bell = Predicate(name="won"), ToolCalled(tool="bell")
     found: list[End | None] = [
         None,
         token(),
@@ -148,8 +148,8 @@ def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
                 {
                     "name": name,
                     "task": f"{name}'s.",
-                    "stops_chat": name in stoppers,
-                    "keep_reflection": draw(st.booleans()),
+                    "checks_completion": name in stoppers,
+                    "keep_self_reflection": draw(st.booleans()),
                     "private_opening": {"prompt": f"Choose, {name}."}
                     if name in secretive
                     else None,
@@ -239,8 +239,8 @@ def long_talks(draw: st.DrawFn, *, policies: bool = True) -> Conversation:
                 {
                     "name": name,
                     "task": f"{name}'s.",
-                    "stops_chat": True,
-                    "keep_reflection": draw(st.booleans()),
+                    "checks_completion": True,
+                    "keep_self_reflection": draw(st.booleans()),
                     "private_opening": draw(st.sampled_from((None, secret))),
                     "replies": draw(
                         st.sampled_from(

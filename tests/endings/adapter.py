@@ -62,7 +62,7 @@ def conversation_of(dialogue: Dialogue, *, answered: bool = False, **more: Any) 
         for one in dialogue.words
         if one.terminates
     ]
-    tools = [{"kind": "ending_tool", "tool": one.name, "by": one.by} for one in dialogue.tools]
+    tools = [{"kind": "tool_called", "tool": one.name, "by": one.by} for one in dialogue.tools]
     called: dict[str, set[str]] = {name: set() for name in dialogue.names}
     for turn in dialogue.turns:
         called[turn.speaker] |= {call.name for call in turn.calls}

@@ -41,7 +41,7 @@ STOPS = {
         talk(ASKED, Turn("Bob", "Here. TERMINATE"), words=(Word("TERMINATE", terminates=True),)),
         (2, "termination"),
     ),
-    "a tool": (talk(ASKED, called("transfer"), tools=TRANSFER), (2, "ending_tool")),
+    "a tool": (talk(ASKED, called("transfer"), tools=TRANSFER), (2, "tool_called")),
     "a tool that failed": (
         talk(ASKED, called("transfer", failed=True), tools=TRANSFER),
         (None, None),

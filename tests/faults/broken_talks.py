@@ -19,16 +19,16 @@ SPECS: dict[str, dict[str, Any]] = {
         "task": "Plan a garden",
         "task_specification": {"word_limit": 10},
         "speakers": [
-            {"name": "Owner", "format": {"lines": ["Instruction:"]}, "stops_chat": True},
-            {"name": "Gardener", "tools": ["dig"], "stops_chat": True},
+            {"name": "Owner", "format": {"lines": ["Instruction:"]}, "checks_completion": True},
+            {"name": "Gardener", "tools": ["dig"], "checks_completion": True},
         ],
         "end_chat": {"mode": "all_task_must_complete"},
     },
     "two_questions": {
         "task": "Plan a garden",
         "speakers": [
-            {"name": "Owner", "stops_chat": True, "keep_reflection": True},
-            {"name": "Gardener", "stops_chat": True},
+            {"name": "Owner", "checks_completion": True, "keep_self_reflection": True},
+            {"name": "Gardener", "checks_completion": True},
         ],
         "end_chat": {"mode": "one_last_chat_after_first_completion"},
         "judge": {"form": "two_questions"},
@@ -49,7 +49,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "task": "Plan a garden",
         "speakers": [{"name": name, "tools": ["dig"]} for name in ("Ann", "Ben", "Cat")],
         "turn_order": {"kind": "function", "name": "backwards"},
-        "end_chat": {"when": {"kind": "ending_tool", "tool": "dig", "by": "Ben"}},
+        "end_chat": {"when": {"kind": "tool_called", "tool": "dig", "by": "Ben"}},
     },
     "hooked": {
         "task": "Plan a garden",

@@ -58,7 +58,11 @@ _GARDEN = Conversation.model_validate(
         "task": "Plan a garden",
         "speakers": [
             {"name": "Ann", "tools": ["weather", "choose"]},
-            {"name": "Ben", "stops_chat": True, "context": {"kind": "summary", "limit": 500}},
+            {
+                "name": "Ben",
+                "checks_completion": True,
+                "context": {"kind": "summary", "limit": 500},
+            },
         ],
         "end_chat": {"max_iterations": 3, "mode": "all_task_must_complete"},
     }

@@ -37,7 +37,7 @@ from .broken_talks import CALLS, SCRIPTS, SPECS, World, told
 
 REASONS = dict.fromkeys(SPECS, "max_iterations") | {
     **dict.fromkeys(("structured", "two_questions", "moderated"), "completed"),
-    "chosen": "ending_tool",
+    "chosen": "tool_called",
 }
 POINTS = [(name, number) for name, calls in CALLS.items() for number in range(calls)]
 

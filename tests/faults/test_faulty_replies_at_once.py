@@ -23,7 +23,7 @@ ANN = {"name": "Ann", "tools": ["calculator"]}
 TALK = load_conversation(
     {
         "task": "Plan a garden.",
-        "speakers": [ANN, {"name": "Bob", "stops_chat": True}],
+        "speakers": [ANN, {"name": "Bob", "checks_completion": True}],
         "end_chat": {"max_iterations": 2},
     }
 )

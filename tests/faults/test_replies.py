@@ -22,7 +22,7 @@ Spec = dict[str, Any]
 ANN: Spec = {"name": "Ann"}
 BOB: Spec = {"name": "Bob"}
 TOOLS: Spec = {"tools": ["calculator", "clock"]}
-STOPS: Spec = {"stops_chat": True}
+STOPS: Spec = {"checks_completion": True}
 
 
 class Plan(BaseModel):
@@ -41,7 +41,10 @@ TALKS = {
     "plain": talk(ANN, BOB),
     "with prices": talk(ANN, BOB, prices={"drawn": {"input": 1, "output": 2, "cached_input": 0.5}}),
     "with tools": talk(ANN | TOOLS, BOB | TOOLS),
-    "speaking beside tools": talk(ANN | TOOLS | {"to_user": True}, BOB | TOOLS | {"to_user": True}),
+    "speaking beside tools": talk(
+        ANN | TOOLS | {"speaks_with_tool_calls": True},
+        BOB | TOOLS | {"speaks_with_tool_calls": True},
+    ),
     "tools by schema": talk(ANN | TOOLS | {"tool_calling": "schema"}, BOB),
     "held to a schema": talk(ANN | {"format": {"kind": "schema", "name": "plan"}}, BOB),
     "judging itself": talk(ANN | STOPS, BOB | STOPS),

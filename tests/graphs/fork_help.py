@@ -83,7 +83,7 @@ def plain(**fields: Any) -> Conversation:
     return Conversation.model_validate(
         {
             "task": "Plan a garden",
-            "speakers": [{"name": "Ann"}, {"name": "Ben", "stops_chat": True}],
+            "speakers": [{"name": "Ann"}, {"name": "Ben", "checks_completion": True}],
             "end_chat": {"max_iterations": 2},
             **fields,
         }

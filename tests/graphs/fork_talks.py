@@ -20,8 +20,13 @@ def talk(form: str = "structured", **fields: Any) -> Conversation:
             "task": "Plan a garden",
             "task_specification": {"word_limit": 4},
             "speakers": [
-                {"name": "Ann", "task": "Dig", "tools": ["weather"], "stops_chat": True},
-                {"name": "Ben", "task": "Plant", "stops_chat": True, "keep_reflection": True},
+                {"name": "Ann", "task": "Dig", "tools": ["weather"], "checks_completion": True},
+                {
+                    "name": "Ben",
+                    "task": "Plant",
+                    "checks_completion": True,
+                    "keep_self_reflection": True,
+                },
             ],
             "opening": {"answers": True},
             "judge": {"form": form},
@@ -59,7 +64,7 @@ def moderated() -> tuple[Conversation, list[Line]]:
             "speakers": [
                 {"name": "Ann", "private_opening": {"prompt": "Choose a number."}},
                 {"name": "Ben", "private_opening": {"lines": ["You hate beans."]}},
-                {"name": "Cat", "keep_reflection": True},
+                {"name": "Cat", "keep_self_reflection": True},
             ],
             "turn_order": {"kind": "moderator"},
             "judge": {"kind": "separate", "criteria": ["They agree.", "They are kind."]},
@@ -94,7 +99,7 @@ def chosen() -> tuple[Conversation, list[Line]]:
             "turn_order": {"kind": "function", "name": "backwards"},
             "end_chat": {
                 "when": [
-                    {"kind": "ending_tool", "tool": "weather", "by": "Ann"},
+                    {"kind": "tool_called", "tool": "weather", "by": "Ann"},
                     {"kind": "predicate", "name": "enough"},
                 ]
             },
@@ -117,7 +122,7 @@ def hooked() -> tuple[Conversation, list[Line]]:
                     "task": "Dig",
                     "hooks": ["all"],
                     "tools": ["weather"],
-                    "stops_chat": True,
+                    "checks_completion": True,
                     "private_opening": {"prompt": "Choose a number."},
                 },
                 {
@@ -144,7 +149,7 @@ def coded() -> tuple[Conversation, list[Line]]:
         {
             "task": "Compute",
             "speakers": [
-                {"name": "Ann", "stops_chat": True},
+                {"name": "Ann", "checks_completion": True},
                 {"name": "Ben", "replies": ["code", "model"]},
             ],
             "end_chat": {"mode": "end_chat_after_first_completion"},

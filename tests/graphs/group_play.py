@@ -48,9 +48,9 @@ def spec_of(plan: Plan) -> Conversation:
 def _speaker(plan: Plan, name: str) -> dict[str, Any]:
     speaker: dict[str, Any] = {
         "name": name,
-        "role_prompt": f"You are {name}.",
-        "stops_chat": name in plan.completes,
-        "keep_reflection": name in plan.keeps,
+        "system_prompt": f"You are {name}.",
+        "checks_completion": name in plan.completes,
+        "keep_self_reflection": name in plan.keeps,
     }
     if plan.answers:
         speaker["task"] = plan.task(name)

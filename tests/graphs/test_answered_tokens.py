@@ -150,7 +150,7 @@ def test_min_iterations_waits_for_the_word_and_its_answer() -> None:
 
 
 def test_a_mode_still_asks_after_the_word_and_its_last_words_give_way() -> None:
-    people = [{"name": "User", "stops_chat": True}, {"name": "Agent", "tools": ["book"]}]
+    people = [{"name": "User", "checks_completion": True}, {"name": "Agent", "tools": ["book"]}]
     spec = talk(speakers=people, end_chat={"mode": "one_last_group_chat_after_first_completion"})
     result, _ = play(spec, GO_AHEAD, DONE, "Booked.")
     assert ended(result) == (["done_token", "completed"], "Booked.")

@@ -36,7 +36,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 
 from .shape_help import shown, texts
 
-CHEF = Speaker(name="Chef", role_prompt="You plan meals.")
+CHEF = Speaker(name="Chef", system_prompt="You plan meals.")
 
 
 class Menu(BaseModel):
@@ -104,9 +104,9 @@ def test_one_session_remembers_and_another_does_not_until_it_is_reset(store: str
 async def test_tools_run_before_the_answer_those_of_one_question_too(store: str) -> None:
     """Y18, L6: also for an agent that has none of its own, and from a coroutine."""
     for agent, options in (
-        (CHEF.but(tools=[price]), {}),
+        (CHEF.replace(tools=[price]), {}),
         (CHEF, {"tools": [price]}),
-        (CHEF.but(tools=[price]), {"tools": [price]}),
+        (CHEF.replace(tools=[price]), {"tools": [price]}),
         ({"name": "Chef", "tools": ["price"]}, {"tools": [price]}),
     ):
         model = model_of(calling("price", dish="Soup"), "It is 7.")
@@ -166,7 +166,7 @@ def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: 
     late = ask(CHEF, "And now?", model=model_of(), **options)
     assert late.outcome is not None
     assert (late.outcome.reason, late.text) == (Reason.MAX_CALLS, "")
-    careful = CHEF.but(tools=[price], interrupt_on={"price": True})
+    careful = CHEF.replace(tools=[price], interrupt_on={"price": True})
     model = model_of(calling("price", dish="Soup"))
     assert ask(careful, "?", schema=Menu, model=model, store=store).pending
 
@@ -185,7 +185,7 @@ def test_r4_an_answer_is_read_as_models_write_it(said: str, store: str) -> None:
 
 def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> None:
     """G5: there is no answer meanwhile; the same question once more changes nothing."""
-    careful = CHEF.but(tools=[price], interrupt_on={"price": True})
+    careful = CHEF.replace(tools=[price], interrupt_on={"price": True})
     model = model_of("Hello.", calling("price", dish="Soup"), "It is 7.")
     ask(careful, "Hi!", session="s", model=model, store=store)
     for _ in range(2):
@@ -234,7 +234,7 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "told"),
     [
-        ({"session": "s"}, SessionError, r"speakers\.1\.role_prompt differs"),
+        ({"session": "s"}, SessionError, r"speakers\.1\.system_prompt differs"),
         ({"session": "no id"}, SessionError, "no id"),
         ({"user": "Chef"}, SpecError, "two speakers are called 'Chef'"),
         ({"tools": "price"}, SpecError, "tools: must be a list of tools"),
@@ -254,7 +254,7 @@ def test_what_does_not_fit_is_told_before_a_model_is_asked(
     ask(CHEF, "Soup?", session="s", model=model_of("Yes."), store=store)
     given: dict[str, Any] = {"text": "?", "model": model_of(), "store": store} | options
     with pytest.raises(error, match=told):
-        ask(CHEF.but(role_prompt="You sing."), **given)
+        ask(CHEF.replace(system_prompt="You sing."), **given)
 
 
 @pytest.mark.parametrize(

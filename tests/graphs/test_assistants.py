@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from duologue.graphs import SpecError, build_graph, role_play
 from duologue.graphs.build import Graph, assistant_context, form_input
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.kinds.role_play import RolePlay
+from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.spec.conversation import Form
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 
@@ -40,7 +40,7 @@ def speak(prompt: Prompt) -> str:
 class Played:
     """A graph of a form, and what its models were asked."""
 
-    def __init__(self, form: type[Form] | None = RolePlay) -> None:
+    def __init__(self, form: type[Form] | None = RolePlayForm) -> None:
         self.default = ScriptedChatModel(script=speak)
         self.named = {name: ScriptedChatModel(script=speak) for name in ("big", "small")}
         self.graph: Graph = build_graph(
@@ -109,7 +109,7 @@ def test_system_prompts_and_what_models_are_told_are_settings_too() -> None:
 def test_a_whole_conversation_takes_what_it_leaves_open(form: type[Form] | None) -> None:
     played = Played(form)
     speakers = [
-        {"name": "Ann", "generation": {"temperature": 0.1}},
+        {"name": "Ann", "model_settings": {"temperature": 0.1}},
         {"name": "Ben", "model": "small"},
     ]
     talk = {"task": "Talk.", "speakers": speakers, "end_chat": {"max_iterations": 1}}
@@ -189,10 +189,10 @@ async def test_a_spec_that_a_client_writes_into_a_state_names_none_either() -> N
 @pytest.mark.parametrize("name", PLACES)
 def test_who_builds_a_graph_may_allow_it_and_names_of_its_own_are_none(name: str) -> None:
     model = ScriptedChatModel(script=speak)
-    graph = build_graph(form=RolePlay, models={name: model})
+    graph = build_graph(form=RolePlayForm, models={name: model})
     given: Any = FORM | ROUND | {"model": name}
     assert graph.invoke(given)["outcome"]
-    graph = build_graph(form=RolePlay, model=model, allow_paths=True)
+    graph = build_graph(form=RolePlayForm, model=model, allow_paths=True)
     with pytest.raises(Exception) as caught:  # noqa: PT011  # each fails in its own way
         graph.invoke(given)
     assert "not allowed here" not in str(caught.value)

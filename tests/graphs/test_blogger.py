@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import Blogger, Conversation, Reason, SpecError, blogger, load_conversation
+from duologue.graphs import BloggerForm, Conversation, Reason, SpecError, blogger, load_conversation
 from duologue.graphs.kinds.blogger import BEGIN_WRITING, CRITIC_PREFIX, SATISFIED, graph
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -66,12 +66,12 @@ def test_names_prompts_prefix_word_and_parameters_can_be_set() -> None:
         seed=7,
         model="some-model",
     )
-    assert [one.role_prompt for one in spec.speakers] == [
+    assert [one.system_prompt for one in spec.speakers] == [
         "Rhyme on {task} until Lou is quiet; {braces} stay.",
         "Count Ada Poet's feet. When they fit: IT FITS",
     ]
     assert (spec.model, spec.seed) == ("some-model", 7)
-    assert {speaker.generation.temperature for speaker in spec.speakers} == {0.9}
+    assert {speaker.model_settings.temperature for speaker in spec.speakers} == {0.9}
     spec = spec.model_copy(update={"model": None})
     result, model = play(spec, ["Bees, please.", "Almost.", "Bees, bees.", "It fits."])
     assert result.speeches[-1] == ("Lou", "It fits.")
@@ -128,7 +128,7 @@ def test_it_is_written_to_files_and_read_again(tmp_path: Path) -> None:
     assert load_conversation(short) == spec
     assert load_conversation(whole) == spec
     assert Conversation.model_validate_json(spec.model_dump_json()) == spec
-    assert Blogger(task="Bees", rounds=2).conversation() == spec
+    assert BloggerForm(task="Bees", rounds=2).conversation() == spec
 
 
 def test_the_command_line_runs_such_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

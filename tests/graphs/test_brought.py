@@ -11,13 +11,13 @@ from langchain_core.tools import BaseTool, tool
 from pydantic import BaseModel
 
 from duologue.graphs import (
-    ByFunction,
     Conversation,
     EndChat,
     Predicate,
-    Schema,
+    SchemaFormat,
     Speaker,
     SpecError,
+    TurnFunction,
     answer_session,
     chat,
     converse,
@@ -84,11 +84,11 @@ def brought(**fields: Any) -> Conversation:
         "hooks": [LOUD],
         "replies": [greet, "model"],
     }
-    bob: dict[str, Any] = {"name": "Bob", "format": Schema(Plan, form="text")}
+    bob: dict[str, Any] = {"name": "Bob", "format": SchemaFormat(Plan, form="text")}
     made: dict[str, Any] = {
         "task": "Plan a garden.",
         "speakers": (Speaker(**ann), Speaker(**bob)),
-        "turn_order": ByFunction(alternate),
+        "turn_order": TurnFunction(alternate),
         "end_chat": EndChat(when=Predicate(done) | Predicate("done")),
     }
     return Conversation(**made | fields)
@@ -182,7 +182,9 @@ def test_a_session_by_its_id_takes_a_registered_function(tmp_path: Any) -> None:
 @pytest.mark.parametrize("given", [search, tool(search)], ids=["function", "tool"])
 def test_a_function_is_told_to_models_as_its_tool(given: BaseTool) -> None:
     model = ScriptedChatModel(script=["Hi."])
-    result = converse(chat("Hi.", tools=[given], to_user=False), model=model, store="memory:")
+    result = converse(
+        chat("Hi.", tools=[given], speaks_with_tool_calls=False), model=model, store="memory:"
+    )
     assert result.speeches[-1] == ("Assistant", "Hi.")
     (told,) = [found["function"] for found in model.calls[0].tools]
     assert (told["name"], told["description"]) == ("search", "Search the web.")
@@ -275,7 +277,7 @@ def undocumented(query: str) -> str:
             "speakers.0.tools: the function 'undocumented' has no d",
         ),
         (
-            lambda: converse(brought(turn_order=ByFunction(done)), store="memory:"),
+            lambda: converse(brought(turn_order=TurnFunction(done)), store="memory:"),
             "turn_order.name: 'done' must take (messages, names): too many positional arguments",
         ),
     ],

@@ -34,7 +34,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 
 from .shape_help import shown, texts
 
-MASTER = Speaker(name="Master", role_prompt="You lead a game.")
+MASTER = Speaker(name="Master", system_prompt="You lead a game.")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def pair(first: Speaker | dict[str, Any], **fields: Any) -> Conversation:
     return Conversation(
         **{
             "task": "Play.",
-            "speakers": (first, {"name": "Player", "role_prompt": "You guess."}),
+            "speakers": (first, {"name": "Player", "system_prompt": "You guess."}),
             "end_chat": {"max_iterations": 1},
         }
         | fields
@@ -78,7 +78,7 @@ def test_tasks_solved_alone_come_before_a_group_and_stay_private(store: str) -> 
     secret = ask(MASTER, "Choose a word.", model=model, store=store)
     game = group_solve(
         [
-            remember(MASTER.but(task="Answer the guesses."), secret),
+            remember(MASTER.replace(task="Answer the guesses."), secret),
             {"name": "Player", "task": "Guess the word."},
         ],
         end_chat={"max_iterations": 1},
@@ -103,7 +103,7 @@ def test_several_conversations_are_remembered_in_order_each_call_with_its_result
     store: str,
 ) -> None:
     """Y18: ids of calls that are alike, here and there, keep their own results."""
-    able = MASTER.but(tools=[higher])
+    able = MASTER.replace(tools=[higher])
     model = model_of(called(), "One.", called(), "Two.", called(), "Three.", "Ah.")
     both = [ask(able, text, model=model, store=store) for text in ("First?", "Second?")]
     result = converse(pair(remember(able, *both)), model=model, store=store)
@@ -120,11 +120,11 @@ def test_several_conversations_are_remembered_in_order_each_call_with_its_result
 def test_a_speaker_goes_through_conversations_of_any_kind_under_another_name(store: str) -> None:
     """L3: its own words stay its own; a stranger of its new name is somebody else."""
     model = model_of("Seven?", "Yes.", "Right.", "So it was.")
-    first = converse(pair({"name": "Boss", "role_prompt": "You lead."}), model=model, store=store)
-    leader = remember({"name": "Player", "role_prompt": "You led."}, first, name="Boss")
+    first = converse(pair({"name": "Boss", "system_prompt": "You lead."}), model=model, store=store)
+    leader = remember({"name": "Player", "system_prompt": "You led."}, first, name="Boss")
     again = Conversation(
         task="Talk.",
-        speakers=(leader, {"name": "Boss", "role_prompt": "You listen."}),
+        speakers=(leader, {"name": "Boss", "system_prompt": "You listen."}),
         end_chat={"max_iterations": 1},
     )
     result = converse(again, model=model, store=store)
@@ -186,7 +186,7 @@ def test_a_short_context_leaves_out_what_it_came_with_before_its_secret(store: s
     for number in range(6):
         old = ask(MASTER, f"Question {number}?", session="old", model=model, store=store)
     keeper = remember(
-        MASTER.but(
+        MASTER.replace(
             private_opening={"prompt": "Make up a number."}, context={"kind": "last", "limit": 4}
         ),
         old,
@@ -219,17 +219,17 @@ def test_a_speaker_with_other_fields_keeps_those_that_nobody_set() -> None:
     """What a short form fills in stays, and is not compared when its session goes on."""
     talk = role_play("Plan.", "Cook", "Gardener")
     cook = talk.speakers[0]
-    able = cook.but(tools=["get_history"])
-    assert (able.tools, able.role_prompt) == (("get_history",), cook.role_prompt)
+    able = cook.replace(tools=["get_history"])
+    assert (able.tools, able.system_prompt) == (("get_history",), cook.system_prompt)
     assert able.model_fields_set == cook.model_fields_set | {"tools"}
     with pytest.raises(SpecError, match="did you mean 'tools'"):
-        cook.but(tool=["get_history"])  # type: ignore[call-arg]
+        cook.replace(tool=["get_history"])  # type: ignore[call-arg]
 
 
 def test_a_memory_that_toml_can_not_hold_is_written_as_json(store: str) -> None:
     call = {"name": "find", "args": {"what": None}, "id": "c"}
     spec = pair(
-        MASTER.but(memory=[{"speaker": "Master", "text": "", "tool_calls": [call]}]),
+        MASTER.replace(memory=[{"speaker": "Master", "text": "", "tool_calls": [call]}]),
     )
     with pytest.raises(SpecError, match="TOML"):
         spec.to_toml()

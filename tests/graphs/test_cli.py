@@ -149,7 +149,7 @@ def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
         [[speakers]]
         name = "Ann"
         task = "Keep a secret number."
-        stops_chat = true
+        checks_completion = true
 
         [[speakers]]
         name = "Ben"
@@ -420,8 +420,8 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
     assert forked.end_chat.max_iterations == 1
     assert isinstance(forked.end_chat.when, DoneToken)
     owner, gardener = forked.speakers
-    assert (owner.role_prompt, owner.task, owner.model) == ("You ask.", None, None)
-    assert (gardener.role_prompt, gardener.task) == ("You answer a=b.", "Dig")
+    assert (owner.system_prompt, owner.task, owner.model) == ("You ask.", None, None)
+    assert (gardener.system_prompt, gardener.task) == ("You answer a=b.", "Dig")
     assert gardener.model == "other"
 
 
@@ -435,7 +435,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
         (["--max-iterations", "0"], 2, "end_chat.max_iterations"),
         (["--task", ""], 2, "task: must not be empty"),
         (["--prompt", "Owner"], 2, "--prompt: must be a speaker's name, = and the text"),
-        (["--prompt", "Owner="], 2, "speakers.Owner.role_prompt: must not be empty"),
+        (["--prompt", "Owner="], 2, "speakers.Owner.system_prompt: must not be empty"),
         (["--prompt", "Owner=a", "--prompt", "Owner=b"], 2, "--prompt: is given twice for 'Owner'"),
         (["--speaker-task", "Ownr=x"], 2, "nobody is called 'Ownr'; did you mean 'Owner'?"),
         (["--speaker-model", "=x"], 2, "nobody is called ''; there are 'Owner', 'Gardener'"),

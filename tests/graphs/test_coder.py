@@ -81,7 +81,7 @@ def test_lagents_coder_writes_code_sees_what_it_gave_and_answers() -> None:
         ("Executor", ran("-3969")),
         ("Coder", answer),
     ]
-    assert reasons(result) == (Reason.NO_CODE,)
+    assert reasons(result) == (Reason.NO_CODE_BLOCK,)
     assert result.outcome is not None
     assert result.outcome.by == "Coder"
     assert result.outcome.total.calls == 2
@@ -114,7 +114,7 @@ def test_it_runs_as_often_as_it_may_and_ends_at_the_first_message_without_code(
     assert len(outputs(result)) == min(first, most)
     assert len(model.calls) == min(first, most) + 1
     assert result.speeches[-1][0] == "Coder"
-    ends = Reason.NO_CODE if first <= most else Reason.MAX_MESSAGES
+    ends = Reason.NO_CODE_BLOCK if first <= most else Reason.MAX_MESSAGES
     assert ends in reasons(result)
 
 

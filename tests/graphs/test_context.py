@@ -74,7 +74,7 @@ def test_a_policy_that_is_none_is_one_error_that_names_the_field(written: Any, w
 @pytest.mark.parametrize(
     "speaker",
     [
-        {"role_prompt": "Be brief. " * 50},
+        {"system_prompt": "Be brief. " * 50},
         {"task": "Sell. " * 100},
         {"private_opening": {"lines": ["Bob fibs. " * 60]}},
         {"private_opening": {"prompt": "Choose a secret number. " * 30}},
@@ -121,7 +121,7 @@ def test_a_budget_smaller_than_the_tools_is_refused_before_any_model_is_called()
 
 
 def test_the_least_budget_holds_the_system_prompt_and_room_for_a_message() -> None:
-    conversation = talk("all", role_prompt="You are {me}. {task}" * 9)
+    conversation = talk("all", system_prompt="You are {me}. {task}" * 9)
     ann = conversation.speakers[0]
     fixed = fixed_tokens(conversation, ann, conversation.task)
     assert fixed > tokens_of("You are {me}. Talk." * 9)

@@ -63,7 +63,7 @@ def asked_of_speakers(
         judges = question is not None
         if judges:
             view.pop()
-        if question == judging.IS_COMPLETE and not conversation.speaker(name).keep_reflection:
+        if question == judging.IS_COMPLETE and not conversation.speaker(name).keep_self_reflection:
             del view[-2:]
         if mends:
             # Drafts are blank here, so the request stands alone or behind what was heard.

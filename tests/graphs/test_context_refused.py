@@ -25,7 +25,10 @@ LINE = "This is said at some length, so that it soon gets too long for a model t
 
 def talkative(**fields: Any) -> Conversation:
     """Two who talk at length, and keep all."""
-    speakers = [{"name": "Ann", "stops_chat": True}, {"name": "Bob", "stops_chat": True}]
+    speakers = [
+        {"name": "Ann", "checks_completion": True},
+        {"name": "Bob", "checks_completion": True},
+    ]
     off = dict.fromkeys(("unreadable_verdicts", "same_tool_calls"), 0)
     end_chat = {"mode": "all_task_must_complete", "max_iterations": 4, "guards": off}
     given = {"task": "Talk.", "speakers": speakers, "end_chat": end_chat}

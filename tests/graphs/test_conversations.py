@@ -102,8 +102,8 @@ def dual(count: int = 2, stoppers: str = "", **fields: Any) -> Conversation:
                 {
                     "name": name,
                     "task": f"P{number}",
-                    "stops_chat": name in stoppers,
-                    "keep_reflection": name in keep,
+                    "checks_completion": name in stoppers,
+                    "keep_self_reflection": name in keep,
                 }
                 for number, name in enumerate("ABCD"[:count], start=1)
             ],

@@ -19,7 +19,7 @@ from duologue.graphs.log.messages import About, said
 from duologue.graphs.rules.ends.guards import GUARDS
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.rules.position import Position
-from duologue.graphs.speakers.formats import Marks
+from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.spec.fields import TaskSpecification
 from duologue.graphs.text.borrowed import (
     all_repeat,
@@ -116,7 +116,7 @@ def ended(talk: Talk) -> tuple[int, list[str]] | None:
     return None
 
 
-def _form(name: str, talk: Talk, forms: dict[str, Marks]) -> Marks | None:
+def _form(name: str, talk: Talk, forms: dict[str, LabelledFormat]) -> LabelledFormat | None:
     first = next(text for speaker, text in talk.said if speaker == name)
     return next((form for mark, form in forms.items() if first.startswith(mark)), None)
 
@@ -159,7 +159,7 @@ def test_r1_to_r8_nothing_of_the_corpus_ends_falsely_or_is_missed(
         *((SOLUTION, row) for row in rows("forms", "solutions")),
     ],
 )
-def test_r8_a_form_gives_what_it_says(marks: Marks, row: list[str]) -> None:
+def test_r8_a_form_gives_what_it_says(marks: LabelledFormat, row: list[str]) -> None:
     text, *values = row
     assert parse(marks, text).value == dict(zip(marks.lines, values, strict=True))
 

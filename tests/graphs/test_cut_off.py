@@ -366,7 +366,7 @@ def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_pat
 def test_a_stop_text_never_ends_what_was_cut_off(hooks: list[str]) -> None:
     """R3: a hook that sees it first changes nothing about that."""
     block = {"kind": "blocks", "begin": "[[", "end": "]]"}
-    conversation = talk(format=block, generation={"stop": ["]]"]}, hooks=hooks)
+    conversation = talk(format=block, model_settings={"stop": ["]]"]}, hooks=hooks)
     known = {
         "same": Hook(after_speaker=lambda turn, reply: None),
         "loud": Hook(after_speaker=lambda turn, reply: AIMessage(reply.text.upper())),

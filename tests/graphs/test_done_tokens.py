@@ -14,15 +14,12 @@ from duologue.graphs import (
     SessionError,
     Speaker,
     converse,
-    fork,
-    get_session,
     load_conversation,
     role_play,
     stream,
 )
 from duologue.graphs.run.events import MessageSaid, Token
 from duologue.graphs.spec.ends import End
-from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.graphs.text.done_words import Match
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 
@@ -221,7 +218,7 @@ OLD: dict[str, Any] = {
 }
 
 
-def begun(version: int, store: str) -> None:
+def begun(store: str) -> None:
     """A session whose model has failed at its second call."""
 
     def speak(prompt: Prompt) -> str:
@@ -231,28 +228,13 @@ def begun(version: int, store: str) -> None:
 
     model = ScriptedChatModel(script=speak)
     with pytest.raises(ValueError, match="broken"):
-        converse({"version": version, **OLD}, session="s", store=store, model=model)
-
-
-@pytest.mark.parametrize(
-    ("version", "reason"), [(6, "max_iterations"), (SPEC_VERSION, "done_token")]
-)
-def test_r1_an_older_session_goes_on_by_its_rule_with_the_same_file(
-    version: int, reason: str
-) -> None:
-    store = f"memory:older-{version}"
-    begun(version, store)
-    script = [f"Thank you! {STOP}", *[f"Bed {number} is next." for number in range(8)]]
-    rest = converse(OLD, session="s", store=store, model=ScriptedChatModel(script=script))
-    assert rest.outcome is not None
-    assert rest.outcome.reason == reason
-    assert ("Bob", f"Thank you! {STOP}") in rest.speeches
+        converse(OLD, session="s", store=store, model=model)
 
 
 def test_what_was_not_set_is_not_compared_and_the_stored_holds() -> None:
     """At any depth: a default may have changed since the session began."""
     store = "memory:unset"
-    begun(SPEC_VERSION, store)
+    begun(store)
     guarded = {"max_iterations": 2, "guards": {"farewells": 9}}
     first = load_conversation({**OLD, "end_chat": {**OLD["end_chat"], **guarded}})
     converse(first, session="t", store=store, model=ScriptedChatModel(script=["A."] * 4))
@@ -273,12 +255,3 @@ def test_what_was_not_set_is_not_compared_and_the_stored_holds() -> None:
         given = {**OLD, "end_chat": {**OLD["end_chat"], **end_chat}}
         with pytest.raises(SessionError, match=f"{field} differs"):
             converse(given, session="t", store=store)
-
-
-def test_r1_a_fork_of_an_older_session_keeps_its_rule() -> None:
-    store = "memory:older-fork"
-    begun(6, store)
-    fork("s", into="f", store=store)
-    found = get_session("f", store=store).conversation.end_chat.when
-    assert isinstance(found, DoneToken)
-    assert found.match == "alone"

@@ -8,7 +8,6 @@ from pydantic import BaseModel
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
 from duologue.graphs.log.messages import Flaw, line
-from duologue.graphs.spec.versions import restored
 from duologue.graphs.text.borrowed import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
 
@@ -190,14 +189,6 @@ def test_r16_what_people_and_functions_say_is_no_echo() -> None:
 def test_r16_switched_off_an_echo_is_neither_asked_for_again_nor_counted() -> None:
     result = play(talk(end_chat={"guards": {"echo": 0}}), PLAN, PLAN)
     assert flaws(result) == [None, None]
-
-
-def test_r16_older_conversations_know_no_echo() -> None:
-    spec = talk().model_dump(mode="json", exclude_defaults=True)
-    assert restored({**spec, "version": 7}).end_chat.guards.echo == 0
-    assert restored({**spec, "version": 8}).end_chat.guards.echo == 3
-    kept = {**spec, "version": 7, "end_chat": {"guards": {"echo": 2}}}
-    assert restored(kept).end_chat.guards.echo == 2
 
 
 @pytest.mark.parametrize(

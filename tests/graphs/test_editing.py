@@ -222,7 +222,7 @@ def test_what_a_message_says_by_its_form_and_its_flaw_are_read_again(
 
 
 JUDGED: dict[str, Any] = TALK | {
-    "speakers": [{"name": "Ann", "stops_chat": True}, {"name": "Ben"}],
+    "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Ben"}],
     "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 2},
 }
 

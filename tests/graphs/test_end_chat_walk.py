@@ -27,20 +27,20 @@ from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
 from duologue.graphs.spec.ends import (
     DoneToken,
     End,
-    EndingTool,
     MaxCalls,
     MaxCost,
     MaxMessages,
     MaxSeconds,
     MaxTokens,
-    NoCode,
+    NoCodeBlock,
     Predicate,
     Reason,
     StopRequested,
+    ToolCalled,
     leaves,
 )
 from duologue.graphs.spec.fields import Opening
-from duologue.graphs.spec.judges import ByFunction, Handoff, Moderator, SeparateJudge
+from duologue.graphs.spec.judges import Handoff, Moderator, SeparateJudge, TurnFunction
 from duologue.graphs.spec.limits import most_messages
 from duologue.graphs.spec.usage import Price
 from oracle.onlooker import Came
@@ -58,7 +58,7 @@ def token(word: str, by: str | None = None) -> DoneToken:
 
 DONE = token("DONE")
 WON = Predicate(name="won")
-BELL = EndingTool(tool="bell")
+BELL = ToolCalled(tool="bell")
 CALLS, TOKENS = MaxCalls(limit=9), MaxTokens(limit=900)
 COST, SECONDS = MaxCost(limit=9), MaxSeconds(limit=90)
 JUDGE = SeparateJudge(criteria=("They agree.",))
@@ -106,7 +106,7 @@ def spec(
             Speaker(
                 name=name,
                 task=f"{name}'s own.",
-                stops_chat=name in stoppers,
+                checks_completion=name in stoppers,
                 private_opening=secret if name in private else None,
                 tools=("bell", "book"),
                 context=context or KeepAll(),
@@ -272,7 +272,7 @@ def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
         calls = ("equal", "other", "bell")
         walk = walked(conversation, drafts=True, calls=calls, halves=True, **SHAPED)
         assert (Reason.SAME_TOOL_CALLS in walk.reasons) is (limit > 0)
-        assert Reason.ENDING_TOOL in walk.reasons
+        assert Reason.TOOL_CALLED in walk.reasons
         # Nothing was counted at its worst: no choices and no predicates, that is two steps a turn.
         assert walk.longest.steps <= max_steps(conversation) - 2 - 2 * most_messages(conversation)
 
@@ -301,31 +301,31 @@ def test_errors_of_either_kind_end_a_turn_at_once_and_are_no_rounds(
         assert walk.reasons >= {
             Reason.CALL_ERRORS,
             Reason.TOOL_ERRORS,
-            Reason.ENDING_TOOL,
+            Reason.TOOL_CALLED,
             Reason.MAX_ITERATIONS,
         }
         assert any(ends[:2] == ("max_calls", "call_errors") for ends in walk.ends)
         # Both at once by one round, in which a call that would end it has succeeded.
-        both = ("call_errors", "tool_errors", "ending_tool")
+        both = ("call_errors", "tool_errors", "tool_called")
         assert any(ends[:3] == both for ends in walk.ends)
 
 
 CODE_ENDS: dict[str, End] = {
-    "L8-no-code": NoCode(by="Bob"),
+    "L8-no-code": NoCodeBlock(by="Bob"),
     "A7-token": DONE | CALLS,
-    "token-and-no-code": DONE & NoCode(by="Ann"),
-    "predicate-or-no-code": WON | NoCode(by="Bob"),
+    "token-and-no-code": DONE & NoCodeBlock(by="Ann"),
+    "predicate-or-no-code": WON | NoCodeBlock(by="Bob"),
     "token-and-messages": (DONE & MaxMessages(limit=2)) | MaxMessages(limit=3),
 }
 
 
 @pytest.mark.parametrize(
-    "order", part_of({"in-turn": None, "chosen": ByFunction(name="f")}, "in-turn")
+    "order", part_of({"in-turn": None, "chosen": TurnFunction(name="f")}, "in-turn")
 )
 @pytest.mark.parametrize("when", CODE_ENDS.values(), ids=CODE_ENDS)
 @each_mode
 def test_code_beside_what_ends_it_is_run_first_and_lengthens_nothing(
-    mode: EndChatMode, when: End, order: ByFunction | None
+    mode: EndChatMode, when: End, order: TurnFunction | None
 ) -> None:
     """A7, L8: where the next speaker runs it; caps, guards and verdicts wait for no code."""
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
@@ -335,7 +335,7 @@ def test_code_beside_what_ends_it_is_run_first_and_lengthens_nothing(
             mode, cap, count, NAMES[1:2], when=when, runners=runners, context=SUMMED_UP, **others
         )
         walk = walked(conversation, code=True, **SHAPED)
-        said = {"done_token", "predicate", "no_code"}
+        said = {"done_token", "predicate", "no_code_block"}
         assert said & {reason.value for reason in walk.reasons} or when is CODE_ENDS["A7-token"]
 
 
@@ -360,7 +360,7 @@ def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
             max_tool_rounds=rounds,
             max_call_errors=errors[0],
             max_tool_errors=errors[1],
-            turn_order=ByFunction(name="f"),
+            turn_order=TurnFunction(name="f"),
         )
         happens: dict[str, Any] = {"drafts": True, "calls": ("other",), "halves": True}
         happens |= {"fails": ERRORS}
@@ -403,7 +403,7 @@ ENDS: dict[str, End] = {
     "token-and-predicate": DONE & WON,
     "tool-and-predicate": BELL & WON,
     "token-and-tool": DONE & BELL,
-    "two-tools": BELL & EndingTool(tool="book", by="Bob"),
+    "two-tools": BELL & ToolCalled(tool="book", by="Bob"),
     "token-and-calls": DONE & CALLS,
     "calls-and-tokens": CALLS & TOKENS,
     "stop-after-tool": StopRequested() & BELL,
@@ -428,7 +428,7 @@ def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> N
     """
     for cap, answers in ((1, True), (2, False)):
         conversation = spec(mode, cap, 2, NAMES[1:2], answers=answers, when=when, max_tool_rounds=1)
-        tools = [end.tool for _, end in leaves(when) if isinstance(end, EndingTool)]
+        tools = [end.tool for _, end in leaves(when) if isinstance(end, ToolCalled)]
         happens: dict[str, Any] = {"drafts": True, "halves": True, **SHAPED}
         # What stands around a reply is the same in a second round, which has far more paths.
         around = happens if cap == 1 else {}
@@ -465,13 +465,13 @@ ANSWERS: dict[str, End] = {
 
 
 @pytest.mark.parametrize(
-    "order", part_of({"in-turn": None, "chosen": ByFunction(name="f")}, "in-turn")
+    "order", part_of({"in-turn": None, "chosen": TurnFunction(name="f")}, "in-turn")
 )
 @pytest.mark.parametrize("when", part_of(ANSWERS, "anybody"))
 @each_mode
 @thorough
 def test_r20_a_done_token_that_is_answered_ends_it_after_the_answer_even_past_a_cap(
-    thorough: bool, mode: EndChatMode, when: End, order: ByFunction | None
+    thorough: bool, mode: EndChatMode, when: End, order: TurnFunction | None
 ) -> None:
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
     sizes = ((2, 1, 0), (2, 2, 0), (2, 2, 1), (3, 1, 0)) if thorough else ((2, 1, 0),)
@@ -499,12 +499,12 @@ def test_unreadable_verdicts_in_a_row_end_it(mode: EndChatMode) -> None:
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @pytest.mark.parametrize(
     "order",
-    [ByFunction(name="f"), Moderator(), Handoff()],
+    [TurnFunction(name="f"), Moderator(), Handoff()],
     ids=["by-function", "by-moderator", "by-handoff"],
 )
 @each_mode
 def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
-    mode: EndChatMode, order: ByFunction | Moderator | Handoff, answers: bool
+    mode: EndChatMode, order: TurnFunction | Moderator | Handoff, answers: bool
 ) -> None:
     """Y20: the first turn is the shift's owner's; who is chosen is asked, if it stops the chat."""
     # Where nobody is named Bob begins, which need be shown only once.
@@ -526,11 +526,11 @@ def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
         assert walk.reasons >= {Reason.DONE_TOKEN, Reason.MAX_CALLS, Reason.MAX_ITERATIONS}
 
 
-@pytest.mark.parametrize("order", [None, ByFunction(name="f")], ids=["in-turn", "chosen"])
+@pytest.mark.parametrize("order", [None, TurnFunction(name="f")], ids=["in-turn", "chosen"])
 @each_mode
 @thorough
 def test_a_cap_on_messages_counts_all_and_leaves_last_words(
-    thorough: bool, mode: EndChatMode, order: ByFunction | None
+    thorough: bool, mode: EndChatMode, order: TurnFunction | None
 ) -> None:
     """Y16, point 2: opening answers and private ones count; a stopper is asked at the cap too."""
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
@@ -629,10 +629,10 @@ def test_who_is_never_asked_gives_just_so_many_automatic_replies() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("order", [None, ByFunction(name="f")], ids=["in-turn", "chosen"])
+@pytest.mark.parametrize("order", [None, TurnFunction(name="f")], ids=["in-turn", "chosen"])
 @each_mode
 def test_several_people_with_predicates_judges_and_code(
-    mode: EndChatMode, order: ByFunction | None
+    mode: EndChatMode, order: TurnFunction | None
 ) -> None:
     """A2-A7, Y13, Y14, Y20: beside whatever else ends it, each for itself."""
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
@@ -660,11 +660,15 @@ def test_several_people_with_predicates_judges_and_code(
         NAMES[1:2],
         people={"Ann": person(HumanInputMode.NEVER, 2)},
         runners=("Ann",),
-        when=NoCode(by="Bob") & MaxMessages(limit=3),
+        when=NoCodeBlock(by="Bob") & MaxMessages(limit=3),
         **others,
     )
     walk = people_walked(coding, code=True)
-    assert walk.reasons >= {Reason.TERMINATION, Reason.NO_CODE, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
+    assert walk.reasons >= {
+        Reason.TERMINATION,
+        Reason.NO_CODE_BLOCK,
+        Reason.MAX_CONSECUTIVE_AUTO_REPLY,
+    }
     asked = spec(
         mode,
         people={"Ann": person(HumanInputMode.TERMINATE), "Bob": person(HumanInputMode.ALWAYS)},
@@ -740,7 +744,7 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
     )
     with_code = spec(
         mode,
-        when=NoCode(by="Ann") | BELL,
+        when=NoCodeBlock(by="Ann") | BELL,
         runners=NAMES[1:2],
         guards=guards,
         max_tool_rounds=1,

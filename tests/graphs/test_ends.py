@@ -15,7 +15,6 @@ from duologue.graphs import (
     DoneToken,
     EndChat,
     EndChatMode,
-    EndingTool,
     Guards,
     MaxCalls,
     MaxCost,
@@ -29,11 +28,13 @@ from duologue.graphs import (
     Result,
     SpecError,
     StopRequested,
+    ToolCalled,
     converse,
     load_conversation,
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.spec.end_chat import AnyEndChat
 from duologue.graphs.spec.ends import End
 from duologue.nodes.testing import (
     Line,
@@ -82,6 +83,65 @@ def reasons(result: Result) -> list[str]:
     return [reason.value for reason in result.outcome.reasons]
 
 
+# An end alone
+
+DEAL = DoneToken(token="DEAL")  # noqa: S106
+
+
+@pytest.mark.parametrize(
+    "end_chat",
+    [
+        pytest.param(DEAL | MaxMessages(limit=12), id="in-python"),
+        pytest.param(
+            [{"kind": "done_token", "token": "DEAL"}, {"kind": "max_messages", "limit": 12}],
+            id="a-list-as-in-files",
+        ),
+        pytest.param(
+            {
+                "kind": "any",
+                "of": [DEAL, {"kind": "max_messages", "limit": 12}],
+            },
+            id="a-dict",
+        ),
+    ],
+)
+def test_an_end_alone_is_taken_and_its_number_of_messages_is_the_only_cap(
+    end_chat: AnyEndChat,
+) -> None:
+    spec = Conversation(
+        task="Sell.", speakers=[{"name": "Ann"}, {"name": "Bob"}], end_chat=end_chat
+    )
+    assert spec == load_conversation(spec.stored())
+    said = [f"Then I offer {number} coins for it." for number in range(100, 112)]
+    capped = play(spec, said)
+    assert reasons(capped) == ["max_messages"]
+    assert reasons(play(spec, [*said[:2], "DEAL"])) == ["done_token"]
+
+
+@pytest.mark.parametrize(
+    ("end_chat", "rounds"),
+    [
+        (DEAL, 5),
+        (DEAL & MaxMessages(limit=9), 5),
+        (EndChat(when=MaxMessages(limit=12)), None),
+        (EndChat(when=MaxMessages(limit=8), max_iterations=5), 5),
+        ({"when": MaxMessages(limit=8), "max_iterations": 4}, 4),
+    ],
+)
+def test_rounds_are_capped_unless_messages_are_or_both_are_set(
+    end_chat: AnyEndChat, rounds: int | None
+) -> None:
+    spec = talk().replace(end_chat={"max_iterations": 5})
+    whole = Conversation(task="Sell.", speakers=spec.speakers, end_chat=end_chat)
+    assert whole.end_chat.max_iterations == rounds
+
+
+def test_without_a_cap_of_its_own_a_conversation_needs_one() -> None:
+    for when in (DEAL, DEAL & MaxMessages(limit=2)):
+        with pytest.raises(SpecError, match=r"end_chat\.max_iterations: none is possible only if"):
+            talk(when, end_chat={"max_iterations": None})
+
+
 # Single ends
 
 
@@ -107,7 +167,7 @@ def test_a_cap_on_calls_is_never_passed() -> None:
     spec = talk(
         MaxCalls(limit=4),
         task_specification={},
-        ann={"stops_chat": True},
+        ann={"checks_completion": True},
         end_chat={"mode": FIRST},
     )
     result = play(spec, ["Plan a garden.", "", "Beans, I think.", NO])
@@ -131,7 +191,7 @@ def test_a_hard_stop_ends_it_wherever_it_is(
     spec = talk(
         MaxCalls(limit=limit),
         task_specification={},
-        ann={"stops_chat": True},
+        ann={"checks_completion": True},
         end_chat={"mode": FIRST},
     )
     result = play(spec, script)
@@ -142,7 +202,7 @@ def test_a_hard_stop_ends_it_wherever_it_is(
 def test_a_hard_stop_between_the_judges_two_questions() -> None:
     spec = talk(
         MaxCalls(limit=2),
-        ann={"stops_chat": True},
+        ann={"checks_completion": True},
         end_chat={"mode": FIRST},
         judge={"form": "two_questions"},
     )
@@ -151,7 +211,7 @@ def test_a_hard_stop_between_the_judges_two_questions() -> None:
 
 
 def test_a_hard_stop_cancels_promised_last_words() -> None:
-    spec = talk(MaxCalls(limit=3), ann={"stops_chat": True}, end_chat={"mode": GROUP})
+    spec = talk(MaxCalls(limit=3), ann={"checks_completion": True}, end_chat={"mode": GROUP})
     result = play(spec, ["Beans.", YES, "Fine, beans it is."])
     assert reasons(result) == ["max_calls", "completed"]
     assert len(result.speeches) == 2
@@ -159,7 +219,7 @@ def test_a_hard_stop_cancels_promised_last_words() -> None:
 
 @pytest.mark.parametrize("mode", [ONE, GROUP])
 def test_a_message_cap_leaves_promised_last_words(mode: EndChatMode) -> None:
-    spec = talk(MaxMessages(limit=1), ann={"stops_chat": True}, end_chat={"mode": mode})
+    spec = talk(MaxMessages(limit=1), ann={"checks_completion": True}, end_chat={"mode": mode})
     words = ["Then beans.", "And peas."][: 1 if mode is ONE else 2]
     result = play(spec, ["Beans, I think.", YES, *words])
     assert reasons(result) == ["completed", "max_messages"]
@@ -244,7 +304,7 @@ async def slowly_agreed(said: Sequence[BaseMessage]) -> bool:
 def test_a_registered_predicate_ends_it_before_anyone_answers(
     function: Callable[[Sequence[BaseMessage]], bool],
 ) -> None:
-    spec = talk(Predicate(name="agreed"), ann={"stops_chat": True}, end_chat={"mode": GROUP})
+    spec = talk(Predicate(name="agreed"), ann={"checks_completion": True}, end_chat={"mode": GROUP})
     script: list[Line] = ["Beans, I think.", NO, "Peas.", "Peas, agreed."]
     result = play(spec, script, predicates={"agreed": function})
     assert reasons(result) == ["predicate"]
@@ -332,14 +392,14 @@ def call(name: str, **arguments: str) -> Reply:
 
 
 def test_a_tool_ends_it_once_it_has_answered() -> None:
-    spec = talk(EndingTool(tool="submit"), ann={"tools": ["submit", "look"]})
+    spec = talk(ToolCalled(tool="submit"), ann={"tools": ["submit", "look"]})
     script: list[Line] = [
         call("look", what="it"),
         call("submit", plan=""),
         call("submit", plan="Beans."),
     ]
     result = play(spec, script, tools=[submit, look])
-    assert reasons(result) == ["ending_tool"]
+    assert reasons(result) == ["tool_called"]
     assert result.outcome is not None
     assert (result.outcome.by, result.outcome.messages) == ("Ann", 0)
     assert result.messages[-1].text == "submitted"
@@ -353,7 +413,7 @@ def test_a_tool_ends_it_only_by_the_speaker_named() -> None:
                 {"name": "Ann", "tools": ["submit"]},
                 {"name": "Bob", "tools": ["submit"]},
             ],
-            "end_chat": {"when": EndingTool(tool="submit", by="Bob")},
+            "end_chat": {"when": ToolCalled(tool="submit", by="Bob")},
         }
     )
     script: list[Line] = [call("submit", plan="A"), "Your turn now.", call("submit", plan="B")]
@@ -397,7 +457,7 @@ def test_any_of_several_ends_is_enough_and_all_that_hold_are_told() -> None:
 
 def test_ends_joined_by_and_are_as_strong_as_the_weakest_of_them() -> None:
     joined = MaxCalls(limit=2) & MaxMessages(limit=1)
-    spec = talk(joined, ann={"stops_chat": True}, end_chat={"mode": ONE})
+    spec = talk(joined, ann={"checks_completion": True}, end_chat={"mode": ONE})
     result = play(spec, ["Beans.", YES, "Then beans."])
     # The cap on messages yields to the verdict and to last words, and takes the other along.
     assert reasons(result) == ["completed", "max_calls", "max_messages"]
@@ -493,7 +553,7 @@ def test_a_guard_may_be_set_or_switched_off(guard: str) -> None:
 
 @pytest.mark.parametrize("form", ["structured", "two_questions"])
 def test_unreadable_verdicts_in_a_row_end_it(form: str) -> None:
-    spec = talk(ann={"stops_chat": True}, end_chat={"mode": FIRST}, judge={"form": form})
+    spec = talk(ann={"checks_completion": True}, end_chat={"mode": FIRST}, judge={"form": form})
     turn: list[Line] = ["I do not know"] * 2
     turn = turn if form == "structured" else ["Much.", *turn]
     script: list[Line] = ["One here.", *turn, "Two.", "Three here.", *turn, "Four.", "Five.", *turn]
@@ -505,7 +565,7 @@ def test_unreadable_verdicts_in_a_row_end_it(form: str) -> None:
 
 def test_a_verdict_that_can_be_read_begins_the_count_anew() -> None:
     spec = talk(
-        ann={"stops_chat": True},
+        ann={"checks_completion": True},
         end_chat={"mode": FIRST, "guards": {"unreadable_verdicts": 2}},
     )
     what: list[Line] = ["I do not know"] * 2
@@ -515,14 +575,16 @@ def test_a_verdict_that_can_be_read_begins_the_count_anew() -> None:
 
 
 def test_a_guard_yields_to_the_verdict_and_to_last_words() -> None:
-    spec = talk(ann={"stops_chat": True}, end_chat={"mode": ONE, "guards": {"blank_replies": 1}})
+    spec = talk(
+        ann={"checks_completion": True}, end_chat={"mode": ONE, "guards": {"blank_replies": 1}}
+    )
     result = play(spec, ["", "", YES, "Fine by me."])
     assert reasons(result) == ["completed"]
     assert len(result.speeches) == 2
 
 
 def test_a_loop_of_tool_calls_in_last_words_runs_into_its_own_cap() -> None:
-    spec = talk(ann={"stops_chat": True, "tools": ["look"]}, end_chat={"mode": GROUP})
+    spec = talk(ann={"checks_completion": True, "tools": ["look"]}, end_chat={"mode": GROUP})
     script: list[Line] = ["Beans.", YES, "Fine.", *[LOOK] * 5, "Well then."]
     result = play(spec, script, tools=[look])
     assert reasons(result) == ["completed"]
@@ -623,7 +685,7 @@ def test_an_end_is_told_by_nothing_but_what_held() -> None:
     result = play(spec, ["DEAL", "Well, let me think.", "What do you say?", "QUIT"])
     assert result.outcome is not None
     assert result.outcome.because == ("Bob said the done token",)
-    cheap = MaxCost(limit=0.000001) & DoneToken(token="DEAL")  # noqa: S106
+    cheap = MaxCost(limit=0.000001) & DEAL
     prices = {"m": {"input": 1, "output": 1}}
     spec = talk(cheap | MaxCost(limit=0.00001), prices=prices, model="m")
     model = ScriptedChatModel(script=lines(8))

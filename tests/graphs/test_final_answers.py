@@ -34,7 +34,7 @@ def test_a_last_word_with_another_fence_ends_it(text: str) -> None:
     """R9."""
     played = play(coder("Count.", sandbox=MONTY), ["```python\nprint(6 * 7)\n```", text])
     assert [name for name, _ in played.speeches] == ["Coder", "Executor", "Coder"]
-    assert played.outcome.reason is Reason.NO_CODE
+    assert played.outcome.reason is Reason.NO_CODE_BLOCK
 
 
 @pytest.mark.parametrize("label", ["python", "Py", "python3", "{.python}", "python:main.py"])
@@ -95,7 +95,7 @@ def test_the_choice_is_stored() -> None:
         play(coder("Count.", sandbox=MONTY), [RuntimeError("stopped")], store=store)
     result = resume("s", store=store, model=ScriptedChatModel(script=[fenced("print(1)")]))
     assert result.outcome is not None
-    assert result.outcome.reason is Reason.NO_CODE
+    assert result.outcome.reason is Reason.NO_CODE_BLOCK
     assert coder("Count.").stored()["version"] == SPEC_VERSION
     assert coder("Count.").stored()["speakers"][0]["replies"] == [
         {"kind": "code", "fences": "marked"}

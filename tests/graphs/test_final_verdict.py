@@ -16,7 +16,6 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.run.events import Ended, VerdictGiven
-from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.nodes.testing import Line, ScriptedChatModel
 
 CRITERIA = ["A price is named.", "A day is named."]
@@ -60,7 +59,7 @@ def test_r6_the_reason_stays_the_cap_and_the_outcome_says_how_it_stands(
     end_chat: dict[str, Any], reason: str, answer: Line, complete: bool, words: str
 ) -> None:
     marked = "mode" in end_chat
-    given = spec(end_chat=end_chat, ann={"stops_chat": marked})
+    given = spec(end_chat=end_chat, ann={"checks_completion": marked})
     outcome = play(given, [HALF, answer] if marked else [answer]).outcome
     assert outcome is not None
     assert ([*outcome.reasons], outcome.complete, outcome.completed) == ([reason], complete, ())
@@ -117,7 +116,7 @@ def test_r6_a_budget_that_an_ordinary_verdict_reaches_ended_it() -> None:
 
 @pytest.mark.parametrize("mode", ["one_last_chat_after_first_completion", "all_task_must_complete"])
 def test_r6_a_completed_task_is_not_judged_after_its_last_words(mode: str) -> None:
-    given = spec(end_chat={"mode": mode}, ann={"stops_chat": True})
+    given = spec(end_chat={"mode": mode}, ann={"checks_completion": True})
     words = 2 if mode.startswith("one") else 1
     outcome = play(given, [MET], words=words).outcome
     assert outcome is not None
@@ -141,7 +140,7 @@ def test_r6_an_unreadable_one_is_asked_for_once_more_and_ends_nothing_by_itself(
 
 def test_r6_a_speaker_that_judges_itself_is_not_asked() -> None:
     """Y2, Y9 and Y11 keep their calls."""
-    given = spec(ann={"stops_chat": True}) | {"judge": {}}
+    given = spec(ann={"checks_completion": True}) | {"judge": {}}
     outcome = play(given, []).outcome
     assert outcome is not None
     assert outcome.complete is None
@@ -168,13 +167,6 @@ def test_r6_a_fork_with_more_rounds_goes_on_as_if_it_had_not_been_asked() -> Non
     more = resume(new, store=store, model=model, models=models)
     assert more.outcome is not None
     assert (more.outcome.rounds, more.outcome.complete) == (2, False)
-
-
-def test_r6_a_conversation_of_before_is_not_judged_at_its_cap() -> None:
-    for version, asked in ((7, False), (SPEC_VERSION, True)):
-        judge = load_conversation(spec(version=version)).judge
-        assert judge.kind == "separate"
-        assert judge.final_verdict is asked
 
 
 def test_r6_the_stream_and_why_tell_it() -> None:

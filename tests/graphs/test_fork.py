@@ -106,7 +106,7 @@ def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, nam
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="one", store=any_store)
     assert timeless(whole.outcome).reason is (
-        Reason.ENDING_TOOL if name == "chosen" else Reason.COMPLETED
+        Reason.TOOL_CALLED if name == "chosen" else Reason.COMPLETED
     )
     for at in ids(whole):
         new = fork("one", at=at, into=f"at-{at}", store=any_store)
@@ -260,7 +260,7 @@ def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
         *("one",),
         at="m0002",
         store=store,
-        speakers={"Ann": {"role_prompt": "You are a pirate."}, "Ben": {"model": "other"}},
+        speakers={"Ann": {"system_prompt": "You are a pirate."}, "Ben": {"model": "other"}},
         model="usual",
     )
     usual, other = (ScriptedChatModel(script=texts) for texts in (["A2!"], ["B2!"]))
@@ -268,7 +268,7 @@ def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
     assert ended.speeches == [("Ann", "A1"), ("Ben", "B1"), ("Ann", "A2!"), ("Ben", "B2!")]
     assert usual.calls[0].messages[0].text.startswith("You are a pirate.")
     assert "pirate" not in other.calls[0].messages[0].text
-    assert ended.conversation.speaker("Ben").stops_chat
+    assert ended.conversation.speaker("Ben").checks_completion
 
 
 def test_a_new_task_of_a_speakers_own_is_in_its_system_prompt(store: str) -> None:
@@ -368,7 +368,10 @@ def test_a_fork_after_a_completion_owes_what_the_new_mode_promises(
     before: EndChatMode, mode: EndChatMode, tmp_path: Path
 ) -> None:
     store = f"memory:{tmp_path.name}"
-    stoppers = [{"name": "Ann", "stops_chat": True}, {"name": "Ben", "stops_chat": True}]
+    stoppers = [
+        {"name": "Ann", "checks_completion": True},
+        {"name": "Ben", "checks_completion": True},
+    ]
     conversation = plain(speakers=stoppers, end_chat={"mode": before.value, "max_iterations": 2})
     lines: list[Line] = ["A1", NO, "B1", YES, *ENDS[before]]
     run(conversation, lines, session="one", store=store)
@@ -496,9 +499,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"speakers": {"Ann": "x"}}, "speakers.Ann: must be a dict of its fields, not 'x'"),
     (
         {"speakers": {"Ann": {"rol_prompt": "x"}}},
-        "speakers.Ann.rol_prompt: there is no such field; did you mean 'role_prompt'?",
+        "speakers.Ann.rol_prompt: there is no such field; did you mean 'system_prompt'?",
     ),
-    ({"speakers": {"Ann": {"role_prompt": " "}}}, "speakers.Ann.role_prompt: must not be empty"),
+    (
+        {"speakers": {"Ann": {"system_prompt": " "}}},
+        "speakers.Ann.system_prompt: must not be empty",
+    ),
     ({"modl": "x"}, "modl: there is no such field; did you mean 'model'?"),
     ({"end_chat": {"mod": "x"}}, "end_chat.mod: there is no such field; did you mean 'mode'?"),
     ({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: "),
@@ -508,10 +514,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"task": None}, "task: missing, and 'Ann' has none of its own: give one"),
     (
         {
-            "speakers": {"Ben": {"stops_chat": False}},
+            "speakers": {"Ben": {"checks_completion": False}},
             "end_chat": {"mode": "all_task_must_complete"},
         },
-        "end_chat.mode: all_task_must_complete needs a speaker with stops_chat = true",
+        "end_chat.mode: all_task_must_complete needs a speaker with checks_completion = true",
     ),
 ]
 

@@ -38,7 +38,7 @@ from support.logs import without_ids
 from .fork_help import NO, YES, go_on, plain, run, timeless, told
 
 TRIO = [{"name": "Ann"}, {"name": "Ben"}, {"name": "Cat"}]
-STOPPERS = [{"name": "Ann", "stops_chat": True}, {"name": "Ben", "stops_chat": True}]
+STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]
 MET: dict[str, Any] = {"criterion_1": "met"}
 NOT_MET: dict[str, Any] = {"criterion_1": "not_met"}
 MAX_COST: dict[str, Any] = {"kind": "max_cost"}
@@ -86,7 +86,10 @@ def test_a_finished_talk_of_three_goes_on_with_a_higher_cap_and_each_is_told_its
 ASKED_FIRST: list[tuple[dict[str, Any], list[Line]]] = [
     ({"turn_order": {"kind": "moderator"}}, [{"next_speaker": "Cat"}]),
     (
-        {"end_chat": {"mode": "all_task_must_complete"}, "speakers": {"Ann": {"stops_chat": True}}},
+        {
+            "end_chat": {"mode": "all_task_must_complete"},
+            "speakers": {"Ann": {"checks_completion": True}},
+        },
         [NO],
     ),
     (
@@ -192,7 +195,7 @@ def test_a_completion_just_found_owes_last_words_though_the_next_was_chosen_alre
     order: str, store: str
 ) -> None:
     conversation = plain(
-        speakers=[{**one, "stops_chat": True} for one in TRIO],
+        speakers=[{**one, "checks_completion": True} for one in TRIO],
         turn_order={"kind": order},
         end_chat={"mode": ALL},
     )

@@ -6,11 +6,11 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from duologue.graphs import (
-    Blocks,
-    Code,
+    BlockFormat,
+    CodeFormat,
     Conversation,
-    Marks,
-    Schema,
+    LabelledFormat,
+    SchemaFormat,
     Speaker,
     SpecError,
     load_conversation,
@@ -29,16 +29,22 @@ def talk(**ann: object) -> Conversation:
 @pytest.mark.parametrize(
     ("given", "read"),
     [
-        pytest.param({"lines": ["A:"]}, Marks(lines=("A:",)), id="L5-marks-without-a-kind"),
-        pytest.param({"kind": "lines", "lines": ["A:"]}, Marks(lines=("A:",)), id="L5-marks"),
-        pytest.param(LAGENT, Blocks.model_validate(LAGENT), id="L5-blocks-by-their-begin"),
         pytest.param(
-            {"kind": "blocks"} | LAGENT, Blocks.model_validate(LAGENT), id="L5-blocks-by-kind"
+            {"lines": ["A:"]}, LabelledFormat(lines=("A:",)), id="L5-marks-without-a-kind"
         ),
-        pytest.param("code", Code(), id="L5-a-word"),
-        pytest.param({"languages": ["sh"]}, Code(languages=("sh",)), id="L5-code-by-languages"),
-        pytest.param({"name": "Plan"}, Schema(name="Plan"), id="L5-schema-by-its-name"),
-        pytest.param(Code(required=True), Code(required=True), id="L5-as-an-object"),
+        pytest.param(
+            {"kind": "lines", "lines": ["A:"]}, LabelledFormat(lines=("A:",)), id="L5-marks"
+        ),
+        pytest.param(LAGENT, BlockFormat.model_validate(LAGENT), id="L5-blocks-by-their-begin"),
+        pytest.param(
+            {"kind": "blocks"} | LAGENT, BlockFormat.model_validate(LAGENT), id="L5-blocks-by-kind"
+        ),
+        pytest.param("code", CodeFormat(), id="L5-a-word"),
+        pytest.param(
+            {"languages": ["sh"]}, CodeFormat(languages=("sh",)), id="L5-code-by-languages"
+        ),
+        pytest.param({"name": "Plan"}, SchemaFormat(name="Plan"), id="L5-schema-by-its-name"),
+        pytest.param(CodeFormat(required=True), CodeFormat(required=True), id="L5-as-an-object"),
     ],
 )
 def test_a_format_is_known_by_its_kind_or_a_field_of_its_own(given: Any, read: Format) -> None:  # noqa: ANN401
@@ -48,11 +54,11 @@ def test_a_format_is_known_by_its_kind_or_a_field_of_its_own(given: Any, read: F
 @pytest.mark.parametrize(
     "form",
     [
-        Marks(lines=("A:", "B:"), end="C."),
-        Blocks(begin="```python\n", end="\n```\n", required=True),
-        Blocks(begin=" <a\t>", end="\r\n</a> "),
-        Code(languages=("python",)),
-        Schema(name="Plan", form="text"),
+        LabelledFormat(lines=("A:", "B:"), end="C."),
+        BlockFormat(begin="```python\n", end="\n```\n", required=True),
+        BlockFormat(begin=" <a\t>", end="\r\n</a> "),
+        CodeFormat(languages=("python",)),
+        SchemaFormat(name="Plan", form="text"),
     ],
 )
 def test_a_format_is_written_with_its_kind_and_read_back_to_the_letter(form: Format) -> None:
@@ -111,8 +117,8 @@ def test_an_error_quotes_what_was_given_once() -> None:
 @pytest.mark.parametrize(
     ("ann", "bob"),
     [
-        (Marks(lines=("Say:",)), Marks(lines=("Say:", "Why:"))),
-        (Blocks(begin="<a>", end="</a>"), Blocks(begin="</a>", end="<a>")),
+        (LabelledFormat(lines=("Say:",)), LabelledFormat(lines=("Say:", "Why:"))),
+        (BlockFormat(begin="<a>", end="</a>"), BlockFormat(begin="</a>", end="<a>")),
     ],
 )
 def test_speakers_may_share_their_marks(ann: Format, bob: Format) -> None:
@@ -130,4 +136,4 @@ def test_who_is_held_to_a_schema_has_no_tools() -> None:
 
 def test_a_format_can_t_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        Code().required = True  # type: ignore[misc]
+        CodeFormat().required = True  # type: ignore[misc]

@@ -14,12 +14,12 @@ from langgraph.types import Command
 
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.errors import ModelError, SpecError
-from duologue.graphs.kinds.blogger import Blogger
-from duologue.graphs.kinds.chat import Chat
-from duologue.graphs.kinds.coder import Coder
-from duologue.graphs.kinds.group_solve import GroupSolve
-from duologue.graphs.kinds.role_play import RolePlay
-from duologue.graphs.kinds.user_proxy import UserProxy
+from duologue.graphs.kinds.blogger import BloggerForm
+from duologue.graphs.kinds.chat import ChatForm
+from duologue.graphs.kinds.coder import CoderForm
+from duologue.graphs.kinds.group_solve import GroupSolveForm
+from duologue.graphs.kinds.role_play import RolePlayForm
+from duologue.graphs.kinds.user_proxy import UserProxyForm
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.spec.conversation import Form
@@ -68,7 +68,7 @@ def prompts(model: ScriptedChatModel) -> list[str]:
         HumanMessage("Hi", id="mine"),
     ],
 )
-@pytest.mark.parametrize("form", [Chat, UserProxy])
+@pytest.mark.parametrize("form", [ChatForm, UserProxyForm])
 async def test_a_message_begins_a_chat_and_keeps_its_id(form: type[Form], message: Any) -> None:  # noqa: ANN401
     on = Thread(form, ["Hello!", "Fine."])
     found = await on.give(message)
@@ -86,7 +86,7 @@ async def test_a_message_begins_a_chat_and_keeps_its_id(form: type[Form], messag
 
 
 async def test_exit_leaves_and_a_later_message_goes_on() -> None:
-    on = Thread(Chat, ["Hello!", "Again."])
+    on = Thread(ChatForm, ["Hello!", "Again."])
     await on.give(user("Hi"))
     found = await on.give(user(" Exit "))
     assert found["outcome"]["reasons"] == ["quit"]
@@ -98,14 +98,14 @@ async def test_exit_leaves_and_a_later_message_goes_on() -> None:
 
 
 async def test_a_run_of_a_thread_that_has_ended_gives_its_output() -> None:
-    on = Thread(Coder, ["It is 4."])
+    on = Thread(CoderForm, ["It is 4."])
     found = await on.give(user("2 + 2"))
     assert await on.give() == found
     assert await on.graph.ainvoke({}, CONFIG) == found
 
 
 async def test_what_was_said_elsewhere_before_is_known_to_the_agent() -> None:
-    on = Thread(Chat, ["Bo."])
+    on = Thread(ChatForm, ["Bo."])
     before = [HumanMessage("I am Bo.", id="1"), AIMessage("Hi!", id="2")]
     found = await on.give(*before, user("Guess.", "3"), user("What is my name?", "4"))
     assert texts(found) == ["I am Bo.", "Hi!", "Guess.\n\nWhat is my name?", "Bo."]
@@ -114,7 +114,7 @@ async def test_what_was_said_elsewhere_before_is_known_to_the_agent() -> None:
 
 
 async def test_a_message_after_a_failure_is_said_at_once() -> None:
-    on = Thread(Chat, [ModelError("it is down"), "Here I am."])
+    on = Thread(ChatForm, [ModelError("it is down"), "Here I am."])
     with pytest.raises(ModelError):
         await on.give(user("Hi", "1"))
     found = await on.give(user("Hello?", "2"))
@@ -123,7 +123,7 @@ async def test_a_message_after_a_failure_is_said_at_once() -> None:
 
 async def test_a_message_instead_of_an_approval_is_said_and_nothing_runs() -> None:
     call = ScriptedToolCall(name="calculator", args={"expression": "6*7"}, id="a")
-    on = Thread(Chat, [Reply(tool_calls=[call]), "As you like."])
+    on = Thread(ChatForm, [Reply(tool_calls=[call]), "As you like."])
     await on.give(user("6*7"), tools=["calculator"], interrupt_on={"calculator": True})
     found = await on.give(user("Never mind.", "mine"))
     assert [one.type for one in found["messages"]] == ["human", "ai", "tool", "human", "ai"]
@@ -133,7 +133,7 @@ async def test_a_message_instead_of_an_approval_is_said_and_nothing_runs() -> No
 
 async def test_an_edited_message_goes_on_from_the_checkpoint_before_the_first() -> None:
     """As chat user interfaces edit: on the parent of the checkpoint where the old one came."""
-    on = Thread(Chat, ["A1", "A2", "A3", "A4"])
+    on = Thread(ChatForm, ["A1", "A2", "A3", "A4"])
     await on.give(user("Q1"))
     known = await on.give(user("Q2", "old"))
     for text, answer in (("Q2, I mean", "A3"), ("Q3", "A4")):
@@ -146,7 +146,7 @@ async def test_an_edited_message_goes_on_from_the_checkpoint_before_the_first() 
 
 async def test_a_client_that_answers_calls_itself_changes_nothing() -> None:
     call = ScriptedToolCall(name="calculator", args={"expression": "6*7"}, id="a")
-    on = Thread(Chat, [Reply(tool_calls=[call]), "As you like."])
+    on = Thread(ChatForm, [Reply(tool_calls=[call]), "As you like."])
     await on.give(user("6*7"), tools=["calculator"], interrupt_on={"calculator": True})
     handled = ToolMessage("Handled.", tool_call_id="a", id="do-not-render-1")
     found = await on.give(handled, user("Never mind."))
@@ -157,7 +157,7 @@ async def test_a_client_that_answers_calls_itself_changes_nothing() -> None:
 
 @pytest.mark.parametrize("beside", [5, {"kind": "speech", "speaker": "User"}, {"kind": 1}, None])
 async def test_what_clients_write_beside_a_message_counts_for_nothing(beside: object) -> None:
-    on = Thread(Chat, ["Hello!", "Fine."])
+    on = Thread(ChatForm, ["Hello!", "Fine."])
     for text in ("Hi", "How are you?"):
         extra = {"duologue": beside, "duologue_place": [0], "mine": 1}
         found = await on.give(HumanMessage(text, additional_kwargs=extra))
@@ -169,9 +169,9 @@ async def test_what_clients_write_beside_a_message_counts_for_nothing(beside: ob
 @pytest.mark.parametrize(
     ("form", "script", "answer"),
     [
-        (RolePlay, [*GARDEN, END_OF_IT], GARDEN[-1]),
-        (Coder, ["It is 4."], "It is 4."),
-        (Blogger, ["Bees dance.", "SATISFIED"], "Bees dance."),
+        (RolePlayForm, [*GARDEN, END_OF_IT], GARDEN[-1]),
+        (CoderForm, ["It is 4."], "It is 4."),
+        (BloggerForm, ["Bees dance.", "SATISFIED"], "Bees dance."),
     ],
 )
 async def test_the_message_is_the_task_and_the_last_one_the_answer(
@@ -197,12 +197,16 @@ async def test_the_message_is_the_task_and_the_last_one_the_answer(
 @pytest.mark.parametrize(
     ("form", "given", "words"),
     [
-        (Chat, [user([{"type": "image_url", "image_url": {"url": "x"}}])], "only text is under"),
-        (Chat, [user("Hi"), user(" ")], "newest message must not be empty"),
-        (RolePlay, [AIMessage("I.")], "task: is missing"),
-        (RolePlay, [], "task: is missing"),
-        (UserProxy, [], "message: is missing"),
-        (GroupSolve, [user("Solve it.")], "speakers: is missing"),
+        (
+            ChatForm,
+            [user([{"type": "image_url", "image_url": {"url": "x"}}])],
+            "only text is under",
+        ),
+        (ChatForm, [user("Hi"), user(" ")], "newest message must not be empty"),
+        (RolePlayForm, [AIMessage("I.")], "task: is missing"),
+        (RolePlayForm, [], "task: is missing"),
+        (UserProxyForm, [], "message: is missing"),
+        (GroupSolveForm, [user("Solve it.")], "speakers: is missing"),
     ],
 )
 async def test_bad_input_is_one_error_before_any_call(
@@ -215,7 +219,7 @@ async def test_bad_input_is_one_error_before_any_call(
 
 
 async def test_a_bad_message_does_not_stand_in_the_way_of_the_next() -> None:
-    on = Thread(Chat, ["Hello!", "A bee."])
+    on = Thread(ChatForm, ["Hello!", "A bee."])
     await on.give(user("Hi"))
     with pytest.raises(SpecError):
         await on.give(user([{"type": "image_url", "image_url": {"url": "x"}}]))
@@ -224,7 +228,7 @@ async def test_a_bad_message_does_not_stand_in_the_way_of_the_next() -> None:
 
 
 async def test_without_a_message_of_the_user_the_person_is_asked() -> None:
-    found = await Thread(Chat, []).give(AIMessage("Hello, I am new."))
+    found = await Thread(ChatForm, []).give(AIMessage("Hello, I am new."))
     assert found["__interrupt__"][0].value["speaker"] == "User"
 
 
@@ -246,7 +250,7 @@ async def test_of_several_people_the_message_names_one(name: str | None) -> None
 async def test_of_a_whole_conversation_without_a_task_the_message_is_the_task() -> None:
     """Also where a client gives both again with its next message, or gives nothing new."""
     spec = plain(end_chat={"max_iterations": 1}).model_dump(mode="json", exclude={"task"})
-    on = Thread(GroupSolve, ["A1", "B1", "A2", "B2"])
+    on = Thread(GroupSolveForm, ["A1", "B1", "A2", "B2"])
     first = await on.give(user("Dig.", "a"), conversation=spec)
     assert (texts(first), first["specified_task"]) == (["Dig.", "A1", "B1"], "Dig.")
     again = await on.give(user("Dig.", "a"), conversation=spec)
@@ -271,7 +275,7 @@ async def test_a_supervisor_has_a_role_play_as_its_worker() -> None:
         return Reply(tool_calls=[call])
 
     head = ScriptedChatModel(script=[handing_over(1), "It is dug.", handing_over(2), "Again."])
-    team = build_graph(form=RolePlay, model=ScriptedChatModel(script=[*GARDEN, END_OF_IT] * 2))
+    team = build_graph(form=RolePlayForm, model=ScriptedChatModel(script=[*GARDEN, END_OF_IT] * 2))
     parent = StateGraph(MessagesState)
     agent = create_agent(head, tools=[hand_over], name="supervisor")
     parent.add_node("supervisor", agent, destinations=("team", END))

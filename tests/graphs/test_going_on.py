@@ -120,7 +120,7 @@ def test_r10_what_ended_it_counts_from_the_new_message(
 def test_r10_a_task_that_was_complete_is_judged_anew(store: str) -> None:
     yes: Line = {"objectives_left": [], "complete": True}
     no: Line = {"objectives_left": ["The fence."], "complete": False}
-    people = [{"name": "Ann", "stops_chat": True}, {"name": "Bob"}]
+    people = [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}]
     conversation = talk(speakers=people, end_chat={"mode": "end_chat_after_first_completion"})
     first = converse(conversation, session="s", store=store, model=model("Done.", yes))
     assert first.outcome is not None

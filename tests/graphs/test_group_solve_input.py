@@ -22,10 +22,10 @@ from duologue.graphs.common import validation
 from duologue.nodes.testing import ScriptedChatModel
 
 TWO: list[dict[str, Any]] = [
-    {"name": "Ann", "task": "Keep a number.", "stops_chat": True},
+    {"name": "Ann", "task": "Keep a number.", "checks_completion": True},
     {"name": "Bob", "task": "Guess it."},
 ]
-NO_STOPPER = [{**speaker, "stops_chat": False} for speaker in TWO]
+NO_STOPPER = [{**speaker, "checks_completion": False} for speaker in TWO]
 TASKLESS = [TWO[0], {"name": "Bob"}]
 PRICE = {"input": 1, "output": 2}
 FOR_TWO = {"kind": "max_messages", "limit": 5}
@@ -42,7 +42,7 @@ BAD: list[Any] = [
     *(
         pytest.param(
             {"speakers": NO_STOPPER, "end_chat": {"mode": mode}},
-            f"end_chat.mode: {mode} needs a speaker with stops_chat = true",
+            f"end_chat.mode: {mode} needs a speaker with checks_completion = true",
             id=f"Y1-no-stopper-{mode}",
         )
         for mode in MODES

@@ -8,14 +8,14 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from corpus.reading import ENDLESS, ORDINARY, Transcript
-from duologue.graphs import Conversation, Marks, MaxMessages, Result, converse
+from duologue.graphs import Conversation, LabelledFormat, MaxMessages, Result, converse
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.mending import mended
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.cases import part_of
 
 
-def form_of(name: str, transcript: Transcript) -> Marks | None:
+def form_of(name: str, transcript: Transcript) -> LabelledFormat | None:
     """The marks that a speaker of a role-play uses."""
     first = next(text for speaker, text in transcript if speaker == name)
     forms = {"Instruction:": INSTRUCTION, "Solution:": SOLUTION}

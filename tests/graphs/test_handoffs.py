@@ -323,7 +323,7 @@ def test_broken_arguments_are_told_and_mended_as_those_of_any_call() -> None:
 
 def test_last_words_keep_their_order_and_a_done_token_in_a_call_ends_it() -> None:
     end_chat = {"mode": "one_last_group_chat_after_first_completion"}
-    spec = talk(2, Ann={"stops_chat": True}, end_chat=end_chat)
+    spec = talk(2, Ann={"checks_completion": True}, end_chat=end_chat)
     done = {"objectives_left": [], "complete": True}
     script: list[Line] = [
         over("Cid", "All is planned."),

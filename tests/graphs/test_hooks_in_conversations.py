@@ -263,7 +263,7 @@ def test_hooks_see_private_openings_and_opening_answers() -> None:
 def test_a_speaker_judges_itself_by_what_it_heard_and_said_in_the_end(form: str) -> None:
     """L7, Y9: no hook sees the verdict."""
     spec = talk(
-        {"name": "Ann", "hooks": ["h"], "stops_chat": True, "keep_reflection": True},
+        {"name": "Ann", "hooks": ["h"], "checks_completion": True, "keep_self_reflection": True},
         "Bob",
         rounds=2,
         judge={"form": form},

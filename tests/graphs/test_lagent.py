@@ -11,11 +11,11 @@ from langchain_core.messages import HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
 from duologue.graphs import (
-    Blocks,
+    BlockFormat,
     Conversation,
+    ParseStatus,
     Reason,
     Result,
-    Status,
     blogger,
     load_conversation,
     stream,
@@ -52,7 +52,7 @@ def asking(*questions: str, agent: dict[str, Any]) -> tuple[Conversation, dict[s
 def test_an_agent_that_has_three_words_answers_by_its_prompt_and_remembers() -> None:
     """L1, L3: question and answer stand in one log, by who said them, and in its memory."""
     rule = "Reply with one of these words and nothing else: calm, mild, wild.\n{task}"
-    spec, functions = asking("How is the sea?", "And the wind?", agent={"role_prompt": rule})
+    spec, functions = asking("How is the sea?", "And the wind?", agent={"system_prompt": rule})
     result, model = play(spec, ["calm", "wild"], functions=functions)
     system = "Reply with one of these words and nothing else: calm, mild, wild.\nAnswer the user."
     assert shown(model.calls[0].messages) == [f"s:{system}", "u:How is the sea?"]
@@ -103,11 +103,11 @@ def test_few_shots_stand_behind_the_system_prompt_and_set_the_form() -> None:
 
 # Flexible response formatting
 
-CODE = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
+CODE = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
 SOLVER = {
-    "role_prompt": "Solve it step by step, and write Python for it.\n{task}",
+    "system_prompt": "Solve it step by step, and write Python for it.\n{task}",
     "format": CODE.model_dump(),
-    "generation": {"stop": ["\n```\n"]},
+    "model_settings": {"stop": ["\n```\n"]},
 }
 PROBLEM = "Which whole number below 20 has the most divisors? Give the larger one of two."
 THOUGHT = "I count the divisors of each number, and take the greatest of the best.\n\n"
@@ -143,16 +143,20 @@ def test_a_solution_is_read_into_thought_action_and_status() -> None:
 @pytest.mark.parametrize(
     ("answer", "read"),
     [
-        pytest.param("It is 18.", [("It is 18.", None, Status.NONE)], id="L5-prose-alone"),
+        pytest.param("It is 18.", [("It is 18.", None, ParseStatus.NONE)], id="L5-prose-alone"),
         pytest.param(
             "One:\n```python\na\n```\nTwo:\n```python\nb\n```\nSo.",
-            [("One:\n", "a", Status.VALID), ("Two:\n", "b", Status.VALID), ("So.", None, 0)],
+            [
+                ("One:\n", "a", ParseStatus.VALID),
+                ("Two:\n", "b", ParseStatus.VALID),
+                ("So.", None, 0),
+            ],
             id="L5-all-blocks-in-order",
         ),
     ],
 )
 def test_every_block_is_read_where_lagent_keeps_the_first(
-    answer: str, read: list[tuple[str, str | None, Status]]
+    answer: str, read: list[tuple[str, str | None, ParseStatus]]
 ) -> None:
     spec, functions = asking(PROBLEM, agent=SOLVER)
     result, _ = play(spec, [answer], functions=functions)
@@ -284,11 +288,11 @@ def test_a_critic_who_is_satisfied_ends_it_before() -> None:
 def test_lagents_prefix_as_a_hook_is_the_same_to_the_critic() -> None:
     """L7: the spec's prefix needs no code; a hook before the agent can do it, too."""
     with_prefix, model = blog([*POSTS[:1], *ADVICE[:1], *POSTS[1:2], "SATISFIED"])
-    critic = {"name": "critic", "hooks": ["prefix"], "role_prompt": CRITIC}
+    critic = {"name": "critic", "hooks": ["prefix"], "system_prompt": CRITIC}
     spec = load_conversation(
         {
             "task": TASK,
-            "speakers": [{"name": "writer", "role_prompt": WRITER}, critic],
+            "speakers": [{"name": "writer", "system_prompt": WRITER}, critic],
             "opening": {"first_line": with_prefix.conversation.opening.first_line},
             "end_chat": {"when": {"kind": "done_token", "token": "SATISFIED", "by": "critic"}},
         }

@@ -16,7 +16,6 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import line
 from duologue.graphs.log.stage import Stage
-from duologue.graphs.spec.versions import restored
 from duologue.nodes.prompts.speaking import FROM_MODERATOR, LAST_WORDS, ROUNDS_LEFT, filled
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
@@ -28,7 +27,7 @@ OPEN = {"objectives_left": ["more"], "complete": False}
 
 
 def talk(mode: str = ONE, names: str = "Ann Bob", **end_chat: Any) -> Conversation:
-    people = [{"name": name, "stops_chat": name == "Ann"} for name in names.split()]
+    people = [{"name": name, "checks_completion": name == "Ann"} for name in names.split()]
     fields = {"task": "Plan.", "speakers": people, "end_chat": {"mode": mode} | end_chat}
     return load_conversation(fields)
 
@@ -83,7 +82,7 @@ def test_within_the_turn_each_prompt_and_its_reply_begin_the_next() -> None:
         return f"{at} is fine."
 
     people = [
-        {"name": "Ann", "stops_chat": True},
+        {"name": "Ann", "checks_completion": True},
         {"name": "Bob", "on_length": "continue", "tools": ["look"]},
     ]
     conversation = load_conversation(
@@ -109,27 +108,13 @@ def test_within_the_turn_each_prompt_and_its_reply_begin_the_next() -> None:
 def test_a_group_solve_says_nothing_unless_told_to() -> None:
     """R18, Y13, Y14."""
     people = [
-        Speaker(name="Ann", task="Keep.", stops_chat=True),
+        Speaker(name="Ann", task="Keep.", checks_completion=True),
         Speaker(name="Bob", task="Guess."),
     ]
     script: list[Line] = ["a", "b", "c", "d", DONE, "Bye."]
     assert not any(told(play(group_solve(people, end_chat={"mode": ONE}), script)))
     loud = group_solve(people, end_chat={"mode": ONE, "announce_last_words": True})
     assert told(play(loud, script))[-1] is True
-
-
-def test_older_sessions_say_nothing() -> None:
-    """R18."""
-    stored = talk().stored() | {"version": 7}
-    old = restored(stored)
-    assert old.end_chat.announce_last_words is False
-    store = "memory:older-last-words"
-    with pytest.raises(RuntimeError):
-        play(old, ["Done.", DONE, RuntimeError("stopped")], store=store)
-    # The same Python goes on with it.
-    played = play(talk(), ["Bye."], store=store)
-    assert told(played) == [False]
-    assert played.speeches[-1] == ("Bob", "Bye.")
 
 
 def rounds_left(count: int) -> str:

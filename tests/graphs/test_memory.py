@@ -345,7 +345,7 @@ def test_a_reset_speaker_keeps_what_it_has_not_answered(store: str) -> None:
 
 
 def test_a_reflection_that_was_kept_is_forgotten_with_its_turn(here: str) -> None:
-    ben = {"name": "Ben", "stops_chat": True, "keep_reflection": True}
+    ben = {"name": "Ben", "checks_completion": True, "keep_self_reflection": True}
     conversation = plain(
         speakers=[{"name": "Ann"}, ben], end_chat={"mode": "all_task_must_complete"}
     )

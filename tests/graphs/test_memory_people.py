@@ -142,7 +142,7 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
     here, there = f"memory:{tmp_path.name}-1", f"memory:{tmp_path.name}-2"
     said = [call("mail", to="Bob", to_user="I mail Bob."), call("mail", 2, to="Eve")]
     script: list[Line] = [calls(*said, text="Now"), "Done.", "Fine."]
-    speakers = [{"name": "Ann", "tools": ["mail"], "to_user": True}, {"name": "Ben"}]
+    speakers = [{"name": "Ann", "tools": ["mail"], "speaks_with_tool_calls": True}, {"name": "Ben"}]
     conversation = Conversation.model_validate(
         {"task": "Write.", "speakers": speakers, "end_chat": {"max_iterations": 1}}
     )

@@ -180,7 +180,7 @@ async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None
     conversation = plain(
         speakers=[
             {"name": "Ann", "private_opening": {"prompt": "Choose a number."}, "hooks": ["all"]},
-            {"name": "Ben", "stops_chat": True, "tools": ["weather"]},
+            {"name": "Ben", "checks_completion": True, "tools": ["weather"]},
         ],
         task_specification={},
         end_chat={"mode": "end_chat_after_first_completion", "max_iterations": 1},

@@ -23,7 +23,7 @@ from langgraph.types import Command, Overwrite, StateUpdate
 
 from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.common.errors import SpecError
-from duologue.graphs.kinds.chat import Chat
+from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.log.reducer import append, read_messages
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -107,7 +107,7 @@ HELLO: Any = {"messages": ["Hello."]}
 
 def chat() -> tuple[ScriptedChatModel, Graph]:
     model = ScriptedChatModel(script=["One.", "Two.", "Three."])
-    return model, build_graph(form=Chat, model=model, checkpointer=InMemorySaver())
+    return model, build_graph(form=ChatForm, model=model, checkpointer=InMemorySaver())
 
 
 def kinds(messages: Any) -> list[tuple[str, str]]:  # noqa: ANN401

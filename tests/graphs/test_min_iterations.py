@@ -24,7 +24,9 @@ from .test_end_chat_walk import (
 
 
 def play(script: list[str], *, stops: str = "", **end_chat: Any) -> Result:
-    speakers = [{"name": name, "stops_chat": name in stops.split()} for name in ("Ann", "Bob")]
+    speakers = [
+        {"name": name, "checks_completion": name in stops.split()} for name in ("Ann", "Bob")
+    ]
     spec = load_conversation({"task": "Plan.", "speakers": speakers, "end_chat": end_chat})
     return converse(spec, model=ScriptedChatModel(script=[*script]), store="memory:")
 

@@ -86,7 +86,7 @@ def talk(order: TurnOrder, when: Predicate | None, *, human: bool) -> Conversati
     speakers = tuple(
         Speaker(
             name=name,
-            stops_chat=name == "Ann",
+            checks_completion=name == "Ann",
             tools=("bell",),
             context=RunningSummary(limit=9_000),
             replies=(*first, ModelReply()),

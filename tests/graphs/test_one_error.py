@@ -12,9 +12,9 @@ from duologue.graphs import (
     EndChat,
     EndChatMode,
     Guards,
-    Marks,
+    LabelledFormat,
     Sandbox,
-    Schema,
+    SchemaFormat,
     SeparateJudge,
     Speaker,
     SpecError,
@@ -30,7 +30,7 @@ from duologue.graphs.spec.ends import End
 
 from .spec_help import minimal
 
-PAIR = (Speaker(name="Ann", task="a", stops_chat=True), Speaker(name="Bob", task="b"))
+PAIR = (Speaker(name="Ann", task="a", checks_completion=True), Speaker(name="Bob", task="b"))
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 
 MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
@@ -47,14 +47,18 @@ MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
     (
         Speaker,
         {"name": "Ann", "temperature": 1},
-        "temperature: there is no such field; did you mean 'generation.temperature'?",
+        "temperature: there is no such field; did you mean 'model_settings.temperature'?",
     ),
     (EndChat, {"max_iteration": 3}, "max_iteration: there is no such field; did you mean 'max_ite"),
     (EndChat, {"max_iterations": 0}, "max_iterations: input should be greater than 0, not 0"),
     (Guards, {"ecko": 3}, "ecko: there is no such field; did you mean 'echo'?"),
     (DoneToken, {}, "token: is missing"),
-    (Schema, {"name": "Plan", "form": "txt"}, "form: input should be 'structured' or 'text', not "),
-    (Marks, {"lines": ("A:", "A: B:")}, "lines: 'A:' and 'A: B:' overlap: "),
+    (
+        SchemaFormat,
+        {"name": "Plan", "form": "txt"},
+        "form: input should be 'structured' or 'text', not ",
+    ),
+    (LabelledFormat, {"lines": ("A:", "A: B:")}, "lines: 'A:' and 'A: B:' overlap: "),
     (SeparateJudge, {"criteria": ("x", "x")}, "criteria: 'x' is given twice"),
     (TextReply, {"text": ""}, "text: must not be empty"),
     (
@@ -84,8 +88,8 @@ MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
     ),
     (
         Speaker,
-        {"name": "Ann", "generation": {"temperature": "hot"}},
-        "generation.temperature: input should be a valid number, not 'hot'",
+        {"name": "Ann", "model_settings": {"temperature": "hot"}},
+        "model_settings.temperature: input should be a valid number, not 'hot'",
     ),
 ]
 

@@ -229,7 +229,7 @@ def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> N
     conversation = Conversation.model_validate(
         {
             "task": "Plan",
-            "speakers": [{"name": "Ann", "stops_chat": True}, {"name": "Ben"}],
+            "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Ben"}],
             "end_chat": {"mode": "one_last_chat_after_first_completion", "max_iterations": 4},
         }
     )

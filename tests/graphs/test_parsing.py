@@ -9,21 +9,28 @@ import pytest
 from hypothesis import example, given, strategies as st
 from pydantic import BaseModel, Field, RootModel
 
-from duologue.graphs import Block, Blocks, Code, Marks, Schema, Status
+from duologue.graphs import (
+    BlockFormat,
+    CodeFormat,
+    LabelledFormat,
+    ParsedBlock,
+    ParseStatus,
+    SchemaFormat,
+)
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.speakers.formats import Format
 from duologue.graphs.text.fences import unfenced
 
-LAGENT = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
-TAGS = Blocks(begin="<do>", end="</do>")
+LAGENT = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
+TAGS = BlockFormat(begin="<do>", end="</do>")
 
 
-def blocks(form: Format, text: str, stop: Sequence[str] = ()) -> list[Block]:
+def blocks(form: Format, text: str, stop: Sequence[str] = ()) -> list[ParsedBlock]:
     """The blocks of a reply, whatever is wrong with them."""
     value = parse(form, text, stop=stop).value
     assert isinstance(value, list)
-    return [Block.model_validate(one) for one in value]
+    return [ParsedBlock.model_validate(one) for one in value]
 
 
 def short(form: Format, text: str, stop: Sequence[str] = ()) -> list[tuple[str, str | None, int]]:
@@ -64,12 +71,16 @@ def short(form: Format, text: str, stop: Sequence[str] = ()) -> list[tuple[str, 
         pytest.param(
             SOLUTION, "Solution: Next request. Next request.", ("Next request.",), id="L5-end-twice"
         ),
-        pytest.param(Marks(lines=("STRASSE:",)), "Straße: 3", ("3",), id="L5-folded-letters"),
-        pytest.param(Marks(lines=("İ:", "b:")), "İ: 1\nB: 2", ("1", "2"), id="L5-longer-folded"),
+        pytest.param(
+            LabelledFormat(lines=("STRASSE:",)), "Straße: 3", ("3",), id="L5-folded-letters"
+        ),
+        pytest.param(
+            LabelledFormat(lines=("İ:", "b:")), "İ: 1\nB: 2", ("1", "2"), id="L5-longer-folded"
+        ),
     ],
 )
 def test_what_stands_behind_each_mark_is_read(
-    marks: Marks, text: str, value: tuple[str, ...]
+    marks: LabelledFormat, text: str, value: tuple[str, ...]
 ) -> None:
     found = parse(marks, text)
     assert found.value == dict(zip(marks.lines, value, strict=True))
@@ -120,7 +131,7 @@ words = st.text("ab c.\n", max_size=9).map(str.strip)
 
 @given(said=st.lists(words, min_size=3, max_size=3), decorated=st.booleans())
 def test_what_was_put_behind_marks_is_what_is_read(said: list[str], decorated: bool) -> None:
-    marks = Marks(lines=("One:", "Two:", "Three:"), end="Over!")
+    marks = LabelledFormat(lines=("One:", "Two:", "Three:"), end="Over!")
     shown = [f"**{mark}**" if decorated else mark for mark in marks.lines]
     text = "\n".join(f"{mark} {value}" for mark, value in zip(shown, said, strict=True))
     assert parse(marks, f"{text}\nOver!").value == dict(zip(marks.lines, said, strict=True))
@@ -137,13 +148,13 @@ print(63 * -63)"""
 def test_the_parsed_solution_of_lagent() -> None:
     """L5: generation stops at the end mark, so the last block comes without it."""
     (found,) = blocks(LAGENT, SOLVED, stop=("\n```\n",))
-    assert found == Block(
+    assert found == ParsedBlock(
         thought="Both numbers are divisors of 63, and multiples of it: 63 and -63.\n\n",
         action="print(63 * -63)",
         tool_type="code interpreter",
-        status=Status.VALID,
+        status=ParseStatus.VALID,
     )
-    assert (Status.VALID, Status.NONE, Status.BROKEN) == (1, 0, -1)
+    assert (ParseStatus.VALID, ParseStatus.NONE, ParseStatus.BROKEN) == (1, 0, -1)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +220,7 @@ def test_a_stop_text_ends_the_last_block_where_it_is_the_end(
 ) -> None:
     (found,) = blocks(LAGENT, f"```python\n{rest}", (stop,))
     assert (found.status, found.action) == (
-        (Status.BROKEN, rest) if action is None else (Status.VALID, action)
+        (ParseStatus.BROKEN, rest) if action is None else (ParseStatus.VALID, action)
     )
 
 
@@ -223,10 +234,11 @@ def test_a_block_without_an_end_is_a_problem_and_still_given() -> None:
 
 @pytest.mark.parametrize("required", [True, False])
 @pytest.mark.parametrize(
-    "form", [Blocks(begin="<do>", end="</do>"), Code(), Code(languages=("python", "sh"))]
+    "form",
+    [BlockFormat(begin="<do>", end="</do>"), CodeFormat(), CodeFormat(languages=("python", "sh"))],
 )
 def test_a_reply_without_a_block_is_a_problem_where_one_is_required(
-    form: Blocks | Code, required: bool
+    form: BlockFormat | CodeFormat, required: bool
 ) -> None:
     found = parse(form.model_copy(update={"required": required}), "Hello.")
     assert found.value == [{"thought": "Hello.", "action": None, "tool_type": None, "status": 0}]
@@ -250,9 +262,9 @@ def test_blocks_that_were_joined_are_parted_again(parts: list[tuple[str, str]], 
     assert short(TAGS, text) == whole + ([(rest, None, 0)] if rest else [])
 
 
-@pytest.mark.parametrize("form", [LAGENT, TAGS, Blocks(begin="[[", end="]]\n")])
+@pytest.mark.parametrize("form", [LAGENT, TAGS, BlockFormat(begin="[[", end="]]\n")])
 @given(text=replies)
-def test_nothing_of_a_reply_is_lost_between_marks(form: Blocks, text: str) -> None:
+def test_nothing_of_a_reply_is_lost_between_marks(form: BlockFormat, text: str) -> None:
     left = text.replace("\r\n", "\n")
     for block in blocks(form, left):
         assert left.startswith(block.thought)
@@ -261,7 +273,7 @@ def test_nothing_of_a_reply_is_lost_between_marks(form: Blocks, text: str) -> No
             continue
         assert left.startswith(form.begin + block.action)
         left = left.removeprefix(form.begin + block.action)
-        if block.status is Status.VALID:
+        if block.status is ParseStatus.VALID:
             # In an empty block two line breaks are one; the text's end is the last one.
             ends = [form.end, form.end.rstrip("\n")]
             ends += [end.removeprefix("\n") for end in ends if not block.action]
@@ -318,15 +330,15 @@ def test_nothing_of_a_reply_is_lost_between_marks(form: Blocks, text: str) -> No
 def test_fenced_code_is_read_in_order(
     text: str, read: list[tuple[str, str | None, str | None]]
 ) -> None:
-    found = blocks(Code(), text)
+    found = blocks(CodeFormat(), text)
     assert [(one.thought, one.action, one.tool_type) for one in found] == read
-    assert {one.status for one in found} <= {Status.VALID, Status.NONE}
+    assert {one.status for one in found} <= {ParseStatus.VALID, ParseStatus.NONE}
 
 
 def test_code_in_another_language_is_prose() -> None:
     """L5: so is code that names none."""
     text = "```\na\n```\n```JSON\nb\n```\n```python\nc\n```\n"
-    form = Code(languages=("Python",), required=True)
+    form = CodeFormat(languages=("Python",), required=True)
     assert short(form, text) == [("```\na\n```\n```JSON\nb\n```\n", "c", 1)]
     problem = parse(form, "```\na\n```").problem
     assert problem is not None
@@ -351,8 +363,8 @@ def test_code_in_another_language_is_prose() -> None:
 def test_a_fence_that_is_not_closed_is_broken(
     text: str, stop: tuple[str, ...], status: int
 ) -> None:
-    assert blocks(Code(), text, stop)[0].status == status
-    assert (parse(Code(), text, stop=stop).problem is not None) is (status == -1)
+    assert blocks(CodeFormat(), text, stop)[0].status == status
+    assert (parse(CodeFormat(), text, stop=stop).problem is not None) is (status == -1)
 
 
 lines = st.lists(st.text("x y", max_size=5), max_size=3).map("\n".join)
@@ -366,7 +378,7 @@ def test_fences_that_were_joined_are_parted_again(
     parts: list[tuple[str, str]], language: str
 ) -> None:
     text = "".join(f"{said}\n```{language}\n{code}\n```\n" for said, code in parts)
-    assert short(Code(), text) == [(f"{said}\n", code, 1) for said, code in parts]
+    assert short(CodeFormat(), text) == [(f"{said}\n", code, 1) for said, code in parts]
 
 
 indents = st.sampled_from(["", "  ", "    ", "> ", "- ", "1. "])
@@ -378,7 +390,7 @@ def test_nothing_of_a_reply_is_lost_around_code(parts: list[tuple[str, str]], en
     """L5: every word is in a thought or an action, in order, whatever the fences around it."""
     numbered = [sign.replace("word", f"word{place}") for place, (_, sign) in enumerate(parts)]
     text = end.join(indent + sign for (indent, _), sign in zip(parts, numbered, strict=True))
-    for form in (Code(), Code(languages=("sh",))):
+    for form in (CodeFormat(), CodeFormat(languages=("sh",))):
         read = " ".join(f"{one.thought} {one.action or ''}" for one in blocks(form, text))
         assert re.findall(r"word\d+", read) == [sign for sign in numbered if "word" in sign]
 
@@ -397,12 +409,12 @@ class Plan(BaseModel):
     note: Any = None
 
 
-PLAN = Schema(name="Plan")
+PLAN = SchemaFormat(name="Plan")
 GOOD: dict[str, Any] = {"goal": "Garden", "steps": [{"title": "Dig", "hours": 2}], "note": None}
 WRITTEN = json.dumps(GOOD)
 
 
-@pytest.mark.parametrize("form", [PLAN, Schema(name="Plan", form="text")])
+@pytest.mark.parametrize("form", [PLAN, SchemaFormat(name="Plan", form="text")])
 @pytest.mark.parametrize(
     "text",
     [
@@ -420,7 +432,7 @@ WRITTEN = json.dumps(GOOD)
         pytest.param(f"```\n{WRITTEN}\n```\n```\n{WRITTEN}\n```", id="L5-twice"),
     ],
 )
-def test_json_that_fits_is_read_as_plain_values(form: Schema, text: str) -> None:
+def test_json_that_fits_is_read_as_plain_values(form: SchemaFormat, text: str) -> None:
     found = parse(form, text, schema=Plan)
     assert found.value == GOOD
     assert found.problem is None
@@ -489,7 +501,7 @@ def test_only_a_fence_around_a_whole_answer_is_taken_away(text: str, left: str) 
 
 
 @pytest.mark.parametrize(
-    "form", [INSTRUCTION, SOLUTION, LAGENT, TAGS, Code(), Code(languages=("sh",)), PLAN]
+    "form", [INSTRUCTION, SOLUTION, LAGENT, TAGS, CodeFormat(), CodeFormat(languages=("sh",)), PLAN]
 )
 @given(text=replies | st.text(st.characters(exclude_categories=[])))
 @example("")

@@ -129,7 +129,7 @@ def test_a_person_leads_a_role_play_in_words_of_its_own() -> None:
     ],
 )
 def test_last_words_are_a_persons_too(mode: str, after: list[str]) -> None:
-    ann = {"name": "Ann", "stops_chat": True}
+    ann = {"name": "Ann", "checks_completion": True}
     spec = talk(YOU, ann, "Cy", end_chat={"mode": mode, "max_iterations": 5})
     found = play(spec, ["Line 1.", DONE, "Line 2.", "Line 3."], ["Hi.", "Last."])
     assert spoken(found) == ["You: Hi.", "Ann: Line 1.", *after]
@@ -139,7 +139,7 @@ def test_last_words_are_a_persons_too(mode: str, after: list[str]) -> None:
 
 def test_a_person_has_the_one_last_word() -> None:
     mode = "one_last_chat_after_first_completion"
-    spec = talk("Ann", {"name": "Bob", "stops_chat": True}, YOU, end_chat={"mode": mode})
+    spec = talk("Ann", {"name": "Bob", "checks_completion": True}, YOU, end_chat={"mode": mode})
     found = play(spec, ["A.", "B.", DONE], ["Well done.", "Unheard."])
     assert spoken(found) == ["Ann: A.", "Bob: B.", "You: Well done."]
     assert len(found.asked) == 1
@@ -147,7 +147,7 @@ def test_a_person_has_the_one_last_word() -> None:
 
 def test_a_judge_of_its_own_decides_after_a_persons_turns() -> None:
     spec = talk(
-        YOU | {"stops_chat": True},
+        YOU | {"checks_completion": True},
         "Bob",
         end_chat={"mode": "end_chat_after_first_completion", "max_iterations": 5},
         judge={"kind": "separate", "criteria": ["A date is named."]},

@@ -13,13 +13,13 @@ from duologue.graphs import (
     Conversation,
     DoneToken,
     EndChatMode,
-    EndingTool,
     HumanReply,
     MaxMessages,
     Predicate,
     PrivateOpening,
     Speaker,
     SpecError,
+    ToolCalled,
     blogger,
     chat,
     coder,
@@ -47,7 +47,7 @@ def talk(mode: str, cap: int = 3, count: int = 2, **fields: Any) -> Conversation
         Speaker(
             name=name,
             task="Dig.",
-            stops_chat=name in stoppers,
+            checks_completion=name in stoppers,
             private_opening=secret if name in fields.get("secretive", ()) else None,
         )
         for name in NAMES[:count]
@@ -149,7 +149,7 @@ def test_only_what_a_conversation_can_do_is_drawn(
 
 def test_a_tool_that_ends_it_leads_to_the_end() -> None:
     speakers = [Speaker(name="Ann", tools=["buy", "look"]), Speaker(name="Bob")]
-    end_chat = {"when": EndingTool(tool="buy"), "max_iterations": None}
+    end_chat = {"when": ToolCalled(tool="buy"), "max_iterations": None}
     talk = Conversation(task="Go.", speakers=speakers, end_chat={**end_chat, "max_iterations": 2})
     assert "tools Ann > end: buy was called" in arrows(talk)
     assert not any("Bob > tools" in arrow for arrow in arrows(talk))
@@ -224,7 +224,7 @@ def test_who_hands_over_leads_to_those_it_may_hand_over_to() -> None:
     assert arrows(handed) == drawn
     # Two who take turns end an odd number of turns otherwise than an even one.
     for rounds, last in ((27, "Ann"), (28, "Bob")):
-        ends = arrows(handed.but(end_chat={"max_iterations": rounds}))
+        ends = arrows(handed.replace(end_chat={"max_iterations": rounds}))
         assert f"speaker {last} > end: {rounds} rounds" in ends
         assert sum("speaker" in one and "> end: 2" in one for one in ends) == 1
 
@@ -232,7 +232,7 @@ def test_who_hands_over_leads_to_those_it_may_hand_over_to() -> None:
 def test_many_speakers_are_drawn_at_once() -> None:
     many = Conversation(
         task="Vote.",
-        speakers=[{"name": f"S{number}", "stops_chat": True} for number in range(20)],
+        speakers=[{"name": f"S{number}", "checks_completion": True} for number in range(20)],
         end_chat={"mode": "all_task_must_complete", "max_iterations": 1000},
     )
     drawn = arrows(many)
@@ -255,7 +255,7 @@ def test_twice_as_many_who_may_be_chosen_take_no_more_than_ten_times_the_steps(
     counts = []
     for count in (6, 12):
         steps.clear()
-        names = [{"name": f"S{number}", "stops_chat": True} for number in range(count)]
+        names = [{"name": f"S{number}", "checks_completion": True} for number in range(count)]
         end_chat = {"mode": "all_task_must_complete", "max_iterations": 9}
         ways(Conversation(task="Vote.", speakers=names, turn_order=order, end_chat=end_chat))
         counts.append(len(steps))

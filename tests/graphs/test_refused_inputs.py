@@ -13,8 +13,8 @@ from langgraph.types import Command
 
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.errors import ModelError, SessionError, SpecError
-from duologue.graphs.kinds.chat import Chat
-from duologue.graphs.kinds.role_play import RolePlay
+from duologue.graphs.kinds.chat import ChatForm
+from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.spec.conversation import Form
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -30,7 +30,7 @@ GARDEN = ["Instruction: dig\nInput: None", "Solution: dug\nNext request.", "<CAM
 class Thread:
     """A thread of a compiled graph, run with or without a loop."""
 
-    def __init__(self, script: list[Any], form: type[Form] | None = Chat, **more: Any) -> None:
+    def __init__(self, script: list[Any], form: type[Form] | None = ChatForm, **more: Any) -> None:
         self.model = ScriptedChatModel(script=script)
         self.saver = InMemorySaver()
         self.graph = build_graph(form=form, model=self.model, checkpointer=self.saver, **more)
@@ -177,7 +177,7 @@ async def test_of_several_people_a_message_that_names_none_is_never_said() -> No
 
 
 async def test_a_refused_task_leaves_the_one_that_has_ended() -> None:
-    on = Thread(GARDEN, RolePlay)
+    on = Thread(GARDEN, RolePlayForm)
     await on.run({"task": "Dig", "user_role": "A", "assistant_role": "B", "specify_task": False})
     before = on.graph.get_state(CONFIG)
     for refused in ({"task": "Sow"}, {"messages": [("user", [IMAGE])], "task": "Sow"}):
@@ -207,7 +207,7 @@ async def test_an_assistants_settings_count_where_an_input_is_checked() -> None:
 async def test_a_copy_of_the_graph_checks_its_inputs_too() -> None:
     """As LangGraph's servers make one for each run."""
     saver = InMemorySaver()
-    graph = build_graph(form=Chat, model=ScriptedChatModel(script=["One."]))
+    graph = build_graph(form=ChatForm, model=ScriptedChatModel(script=["One."]))
     copy: Any = graph.copy({"checkpointer": saver}).with_config(tags=["copied"])
     await copy.ainvoke(FIRST, CONFIG)
     before = await copy.aget_state(CONFIG)
@@ -218,7 +218,7 @@ async def test_a_copy_of_the_graph_checks_its_inputs_too() -> None:
 
 async def test_as_the_node_of_another_graph_it_refuses_what_that_gives_it() -> None:
     parent = StateGraph(MessagesState)
-    parent.add_node("talk", build_graph(form=Chat, model=ScriptedChatModel(script=["One."])))
+    parent.add_node("talk", build_graph(form=ChatForm, model=ScriptedChatModel(script=["One."])))
     parent.add_edge(START, "talk")
     parent.add_edge("talk", END)
     graph = parent.compile(checkpointer=InMemorySaver())

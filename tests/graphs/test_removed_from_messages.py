@@ -12,8 +12,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, StateUpdate
 
 from duologue.graphs.build import Graph, build_graph
-from duologue.graphs.kinds.chat import Chat
-from duologue.graphs.kinds.coder import Coder
+from duologue.graphs.kinds.chat import ChatForm
+from duologue.graphs.kinds.coder import CoderForm
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
@@ -100,7 +100,7 @@ WAYS: list[Callable[..., None]] = [
 
 
 def chat() -> Thread:
-    on = Thread(Chat, ["One.", "Two.", "Three."])
+    on = Thread(ChatForm, ["One.", "Two.", "Three."])
     on.give(HumanMessage("First", id="a"))
     on.give(HumanMessage("Second", id="b"))
     return on
@@ -217,7 +217,7 @@ def test_removing_what_is_not_there_or_twice_changes_nothing() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_only_kept_leaves_nothing(way: Callable[..., None]) -> None:
     """The task of a conversation, and what came with it, are no lines of the log."""
-    on = Thread(Coder, ["It is 4.", "It is 9."])
+    on = Thread(CoderForm, ["It is 4.", "It is 9."])
     on.give(AIMessage("Yes?", id="y"), HumanMessage("2 + 2", id="a"))
     log = on.log
     way(on.graph, "a", "y")
@@ -229,7 +229,7 @@ def test_what_was_only_kept_leaves_nothing(way: Callable[..., None]) -> None:
 @pytest.mark.parametrize("way", [remove, remove_by_an_input])
 def test_what_is_still_to_be_said_is_not_said(way: Callable[..., None]) -> None:
     """The run broke off before the person's node; the person is asked then."""
-    on = Thread(Chat, ["One."])
+    on = Thread(ChatForm, ["One."])
     given: Any = {"messages": [HumanMessage("First", id="a")]}
     on.graph.invoke(given, CONFIG, interrupt_before=["user_agent"])
     way(on.graph, "a")
@@ -248,7 +248,7 @@ def dig() -> str:
 
 def test_results_leave_with_their_calls() -> None:
     call = Reply(text="I dig.", tool_calls=[ScriptedToolCall(name="dig", args={}, id="c")])
-    on = Thread(Chat, [call, "Done.", "Yes."], tools=[dig])
+    on = Thread(ChatForm, [call, "Done.", "Yes."], tools=[dig])
     assert on.give(HumanMessage("Dig", id="a"), tools=["dig"]) == ["Dig", "I dig.", "Dug.", "Done."]
     remove(on.graph, str(on.messages[1].id))
     assert on.texts == ["Dig", "Done."]

@@ -86,7 +86,7 @@ def asking(**rule: Any) -> Conversation:
 
 def speaking(**ann: Any) -> Conversation:
     """Ann speaks while she mails."""
-    return two({"tools": ["mail"], "to_user": True, **ann})
+    return two({"tools": ["mail"], "speaks_with_tool_calls": True, **ann})
 
 
 MAIL = calls(call("mail", to="Bob"), text="Now")
@@ -167,7 +167,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[Any]]] = {
         two(
             {
                 "format": {"kind": "blocks", "begin": "<<", "end": ">>"},
-                "generation": {"stop": [">>"]},
+                "model_settings": {"stop": [">>"]},
             }
         ),
         [Reply(text="So <<plan it", finish_reason="length"), "So <<plan it>>", "Fine."],

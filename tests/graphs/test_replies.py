@@ -288,7 +288,7 @@ def test_a_speaker_without_a_model_needs_none() -> None:
 
 
 def test_the_verdict_of_a_speaker_without_a_model_still_needs_one() -> None:
-    bob = {"name": "Bob", "replies": [FIXED], "model": "bobs", "stops_chat": True}
+    bob = {"name": "Bob", "replies": [FIXED], "model": "bobs", "checks_completion": True}
     capped = talk("Ann", bob)
     assert capped.model_names == [None]
     judged = talk("Ann", bob, end_chat={"mode": "end_chat_after_first_completion"})

@@ -227,7 +227,7 @@ def busy(rounds: int, cap: int, errors: tuple[int, int]) -> Conversation:
     speaker = {
         "tools": ["bell", "book"],
         "hooks": ["around"],
-        "stops_chat": True,
+        "checks_completion": True,
         "context": {"kind": "summary", "limit": 500, "words": 5},
     }
     return Conversation.model_validate(

@@ -105,7 +105,7 @@ def test_stop_say_change_the_mode_and_a_prompt_and_go_on(store: str) -> None:
         if len(turn.messages) > 3:
             await astop_session("one", store=store)
 
-    speakers = [{"name": "Ann", "hooks": ["stopping"]}, {"name": "Bob", "stops_chat": True}]
+    speakers = [{"name": "Ann", "hooks": ["stopping"]}, {"name": "Bob", "checks_completion": True}]
     spec = THREE | {"speakers": speakers}
     hooks = {"stopping": Hook(before_speaker=stopping)}
     model = ScriptedChatModel(script=lines(9))
@@ -119,7 +119,7 @@ def test_stop_say_change_the_mode_and_a_prompt_and_go_on(store: str) -> None:
         into="two",
         store=store,
         end_chat={"mode": "end_chat_after_first_completion"},
-        speakers={"Bob": {"role_prompt": "You are Bob, and brief now."}, "Ann": {"hooks": []}},
+        speakers={"Bob": {"system_prompt": "You are Bob, and brief now."}, "Ann": {"hooks": []}},
     )
     said = say("two", "Ann", "From here on I decide.", store=store)
     assert said.speeches[:-1] == stopped.speeches

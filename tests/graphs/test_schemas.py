@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from duologue.graphs import Conversation, Schema, SpecError, converse
+from duologue.graphs import Conversation, SchemaFormat, SpecError, converse
 from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.speakers.schemas import is_object, is_strict, schema_of
 from duologue.nodes.testing import ScriptedChatModel
@@ -175,13 +175,13 @@ def test_each_kind_of_model_goes_over_the_wire(
 
 
 def test_numbers_that_no_store_keeps_are_none_whatever_the_model_writes() -> None:
-    found = parse(Schema(name="x"), '{"number": Infinity}', schema=Endless)
+    found = parse(SchemaFormat(name="x"), '{"number": Infinity}', schema=Endless)
     assert found.value == {"number": None}
 
 
 def test_a_field_is_named_as_it_is_given() -> None:
     """L5: the speaker is told of the name that its reply must have."""
-    problem = parse(Schema(name="x"), '{"first": 1}', schema=Named).problem
+    problem = parse(SchemaFormat(name="x"), '{"first": 1}', schema=Named).problem
     assert problem is not None
     assert "did you mean 'the first'?" in problem
 

@@ -28,7 +28,9 @@ FORMS: dict[str, tuple[dict[str, Any], Line, Line]] = {
 
 
 def play(judge: dict[str, Any], script: Script, **fields: Any) -> tuple[Result, Any]:
-    ann = {"name": "Ann", "stops_chat": True, "task": "Agree on a price."} | fields.pop("ann", {})
+    ann = {"name": "Ann", "checks_completion": True, "task": "Agree on a price."} | fields.pop(
+        "ann", {}
+    )
     spec: dict[str, Any] = {
         "task": "Plan.",
         "speakers": [ann, {"name": "Bob", "task": "Sell."}],

@@ -132,7 +132,7 @@ def test_it_is_the_prompt_of_its_time_whatever_came_after() -> None:
     first = ScriptedChatModel(script=["Roses.", "Lilies."])
     converse(talk, session="one", store="memory:sent", model=first)
     changes: dict[str, Any] = {
-        "speakers": {"Ann": {"role_prompt": "Be new."}},
+        "speakers": {"Ann": {"system_prompt": "Be new."}},
         "end_chat": {"max_iterations": 2},
     }
     fork("one", into="two", store="memory:sent", **changes)
@@ -146,11 +146,15 @@ def test_it_is_the_prompt_of_its_time_whatever_came_after() -> None:
 
 def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """R14: and not the long prompt, which it never got; which model spoke stands in the usage."""
-    brief = {"role_prompt": "You cook. {task}", "reminder": "What next?"}
-    talk = {"task": "Cook.", "speakers": pair(brief=brief), "end_chat": {"max_iterations": 1}}
+    small = {"system_prompt": "You cook. {task}", "reminder": "What next?"}
+    talk = {
+        "task": "Cook.",
+        "speakers": pair(small_model_prompt=small),
+        "end_chat": {"max_iterations": 1},
+    }
     model = ScriptedChatModel(script=["Soup.", "Good."])
-    converse(talk, session="brief", store="memory:sent", model=model)
-    assert get_prompt("brief", "Ann", store="memory:sent")[0].text.startswith("You are Ann,")
+    converse(talk, session="small", store="memory:sent", model=model)
+    assert get_prompt("small", "Ann", store="memory:sent")[0].text.startswith("You are Ann,")
     asked: list[tuple[str | None, str | None]] = []
 
     def tiny(name: str | None, label: str | None) -> object:
@@ -158,7 +162,7 @@ def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) 
         return capabilities_of("embedded", label)
 
     monkeypatch.setattr(sent, "capabilities_of", tiny)
-    prompt = get_prompt("brief", "Ann", store="memory:sent")
+    prompt = get_prompt("small", "Ann", store="memory:sent")
     assert shown(prompt) == [
         ("system", "You cook. Cook."),
         ("human", "Please begin.\n\nWhat next?"),

@@ -250,11 +250,11 @@ def talks(draw: st.DrawFn) -> Conversation:
                 "replies": replies,
                 "tools": ["look"] if may_call else [],
                 "interrupt_on": {"look": True} if may_call and draw(st.booleans()) else {},
-                "to_user": may_call and draw(st.booleans()),
+                "speaks_with_tool_calls": may_call and draw(st.booleans()),
                 "return_direct": may_call and draw(st.sampled_from((False, False, True))),
                 "private_opening": draw(st.sampled_from(openings)),
-                "stops_chat": True,
-                "keep_reflection": draw(st.booleans()),
+                "checks_completion": True,
+                "keep_self_reflection": draw(st.booleans()),
                 "format": draw(st.sampled_from([None, {"kind": "lines", "lines": [MARK]}])),
             }
         )
@@ -385,7 +385,7 @@ def asked(troupe: Troupe, calls: Sequence[Sequence[BaseMessage]]) -> Iterator[As
             continue
         view, last = list(messages), messages[-1].text
         if last in JUDGED:
-            keeps = troupe.conversation.speaker(name).keep_reflection
+            keeps = troupe.conversation.speaker(name).keep_self_reflection
             del view[-3 if JUDGED[last] == judging.IS_COMPLETE and not keeps else -1 :]
         elif last.endswith(MENDING):
             # Behind a blank draft the request stands alone, or behind what was heard.

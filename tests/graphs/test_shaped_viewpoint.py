@@ -184,13 +184,13 @@ def any_talk(draw: st.DrawFn) -> Conversation:
                 "tools": ["look"] if "model" in model and draw(st.booleans()) else [],
                 "private_opening": draw(st.sampled_from(openings)),
                 "memory": memory_of(name) if draw(st.booleans()) else (),
-                "stops_chat": draw(st.booleans()),
-                "keep_reflection": draw(st.booleans()),
+                "checks_completion": draw(st.booleans()),
+                "keep_self_reflection": draw(st.booleans()),
             }
         )
     by_lot = {"kind": "function", "name": "any"}
     modes = ["max_iterations_only"]
-    if any(speaker["stops_chat"] for speaker in speakers):
+    if any(speaker["checks_completion"] for speaker in speakers):
         modes += ["all_task_must_complete", "one_last_group_chat_after_first_completion"]
     return load_conversation(
         {

@@ -11,13 +11,13 @@ from duologue.graphs import (
     Conversation,
     DoneToken,
     EndChat,
-    EndingTool,
-    Generation,
     Guards,
-    Marks,
+    LabelledFormat,
     MaxMessages,
+    ModelSettings,
     Speaker,
     SpecError,
+    ToolCalled,
     blogger,
     chat,
     coder,
@@ -32,7 +32,7 @@ from duologue.graphs.spec.changes.difference import first_difference
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 PAIR: list[dict[str, Any]] = [
-    {"name": "Ann", "task": "a", "stops_chat": True},
+    {"name": "Ann", "task": "a", "checks_completion": True},
     {"name": "Bob", "task": "b"},
 ]
 SHORT: dict[str, dict[str, Any]] = {
@@ -80,7 +80,7 @@ def test_each_form_takes_the_fields_of_a_conversation(kind: str, options: dict[s
         name: one.model_dump(exclude_unset=True) if isinstance(one, EndChat) else one
         for name, one in options.items()
     }
-    assert made == short(kind).but(**changes)
+    assert made == short(kind).replace(**changes)
     assert made == load_conversation({"kind": kind, **SHORT[kind], **options})
     assert load_conversation(made.stored()) == made
     for name in options:
@@ -93,19 +93,19 @@ def test_each_form_takes_the_fields_of_its_speakers(kind: str) -> None:
     for place, role in enumerate(forms_by_kind()[kind].roles):
         fields: dict[str, Any] = {
             "context": {"kind": "last", "limit": 4},
-            "generation": Generation(top_p=0.5),
+            "model_settings": ModelSettings(top_p=0.5),
             "hooks": ["shout"],
         }
         made = short(kind, temperature=0.7, **{role: fields})
         speaker, other = made.speakers[place], made.speakers[1 - place]
         assert (speaker.context.kind, speaker.hooks, other.hooks) == ("last", ("shout",), ())
-        assert speaker.generation.top_p == 0.5
-        assert speaker.generation.temperature == own_temperature(kind, place)
+        assert speaker.model_settings.top_p == 0.5
+        assert speaker.model_settings.temperature == own_temperature(kind, place)
         # All else is as the form has it.
         kept = {name: getattr(own.speakers[place], name) for name in fields}
         assert speaker.model_copy(update=kept) == own.speakers[place]
-        named = {name: one for name, one in fields.items() if name != "generation"}
-        as_object = Speaker(name=speaker.name, generation=fields["generation"], **named)
+        named = {name: one for name, one in fields.items() if name != "model_settings"}
+        as_object = Speaker(name=speaker.name, model_settings=fields["model_settings"], **named)
         assert short(kind, temperature=0.7, **{role: as_object}) == made
 
 
@@ -116,8 +116,8 @@ def own_temperature(kind: str, place: int) -> float | None:
 
 
 def test_one_speaker_s_own_wins_over_what_is_for_both() -> None:
-    made = short("role_play", temperature=0.7, user={"generation": {"temperature": 0}})
-    assert [one.generation.temperature for one in made.speakers] == [0, 0.7]
+    made = short("role_play", temperature=0.7, user={"model_settings": {"temperature": 0}})
+    assert [one.model_settings.temperature for one in made.speakers] == [0, 0.7]
 
 
 @pytest.mark.parametrize("when", [MaxMessages(limit=8), [{"kind": "max_messages", "limit": 8}]])
@@ -129,11 +129,11 @@ def test_other_ends_stand_beside_the_form_s_own(when: object) -> None:
     assert made.end_chat.max_iterations == 9
     assert short("role_play", end_chat={"when": None}).end_chat.when == own
     # A change puts them in its place.
-    assert short("role_play").but(end_chat={"when": when}).end_chat.when == MaxMessages(limit=8)
+    assert short("role_play").replace(end_chat={"when": when}).end_chat.when == MaxMessages(limit=8)
 
 
 def test_a_format_takes_the_place_of_the_form_s_own() -> None:
-    plan = Marks(lines=("Plan:",))
+    plan = LabelledFormat(lines=("Plan:",))
     for given in (plan, {"lines": ["Plan:"]}):
         assert short("role_play", user={"format": given}).speakers[0].format == plan
     assert short("role_play", user={"format": None}).speakers[0].format is None
@@ -147,9 +147,9 @@ def test_what_stands_in_a_dict_of_the_form_s_own_stays_there() -> None:
 
 
 def test_a_prompt_takes_the_place_of_the_few_words_for_a_tiny_model() -> None:
-    told = short("role_play", user={"role_prompt": "You lead."}).speakers
-    assert (told[0].role_prompt, told[0].brief) == ("You lead.", None)
-    assert told[1].brief is not None
+    told = short("role_play", user={"system_prompt": "You lead."}).speakers
+    assert (told[0].system_prompt, told[0].small_model_prompt) == ("You lead.", None)
+    assert told[1].small_model_prompt is not None
 
 
 @pytest.mark.parametrize("given", ["Cook", {"name": "Cook"}, Speaker(name="Cook")])
@@ -165,7 +165,7 @@ def test_a_file_has_it_all(tmp_path: Path) -> None:
     path = tmp_path / "garden.toml"
     more: dict[str, Any] = {
         "user": {"tools": ["clock"]},
-        "assistant": {"generation": {"max_tokens": 90}},
+        "assistant": {"model_settings": {"max_tokens": 90}},
         "end_chat": {"when": [{"kind": "max_messages", "limit": 8}]},
         "seed": 3,
     }
@@ -205,14 +205,22 @@ def test_both_experts_may_read_the_history() -> None:
     [
         ("role_play", {"max_iterations": 3, "end_chat": {"max_iterations": 9}}, ""),
         ("role_play", {"mode": "max_iterations_only", "end_chat": "all_task_must_complete"}, ""),
-        ("role_play", {"user_prompt": "x", "user": {"role_prompt": "y"}}, "user_prompt and user.r"),
+        (
+            "role_play",
+            {"user_prompt": "x", "user": {"system_prompt": "y"}},
+            "user_prompt and user.r",
+        ),
         ("role_play", {"word_limit": 9, "task_specification": {"word_limit": 8}}, "word_limit and"),
         ("role_play", {"specify_task": False, "task_specification": {"word_limit": 8}}, "specify"),
         ("role_play", {"user": {"name": "Cook"}}, "user_role and user.name"),
         ("role_play", {"people": ["Owner"], "user": {"replies": ["human"]}}, "people and user.rep"),
         ("blogger", {"critic_prefix": "y", "critic": {"prefixes": {"Writer": "x"}}}, "critic_pr"),
         ("blogger", {"rounds": 2, "end_chat": {"max_iterations": 3}}, "rounds and end_chat.max_i"),
-        ("coder", {"temperature": 1, "coder": {"generation": {"temperature": 0}}}, "temperature"),
+        (
+            "coder",
+            {"temperature": 1, "coder": {"model_settings": {"temperature": 0}}},
+            "temperature",
+        ),
         ("chat", {"tools": ["a"], "assistant": {"tools": ["b"]}}, "tools and assistant.tools"),
         ("chat", {"user": {"replies": ["human"]}}, "message and user.replies"),
         ("user_proxy", {"user": {"replies": ["human"]}}, "message and user.replies"),
@@ -230,7 +238,12 @@ def test_what_is_given_twice_is_one_error_that_names_both(
 
 
 def test_what_only_follows_from_a_field_may_be_given_beside_it() -> None:
-    assert short("chat", tools=["clock"], assistant={"to_user": False}).speakers[1].to_user is False
+    assert (
+        short("chat", tools=["clock"], assistant={"speaks_with_tool_calls": False})
+        .speakers[1]
+        .speaks_with_tool_calls
+        is False
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +265,11 @@ def test_what_only_follows_from_a_field_may_be_given_beside_it() -> None:
             {"end_chat": {"when": "max_cst"}},
             "end_chat.when.kind: 'max_cst' is unknown",
         ),
-        ("coder", {"coder": {"generation": {"temperature": 3}}}, "coder.generation.temperature: "),
+        (
+            "coder",
+            {"coder": {"model_settings": {"temperature": 3}}},
+            "coder.model_settings.temperature: ",
+        ),
         ("chat", {"judge": {"criteria": []}}, "judge.criteria: needs at least 1"),
         ("group_solve", {"prises": {}}, "prises: there is no such field; did you mean 'prices'"),
     ],
@@ -268,8 +285,8 @@ def test_a_wrong_option_is_one_error_that_names_it(
 def test_what_the_form_fills_in_is_not_compared_when_a_session_goes_on() -> None:
     """Another release may fill in something else; what the caller set belongs to the session."""
     given = short("role_play", user={"tools": ["clock"]}, end_chat={"guards": {"echo": 0}})
-    older = given.but(
-        speakers={"Owner": {"role_prompt": "You lead."}}, end_chat={"max_iterations": 8}
+    older = given.replace(
+        speakers={"Owner": {"system_prompt": "You lead."}}, end_chat={"max_iterations": 8}
     )
     assert first_difference(older, given) == ""
     changes: list[tuple[dict[str, Any], str]] = [
@@ -277,7 +294,7 @@ def test_what_the_form_fills_in_is_not_compared_when_a_session_goes_on() -> None
         ({"end_chat": {"guards": {"echo": 3}}}, "end_chat.guards.echo"),
     ]
     for change, differs in changes:
-        assert first_difference(given.but(**change), given) == differs
+        assert first_difference(given.replace(**change), given) == differs
 
 
 def search(query: str) -> str:
@@ -288,11 +305,11 @@ def search(query: str) -> str:
 def test_a_conversation_is_changed_by_making_another() -> None:
     before = short("chat", tools=[search])
     stored = before.stored()
-    after = before.but(
+    after = before.replace(
         seed=3,
         sandbox="monty",
         end_chat={"max_iterations": 2},
-        speakers={"Assistant": {"name": "Ada", "role_prompt": "You help."}},
+        speakers={"Assistant": {"name": "Ada", "system_prompt": "You help."}},
     )
     assert before.stored() == stored
     assert (after.seed, after.sandbox.level, after.end_chat.max_iterations) == (3, "monty", 2)
@@ -304,9 +321,9 @@ def test_a_conversation_is_changed_by_making_another() -> None:
     result = converse(after, model=model, store="memory:", answer=lambda question: "More?")
     # The function that it was given is still there.
     assert [one.text for one in result.messages if one.type == "tool"] == ["found beans"]
-    assert before.but() == before
-    assert before.but().model_fields_set == before.model_fields_set
-    assert short("group_solve").but(speakers=PAIR[::-1]).names == ("Bob", "Ann")
+    assert before.replace() == before
+    assert before.replace().model_fields_set == before.model_fields_set
+    assert short("group_solve").replace(speakers=PAIR[::-1]).names == ("Bob", "Ann")
 
 
 @pytest.mark.parametrize(
@@ -322,22 +339,22 @@ def test_a_conversation_is_changed_by_making_another() -> None:
 )
 def test_a_wrong_change_is_one_error_that_names_it(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecError) as caught:
-        short("group_solve").but(**changes)
+        short("group_solve").replace(**changes)
     assert str(caught.value).startswith(said)
 
 
 def test_a_tool_is_named_by_itself_wherever_one_is_named() -> None:
-    end = EndingTool(tool=search)
+    end = ToolCalled(tool=search)
     made = chat("Beans?", tools=["search"], interrupt_on={search: True}, end_chat={"when": end})
     assert made == chat(
         *("Beans?",),
         tools=["search"],
         interrupt_on={"search": True},
-        end_chat={"when": EndingTool(tool="search")},
+        end_chat={"when": ToolCalled(tool="search")},
     )
     call = ScriptedToolCall(name="search", args={"query": "beans"}, id="1")
     model = ScriptedChatModel(script=[Reply(tool_calls=[call]), "Beans grow."])
     approved = {"decisions": [{"type": "approve"}]}
     result = converse(made, model=model, store="memory:", answer=lambda question: approved)
     assert result.outcome is not None
-    assert result.outcome.reason == "ending_tool"
+    assert result.outcome.reason == "tool_called"

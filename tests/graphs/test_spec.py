@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ from pydantic import ValidationError, create_model
 
 from duologue.graphs import (
     Conversation,
-    DoneToken,
     EndChatMode,
-    RolePlay,
+    RolePlayForm,
     Speaker,
     SpecError,
     converse,
@@ -24,7 +22,6 @@ from duologue.graphs import (
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.sessions.dumps import dump
 from duologue.graphs.spec import versions as stored
-from duologue.graphs.spec.ends import leaves
 from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.nodes.prompts.judging import JUDGE_YOURSELF
 from duologue.nodes.testing import Prompt, ScriptedChatModel
@@ -73,14 +70,20 @@ BAD: list[tuple[dict[str, object], list[str]]] = [
     ({"speakers": speakers(name="  ")}, ["speakers.0.name: must not be empty"]),
     ({"speakers": speakers(name="A\nB")}, ["speakers.0.name: must be on one line", "'A\\nB'"]),
     ({"speakers": speakers(name="A" * 81)}, ["speakers.0.name: ", "80"]),
-    ({"speakers": speakers(role_prompt=" ")}, ["speakers.0.role_prompt: must not be empty"]),
+    ({"speakers": speakers(system_prompt=" ")}, ["speakers.0.system_prompt: must not be empty"]),
     (
-        {"speakers": speakers(generation={"temperature": 2.5})},
-        ["0.generation.temperature: ", "2.5"],
+        {"speakers": speakers(model_settings={"temperature": 2.5})},
+        ["0.model_settings.temperature: ", "2.5"],
     ),
-    ({"speakers": speakers(generation={"temperature": -1})}, ["0.generation.temperature: ", "-1"]),
-    ({"speakers": speakers(generation={"top_p": 0})}, ["0.generation.top_p: ", "not 0"]),
-    ({"speakers": speakers(generation={"max_tokens": 0})}, ["0.generation.max_tokens: ", "not 0"]),
+    (
+        {"speakers": speakers(model_settings={"temperature": -1})},
+        ["0.model_settings.temperature: ", "-1"],
+    ),
+    ({"speakers": speakers(model_settings={"top_p": 0})}, ["0.model_settings.top_p: ", "not 0"]),
+    (
+        {"speakers": speakers(model_settings={"max_tokens": 0})},
+        ["0.model_settings.max_tokens: ", "not 0"],
+    ),
     ({"speakers": speakers(format={"lines": []})}, ["0.format.lines: needs at least 1"]),
     ({"end_chat": {"max_iterations": 0}}, ["end_chat.max_iterations: ", "not 0"]),
     ({"end_chat": {"max_iterations": -3}}, ["end_chat.max_iterations: ", "not -3"]),
@@ -92,7 +95,7 @@ BAD: list[tuple[dict[str, object], list[str]]] = [
         {"end_chat": {"mode": "when_tired"}},
         ["end_chat.mode: ", "'when_tired'", *(mode.value for mode in EndChatMode)],
     ),
-    ({"end_chat": {"mode": "all_task_must_complete"}}, ["end_chat.mode: ", "stops_chat"]),
+    ({"end_chat": {"mode": "all_task_must_complete"}}, ["end_chat.mode: ", "checks_completion"]),
     (
         {"end_chat": {"when": {"kind": "done_token", "token": " "}}},
         ["end_chat.when.token: must not be empty"],
@@ -109,11 +112,11 @@ BAD: list[tuple[dict[str, object], list[str]]] = [
     ({"speaker": []}, ["speaker: there is no such field; did you mean 'speakers'?"]),
     (
         {"speakers": speakers(role_promt="x")},
-        ["speakers.0.role_promt: ", "did you mean 'role_prompt'?"],
+        ["speakers.0.role_promt: ", "did you mean 'system_prompt'?"],
     ),
     (
-        {"speakers": speakers(generation={"temprature": 1})},
-        ["speakers.0.generation.temprature: ", "did you mean 'temperature'?"],
+        {"speakers": speakers(model_settings={"temprature": 1})},
+        ["speakers.0.model_settings.temprature: ", "did you mean 'temperature'?"],
     ),
     ({"speakers": speakers(format={"lines": ["a"], "ends": "b"})}, [".ends: ", "mean 'end'?"]),
     (
@@ -225,9 +228,9 @@ def test_the_short_form_means_the_same_everywhere(short_load: Load) -> None:
     }
     found = short_load(ROLES | fields)
     assert found == role_play("Plan", "Owner", "Gardener", **fields)
-    assert found == RolePlay.model_validate(ROLES | fields).conversation()
+    assert found == RolePlayForm.model_validate(ROLES | fields).conversation()
     assert found.names == ("Owner", "Gardener")
-    assert [speaker.stops_chat for speaker in found.speakers] == [True, False]
+    assert [speaker.checks_completion for speaker in found.speakers] == [True, False]
     assert found.end_chat.max_iterations == 3
     assert found.task_specification is not None
     assert found.task_specification.word_limit == 9
@@ -242,7 +245,7 @@ BRACES: dict[str, Any] = {"done_token": "{task}!"}
 def test_braces_in_a_users_own_words_stay_as_they_are() -> None:
     found = role_play("Use {done} and {me}", "Head {other}", "Hand {me}", **BRACES)
     assert found.task == "Use {done} and {me}"
-    instructor = found.speakers[0].role_prompt or ""
+    instructor = found.speakers[0].system_prompt or ""
     assert "You are Head {other}." in instructor
     assert "You lead Hand {me}," in instructor
 
@@ -362,37 +365,6 @@ def test_an_older_version_is_migrated_step_by_step(load: Load) -> None:
         assert found.model_dump()["version"] == SPEC_VERSION + 2
 
 
-@pytest.mark.parametrize(
-    "when",
-    [
-        {"kind": "done_token", "token": "#STOP#"},
-        [{"kind": "done_token", "token": "#STOP#"}, "stop_requested"],
-        {
-            "kind": "all",
-            "of": [{"kind": "any", "of": [{"kind": "done_token", "token": "#STOP#"}]}],
-        },
-    ],
-)
-def test_r1_a_done_token_of_an_older_spec_counts_alone_on_a_line(when: object, load: Load) -> None:
-    for version, match in ((6, "alone"), (SPEC_VERSION, None)):
-        found = load(minimal(version=version, end_chat={"when": when}))
-        (token,) = (end for _, end in leaves(found.end_chat.when) if isinstance(end, DoneToken))
-        assert token.match == match
-        assert token.counts == (match or "last")
-
-
-@pytest.mark.parametrize("end_chat", [{}, {"when": 3}, {"when": {"kind": 5}}, {"when": {"of": 1}}])
-def test_what_is_wrong_in_an_older_spec_is_told_as_in_a_new_one(
-    end_chat: dict[str, object], load: Load
-) -> None:
-    told = []
-    for version in (6, SPEC_VERSION):
-        with pytest.raises(SpecError) if end_chat else nullcontext() as raised:
-            load(minimal(version=version, end_chat=end_chat))
-        told.append(str(raised and raised.value))
-    assert told[0] == told[1]
-
-
 def test_each_change_of_a_shape_has_its_step() -> None:
     assert stored.SPEC_VERSIONS.newest == SPEC_VERSION
     assert dump.DUMP_VERSIONS.newest == dump.DUMP_VERSION
@@ -442,9 +414,9 @@ def _referred(part: dict[str, Any], parts: dict[str, dict[str, Any]]) -> dict[st
     return parts.get(str(part.get("$ref", "")).removeprefix("#/$defs/"), {})
 
 
-@pytest.mark.parametrize("model", [Conversation, RolePlay])
+@pytest.mark.parametrize("model", [Conversation, RolePlayForm])
 def test_every_field_of_the_json_schema_is_described(
-    model: type[Conversation] | type[RolePlay],
+    model: type[Conversation] | type[RolePlayForm],
 ) -> None:
     schema = model.model_json_schema()
     parts = schema.get("$defs", {})
@@ -497,7 +469,7 @@ def test_what_is_sent_is_hot_for_the_task_cool_for_speakers_and_between_for_verd
 
     fields = {
         "task_specification": {},
-        "speakers": speakers(stops_chat=True),
+        "speakers": speakers(checks_completion=True),
         "end_chat": {"mode": "end_chat_after_first_completion"},
     }
     with ScriptedServer(script) as server:
@@ -510,7 +482,7 @@ def test_a_speakers_own_parameters_are_sent() -> None:
     own = {"temperature": 0.7, "max_tokens": 9, "top_p": 0.5, "stop": ["END"], "seed": 3}
     model = ScriptedChatModel(script=lambda _: "Dig.")
     converse(
-        minimal(speakers=speakers(generation=own), end_chat={"max_iterations": 1}),
+        minimal(speakers=speakers(model_settings=own), end_chat={"max_iterations": 1}),
         model=model,
         store="memory:",
     )

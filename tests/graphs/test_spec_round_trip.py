@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from duologue.graphs import (
-    Blocks,
-    Code,
+    BlockFormat,
+    CodeFormat,
     Conversation,
     DoneToken,
     EndChatMode,
-    Generation,
-    Marks,
-    Schema,
+    LabelledFormat,
+    ModelSettings,
+    SchemaFormat,
     TaskSpecification,
     load_conversation,
 )
@@ -41,7 +41,7 @@ texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
 )
 names = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=10)
 generations = st.builds(
-    Generation,
+    ModelSettings,
     temperature=st.none() | st.floats(0, 2),
     max_tokens=st.none() | st.integers(1, 9),
     top_p=st.none() | st.floats(0, 1, exclude_min=True),
@@ -52,7 +52,7 @@ printable = st.text(
     st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1, max_size=20
 )
 marks = st.builds(
-    Marks,
+    LabelledFormat,
     # None begins with another.
     lines=st.tuples(printable.map("a{}".format))
     | st.tuples(printable.map("a{}".format), printable.map("b{}".format)),
@@ -62,18 +62,18 @@ verbatim = st.text(st.characters(codec="utf-8"), max_size=20)
 formats = st.one_of(
     marks,
     st.builds(
-        Blocks,
+        BlockFormat,
         begin=verbatim.map("<{}".format).filter(lambda text: "=" not in text),
         end=verbatim.map("{}=".format).filter(lambda text: "<" not in text),
         tool_type=st.none() | names,
         required=st.booleans(),
     ),
     st.builds(
-        Code,
+        CodeFormat,
         languages=st.lists(st.sampled_from(["python", "C++", "sh"]), max_size=2).map(tuple),
         required=st.booleans(),
     ),
-    st.builds(Schema, name=names, form=st.just("text")),
+    st.builds(SchemaFormat, name=names, form=st.just("text")),
 )
 
 PRICED = "a model with a price"
@@ -137,15 +137,15 @@ def conversations(draw: st.DrawFn) -> Conversation:
         {
             "name": name,
             "task": draw(texts) if shared_task is None or answers else draw(st.none() | texts),
-            "role_prompt": draw(st.none() | texts),
-            "stops_chat": name in stoppers,
-            "keep_reflection": draw(st.booleans()),
+            "system_prompt": draw(st.none() | texts),
+            "checks_completion": name in stoppers,
+            "keep_self_reflection": draw(st.booleans()),
             "format": draw(st.none() | formats),
             "tools": draw(st.lists(names, max_size=2, unique=True)),
             "model": draw(st.none() | texts) if not prices else PRICED,
             "private_opening": draw(st.none() | private_openings),
             "memory": draw(st.lists(remembered, max_size=2)),
-            "generation": draw(generations),
+            "model_settings": draw(generations),
         }
         for name in called
     ]

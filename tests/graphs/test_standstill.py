@@ -8,8 +8,6 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, Result, converse
-from duologue.graphs.spec.fields import SPEC_VERSION
-from duologue.graphs.spec.versions import restored
 from duologue.nodes.testing import ScriptedChatModel
 
 
@@ -148,19 +146,6 @@ def test_r7_a_person_is_in_no_standstill() -> None:
     model = ScriptedChatModel(script=["Fine."] * 50)
     found = converse(spec, model=model, store="memory:", answer=lambda question: "Fine.")
     assert ended(found)[0] == "max_iterations"
-
-
-@pytest.mark.parametrize("end_chat", [{}, {"guards": {"farewells": 3}}])
-def test_r7_nothing_ends_the_standstill_of_an_older_session(end_chat: dict[str, Any]) -> None:
-    given = {"task": "Talk.", "speakers": [{"name": "Ann"}, {"name": "Bob"}], "end_chat": end_chat}
-    for version, standstill in ((6, 0), (7, 0), (SPEC_VERSION, 2)):
-        guards = restored({"version": version, **given}).end_chat.guards
-        assert guards.standstill == standstill
-    for version, calls, rounds in ((8, 3, 5), (SPEC_VERSION, 5, 20)):
-        found = restored({"version": version, **given})
-        assert (found.end_chat.guards.same_tool_calls, found.max_tool_rounds) == (calls, rounds)
-    kept = {"guards": {"standstill": 4}}
-    assert restored({"version": 7, **given, "end_chat": kept}).end_chat.guards.standstill == 4
 
 
 @pytest.mark.parametrize("standstill", [0, 2])

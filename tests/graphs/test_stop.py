@@ -32,7 +32,7 @@ from duologue.graphs import (
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.spec.end_chat import EndChat
-from duologue.graphs.spec.ends import EndingTool, MaxMessages, StopRequested
+from duologue.graphs.spec.ends import MaxMessages, StopRequested, ToolCalled
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
@@ -41,7 +41,7 @@ from support.breaking import Breakage
 from .cli_help import duologue, isolate, meanwhile
 from .fork_help import NO, YES, plain
 
-STOPPERS = [{"name": "Ann", "stops_chat": True}, {"name": "Ben", "stops_chat": True}]
+STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]
 TRIO = [{"name": name} for name in ("Ann", "Ben", "Cat")]
 BOTH = StopRequested() & MaxMessages(limit=4)
 
@@ -294,14 +294,14 @@ async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: 
 
     conversation = plain(
         speakers=[{"name": "Ann", "tools": ["bell"]}, {"name": "Ben", "tools": ["bell"]}],
-        end_chat=EndChat(when=StopRequested() & EndingTool(tool="bell", by="Ben")),
+        end_chat=EndChat(when=StopRequested() & ToolCalled(tool="bell", by="Ben")),
     )
     call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
     model = ScriptedChatModel(script=[call, "It rang.", call])
     ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
     assert line(ended.messages[-1]).kind is Kind.TOOL_RESULT
     assert ended.outcome is not None
-    assert ended.outcome.reasons == (Reason.STOP_REQUESTED, Reason.ENDING_TOOL)
+    assert ended.outcome.reasons == (Reason.STOP_REQUESTED, Reason.TOOL_CALLED)
 
 
 async def test_a_session_that_waits_and_has_lost_its_steps_is_told_of(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from duologue.graphs import (
     get_session,
     role_play,
 )
-from duologue.graphs.kinds.role_play import RolePlay
+from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.store.errors import UnknownTypeError
 from duologue.graphs.store.serializer import PlainSerializer, check_storable
 from duologue.nodes.testing import ScriptedChatModel
@@ -167,7 +167,7 @@ def test_what_could_not_be_read_back_is_not_stored() -> None:
 async def test_a_graph_on_a_saver_of_langgraphs_may_use_it() -> None:
     model = ScriptedChatModel(script=["<CAMEL_TASK_DONE>"] * 2)
     saver = InMemorySaver(serde=PlainSerializer())
-    graph = build_graph(checkpointer=saver, model=model, form=RolePlay)
+    graph = build_graph(checkpointer=saver, model=model, form=RolePlayForm)
     given: Any = {"task": "a", "user_role": "Ann", "assistant_role": "Ben", "specify_task": False}
     config: Any = {"configurable": {"thread_id": "s"}}
     state = await graph.ainvoke(given, config)

@@ -56,10 +56,10 @@ def earlier(conversation: Conversation) -> Conversation:
     """The same as another release would have filled it in."""
     data = conversation.stored()
     for speaker in data["speakers"]:
-        if "role_prompt" in speaker:
-            speaker["role_prompt"] = f"Earlier. {speaker['role_prompt']}"
-        if "brief" in speaker:
-            speaker["brief"] = {"role_prompt": "Earlier.", "reminder": "Earlier."}
+        if "system_prompt" in speaker:
+            speaker["system_prompt"] = f"Earlier. {speaker['system_prompt']}"
+        if "small_model_prompt" in speaker:
+            speaker["small_model_prompt"] = {"system_prompt": "Earlier.", "reminder": "Earlier."}
         for name in speaker.get("prefixes", {}):
             speaker["prefixes"][name] = "Earlier: "
         for reply in speaker.get("replies", []):
@@ -121,7 +121,7 @@ def test_a_file_goes_on_with_a_session_of_other_prompts(store: str, tmp_path: Pa
     assert result.outcome is not None
     assert model.calls[0].messages[0].text.startswith("Earlier. ")
     file.write_text(json.dumps(GARDEN | {"assistant_prompt": "Another."}))
-    with pytest.raises(SessionError, match=r"speakers\.1\.role_prompt differs"):
+    with pytest.raises(SessionError, match=r"speakers\.1\.system_prompt differs"):
         converse(file, session="g", store=store, model=model)
 
 

@@ -30,7 +30,7 @@ def everything(**fields: Any) -> Conversation:
     return plain(
         speakers=[
             {"name": "Ann", "private_opening": {"prompt": "Choose a number."}},
-            {"name": "Ben", "stops_chat": True, "tools": ["weather"]},
+            {"name": "Ben", "checks_completion": True, "tools": ["weather"]},
         ],
         task_specification={},
         end_chat={"mode": "end_chat_after_first_completion", "max_iterations": 1},

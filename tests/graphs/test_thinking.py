@@ -130,7 +130,7 @@ def test_r2_a_thought_has_no_form_and_plays_no_part() -> None:
 @pytest.mark.parametrize("form", ["structured", "two_questions"])
 def test_r2_a_verdict_is_read_behind_the_thought(form: str) -> None:
     spec = talk(
-        {"name": "Ann", "task": "Dig.", "stops_chat": True},
+        {"name": "Ann", "task": "Dig.", "checks_completion": True},
         {"name": "Bob"},
         rounds=3,
         judge={"form": form},
@@ -150,7 +150,7 @@ def test_r2_a_verdict_is_read_behind_the_thought(form: str) -> None:
 
 def test_r2_a_yes_in_a_thought_completes_nothing() -> None:
     spec = talk(
-        {"name": "Ann", "task": "Dig.", "stops_chat": True},
+        {"name": "Ann", "task": "Dig.", "checks_completion": True},
         {"name": "Bob"},
         judge={"kind": "separate", "criteria": ["It is dug."], "form": "lines"},
         end_chat={"mode": "end_chat_after_first_completion"},
@@ -169,7 +169,7 @@ END = "<|im_end|>"
 def test_r2_control_tokens_at_the_end_are_read_by_nothing(end: str, form: str) -> None:
     when = {"kind": "done_token", "token": "STOP"}
     spec = talk(
-        {"name": "Ann", "task": "Dig.", "stops_chat": True},
+        {"name": "Ann", "task": "Dig.", "checks_completion": True},
         {"name": "Bob", "format": {"kind": "code", "required": True}},
         rounds=3,
         judge={"form": form},

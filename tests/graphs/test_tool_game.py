@@ -15,7 +15,7 @@ COMPARE = "A player guesses the number you generated. Compare each guess by the 
 def game(**master: object) -> Conversation:
     return group_solve(
         [
-            {"name": "Player", "task": GUESS, "stops_chat": True},
+            {"name": "Player", "task": GUESS, "checks_completion": True},
             {
                 "name": "Game master",
                 "task": COMPARE,

@@ -217,7 +217,7 @@ def test_a_separate_judge_is_asked_after_the_first_turn_behind_an_opening() -> N
 
 
 def test_y9_a_speaker_that_judges_itself_is_asked_after_its_first_turn() -> None:
-    people = [{"name": "Ann", "stops_chat": True}, {"name": "Bob"}]
+    people = [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}]
     spec = talk(speakers=people, end_chat={"mode": FIRST})
     result, _ = play(spec, "I dig.", {"objectives_left": [], "complete": True})
     assert ended(result) == ("completed", ["I dig."])

@@ -67,7 +67,7 @@ NAMES = st.lists(
 def talk(names: Sequence[str], *, keep: Sequence[str] = ()) -> Conversation:
     return Conversation(
         task="Talk.",
-        speakers=tuple(Speaker(name=name, keep_reflection=name in keep) for name in names),
+        speakers=tuple(Speaker(name=name, keep_self_reflection=name in keep) for name in names),
     )
 
 

@@ -52,7 +52,7 @@ def judged(**fields: Any) -> Conversation:
     """Ann and Bob, judged after Ann's turns alone by a model of the judge's own."""
     judge = {"kind": "separate", "criteria": CRITERIA, "model": "judge", "final_verdict": False}
     judge |= fields.pop("judge", {})
-    fields = {"Ann": {"stops_chat": True}, "end_chat": {"mode": FIRST}} | fields
+    fields = {"Ann": {"checks_completion": True}, "end_chat": {"mode": FIRST}} | fields
     return talk(judge=judge, **fields)
 
 
@@ -120,7 +120,7 @@ def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
                 {
                     "name": "Bob",
                     "task": "Guess it.",
-                    "stops_chat": True,
+                    "checks_completion": True,
                     "private_opening": {"lines": ["It is odd."]},
                 },
             ],
@@ -165,7 +165,7 @@ def test_the_transcript_comes_before_the_question_so_that_it_can_be_cached() -> 
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_verdict_is_heard_by_nobody_unless_it_is_kept(keep: bool) -> None:
-    spec = judged(Ann={"stops_chat": True, "keep_reflection": keep})
+    spec = judged(Ann={"checks_completion": True, "keep_self_reflection": keep})
     result, _ = play(
         spec, ["Beans?", "Agreed.", "So."], [found("met", "not_met"), found("met", "met")]
     )
@@ -194,7 +194,7 @@ def test_without_stoppers_the_judge_is_asked_after_every_turn() -> None:
 
 
 def test_all_criteria_met_complete_every_stoppers_task() -> None:
-    spec = judged(Bob={"stops_chat": True}, end_chat={"mode": ALL})
+    spec = judged(Bob={"checks_completion": True}, end_chat={"mode": ALL})
     result, _ = play(spec, ["Beans?"], [found("met", "met")])
     assert result.outcome is not None
     assert result.outcome.completed == ("Ann", "Bob")
@@ -407,7 +407,9 @@ def test_a_registered_function_says_who_speaks_next(
 
 
 def test_last_words_keep_their_order_whoever_chooses() -> None:
-    spec = moderated(Ann={"stops_chat": True}, Cid={"stops_chat": True}, end_chat={"mode": GROUP})
+    spec = moderated(
+        Ann={"checks_completion": True}, Cid={"checks_completion": True}, end_chat={"mode": GROUP}
+    )
     yes = {"objectives_left": [], "complete": True}
     no = {"objectives_left": ["more"], "complete": False}
     result, _ = play(
@@ -494,7 +496,7 @@ def test_judge_moderator_and_functions_hear_what_is_said_beside_a_call_of_tools(
 
     call = ScriptedToolCall(name="look", args={"what": "it"}, id="c1")
     spec = judged(
-        Ann={"tools": ["look"], "stops_chat": True},
+        Ann={"tools": ["look"], "checks_completion": True},
         turn_order={"kind": "function", "name": "note"},
         end_chat={"mode": FIRST, "max_iterations": 1},
     )

@@ -68,7 +68,7 @@ def told(result: Result) -> list[str]:
 
 
 END: dict[str, Any] = {"mode": "end_chat_after_first_completion", "max_iterations": 2}
-STOPS = {"stops_chat": True}
+STOPS = {"checks_completion": True}
 
 CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
     "nothing on the way": (
@@ -204,7 +204,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         ["m0001 Ann: said OK", "m0004 Ben: said FINE", "Ann and Ben said the done token"],
     ),
     "an ending tool": (
-        talk(end_chat={"when": {"kind": "ending_tool", "tool": "close"}}),
+        talk(end_chat={"when": {"kind": "tool_called", "tool": "close"}}),
         [calls("look", where="here"), calls("close", reason="enough")],
         ["m0004 Ann: called close", "Ann called the tool 'close'"],
     ),
@@ -213,7 +213,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
             ben={"tools": ["close"]},
             end_chat={
                 "max_iterations": 1,
-                "when": {"kind": "ending_tool", "tool": "close", "by": "Ben"},
+                "when": {"kind": "tool_called", "tool": "close", "by": "Ben"},
             },
         ),
         [calls("close", reason="enough"), "Closed?", "No."],

@@ -36,13 +36,13 @@ def judged() -> Conversation:
                 {
                     "name": "Gardener",
                     "replies": [{"kind": "function", "name": "first"}, "model"],
-                    "generation": {"max_tokens": 12, "temperature": 1.0},
+                    "model_settings": {"max_tokens": 12, "temperature": 1.0},
                     "context": {"kind": "summary", "limit": 190, "words": 4, "temperature": 1.0},
                 },
                 {
                     "name": "Guest",
                     "replies": [{"kind": "function", "name": "fails"}],
-                    "stops_chat": True,
+                    "checks_completion": True,
                 },
             ],
             "turn_order": {"kind": "function", "name": "agenda"},

@@ -4,7 +4,7 @@ import pytest
 
 from duologue.graphs import Conversation, chat, converse, user_proxy
 from duologue.graphs.kinds.user_proxy import AUTO_REPLY
-from duologue.graphs.speakers.parts import Generation
+from duologue.graphs.speakers.parts import ModelSettings
 from duologue.graphs.text.done_words import says
 from duologue.nodes.prompts.template import filled
 
@@ -13,8 +13,10 @@ pytestmark = pytest.mark.live
 
 def brief(conversation: Conversation) -> Conversation:
     """The same, with a few tokens for each answer."""
-    generation = Generation(max_tokens=16)
-    speakers = [one.model_copy(update={"generation": generation}) for one in conversation.speakers]
+    model_settings = ModelSettings(max_tokens=16)
+    speakers = [
+        one.model_copy(update={"model_settings": model_settings}) for one in conversation.speakers
+    ]
     return conversation.model_copy(update={"speakers": tuple(speakers)})
 
 

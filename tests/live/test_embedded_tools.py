@@ -127,7 +127,7 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
                     "name": "Player",
                     "tools": ["high_low"],
                     "tool_choice": "required",
-                    "generation": {"max_tokens": 60},
+                    "model_settings": {"max_tokens": 60},
                 },
             ],
             "model": "embedded",
@@ -152,7 +152,12 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
 
 async def test_it_may_speak_beside_a_call() -> None:
     """G1: whatever it says, it is said once, and the tool does not see it."""
-    ann = {"name": "Ann", "tools": ["high_low"], "tool_choice": "required", "to_user": True}
+    ann = {
+        "name": "Ann",
+        "tools": ["high_low"],
+        "tool_choice": "required",
+        "speaks_with_tool_calls": True,
+    }
     spec = load_conversation(
         {
             "task": "Guess.",

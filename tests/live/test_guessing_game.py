@@ -36,20 +36,20 @@ def of_kind(result: Result, kind: Kind, stage: Stage | None = None) -> list[Base
 async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, Any]) -> None:
     """Y2, Y3, Y9, Y13, Y16: who speaks when, who hears what, and why it ends."""
     # Short answers, and no seed, with which nothing is cached: what they say does not matter here.
-    brief = {"max_tokens": 10}
+    short = {"max_tokens": 10}
     game = group_solve(
         [
             {
                 "name": MASTER,
                 "task": "You will receive guesses. Say whether each is the secret number.",
                 "private_opening": secret,
-                "stops_chat": True,
-                "generation": brief,
+                "checks_completion": True,
+                "model_settings": short,
             },
             {
                 "name": PLAYER,
                 "task": "Find a secret number from 1 to 3. Propose one number.",
-                "generation": brief,
+                "model_settings": short,
             },
         ],
         end_chat={"mode": "one_last_chat_after_first_completion", "max_iterations": CAP},

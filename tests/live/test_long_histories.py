@@ -37,7 +37,7 @@ def talk(policy: dict[str, Any]) -> Conversation:
             "name": "Cook",
             "context": policy,
             "replies": [early, "model"],
-            "generation": {"max_tokens": 8},
+            "model_settings": {"max_tokens": 8},
         },
         {"name": "Gardener", "replies": [early, {"kind": "text", "text": "And then?"}]},
     ]

@@ -295,7 +295,7 @@ GROUP: dict[str, Any] = {
             "name": "Ann",
             "task": "Keep a secret.",
             "private_opening": {"prompt": "Choose a secret number."},
-            "stops_chat": True,
+            "checks_completion": True,
         },
         {"name": "Ben", "task": "Guess it."},
     ],
@@ -483,7 +483,7 @@ async def test_a_coder_runs_its_code_and_has_the_last_word(
     """Row L8: a call that blocks would be an error there."""
     given = {"task": "What is 6 times 7?", "sandbox": {"level": level}}
     found = await run(client, await thread(client), given, "coder")
-    assert found["outcome"]["reasons"] == ["no_code"]
+    assert found["outcome"]["reasons"] == ["no_code_block"]
     said = [message["content"] for message in found["messages"] if message["name"] == "Executor"]
     assert [text for text in said if text] == [
         "Exit code: 0 (it succeeded)\nOutput:\nThe code ran and printed nothing.",
@@ -509,7 +509,7 @@ async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClie
         "speakers": [
             {
                 "name": "Ann",
-                "role_prompt": "You use tools.",
+                "system_prompt": "You use tools.",
                 "tools": ["python", "calculator", "get_history", "clock", "high_low"],
             },
             {"name": "Bob"},

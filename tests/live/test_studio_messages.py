@@ -18,7 +18,7 @@ pytestmark = pytest.mark.live
 
 GROUP: dict[str, Any] = {
     "speakers": [
-        {"name": "Ann", "task": "Sow.", "stops_chat": True},
+        {"name": "Ann", "task": "Sow.", "checks_completion": True},
         {"name": "Bob", "task": "Reap."},
     ],
     "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 6},

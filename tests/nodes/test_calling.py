@@ -21,7 +21,7 @@ from pydantic import BaseModel, SecretStr
 from duologue.graphs import ModelError, SpecError, load_conversation, stream
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.run.events import MessageSaid, Token
-from duologue.graphs.speakers.formats import Marks
+from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.models.adapters.native import ToolCalling, offering
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.model import Model
@@ -469,7 +469,7 @@ async def test_models_in_a_child_of_ours_call_by_schema_unless_it_is_set(local: 
 
 
 async def test_the_embedded_model_is_held_to_one_form_at_a_time() -> None:
-    marks = Marks(lines=("Say:",))
+    marks = LabelledFormat(lines=("Say:",))
     with ScriptedServer(lambda _: "Hi") as server:
         chat = client(server.url, streaming=False)
         model = child_of("scripted", chat, is_small=True)

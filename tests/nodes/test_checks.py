@@ -8,7 +8,13 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
 from duologue.graphs.log.formats.marks import plays, read_marks
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, said
-from duologue.graphs.speakers.formats import Blocks, Code, Format, Marks, Schema
+from duologue.graphs.speakers.formats import (
+    BlockFormat,
+    CodeFormat,
+    Format,
+    LabelledFormat,
+    SchemaFormat,
+)
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.end_chat import EndChat
@@ -139,15 +145,25 @@ def test_a_verdict_is_read_as_a_word_never_as_a_substring(text: str, read: bool 
         pytest.param(SOLUTION, "Solution: 3", False, id="Z3-no-end"),
         pytest.param(SOLUTION, "Solution: 3\nNext request. Yes?", False, id="Z3-end-inside"),
         pytest.param(SOLUTION, "The Solution: 3\nNext request.", False, id="Z3-not-first"),
-        pytest.param(Marks(lines=("A:", "B:")), "A: B: 1", False, id="Z3-a-line-for-each"),
-        pytest.param(Marks(lines=("### A:",)), "### A: 1", True, id="Z3-a-heading-as-a-mark"),
-        pytest.param(Marks(lines=("A:",), end="**End**"), "A: 1\n**End**", True, id="Z3-bold-end"),
-        pytest.param(Marks(lines=("A:",), end="C#"), "A: 1 in C#", True, id="Z3-end-in-a-sign"),
-        pytest.param(Marks(lines=("A:",), end="C#"), "A: 1 in C", False, id="Z3-end-cut-short"),
-        pytest.param(Marks(lines=("A B",), end="B"), "A B", False, id="Z3-end-within-a-mark"),
+        pytest.param(LabelledFormat(lines=("A:", "B:")), "A: B: 1", False, id="Z3-a-line-for-each"),
+        pytest.param(
+            LabelledFormat(lines=("### A:",)), "### A: 1", True, id="Z3-a-heading-as-a-mark"
+        ),
+        pytest.param(
+            LabelledFormat(lines=("A:",), end="**End**"), "A: 1\n**End**", True, id="Z3-bold-end"
+        ),
+        pytest.param(
+            LabelledFormat(lines=("A:",), end="C#"), "A: 1 in C#", True, id="Z3-end-in-a-sign"
+        ),
+        pytest.param(
+            LabelledFormat(lines=("A:",), end="C#"), "A: 1 in C", False, id="Z3-end-cut-short"
+        ),
+        pytest.param(
+            LabelledFormat(lines=("A B",), end="B"), "A B", False, id="Z3-end-within-a-mark"
+        ),
     ],
 )
-def test_marks_are_found_where_they_belong(marks: Marks, text: str, carried: bool) -> None:
+def test_marks_are_found_where_they_belong(marks: LabelledFormat, text: str, carried: bool) -> None:
     assert (read_marks(marks.lines, marks.end, text) is not None) is carried
 
 
@@ -207,7 +223,7 @@ def test_a_reply_that_speaks_anothers_part_is_seen(
 
 
 def test_marks_that_two_speakers_share_are_nobody_elses_part() -> None:
-    marks = Marks(lines=("Say:",))
+    marks = LabelledFormat(lines=("Say:",))
     conversation = Conversation(
         task="Talk.",
         speakers=(Speaker(name="Ann", format=marks), Speaker(name="Bob", format=marks)),
@@ -301,20 +317,20 @@ class Plan(BaseModel):
 @pytest.mark.parametrize(
     ("form", "text", "told"),
     [
-        pytest.param(Blocks(begin="<do>", end="</do>"), "<do>1</do>", None, id="L5-block"),
-        pytest.param(Blocks(begin="<do>", end="</do>"), "<do>1", "no end", id="L5-open-block"),
-        pytest.param(Blocks(begin="<do>", end="<stop>"), "<do>1", None, id="L5-stopped-block"),
-        pytest.param(Code(required=True), "Hello.", "must hold code", id="L5-no-code"),
-        pytest.param(Code(), "Hello.", None, id="L5-code-may-be-missing"),
-        pytest.param(Schema(name="Plan"), '{"goal": "x"}', None, id="L5-schema"),
-        pytest.param(Schema(name="Plan"), "{}", "goal: is missing", id="L5-field"),
+        pytest.param(BlockFormat(begin="<do>", end="</do>"), "<do>1</do>", None, id="L5-block"),
+        pytest.param(BlockFormat(begin="<do>", end="</do>"), "<do>1", "no end", id="L5-open-block"),
+        pytest.param(BlockFormat(begin="<do>", end="<stop>"), "<do>1", None, id="L5-stopped-block"),
+        pytest.param(CodeFormat(required=True), "Hello.", "must hold code", id="L5-no-code"),
+        pytest.param(CodeFormat(), "Hello.", None, id="L5-code-may-be-missing"),
+        pytest.param(SchemaFormat(name="Plan"), '{"goal": "x"}', None, id="L5-schema"),
+        pytest.param(SchemaFormat(name="Plan"), "{}", "goal: is missing", id="L5-field"),
     ],
 )
 def test_a_reply_is_held_to_the_format_of_its_speaker(
     form: Format, text: str, told: str | None
 ) -> None:
     """L5: the reason goes with the request to say it again."""
-    ann = {"name": "Ann", "format": form, "generation": {"stop": ["<stop>"]}}
+    ann = {"name": "Ann", "format": form, "model_settings": {"stop": ["<stop>"]}}
     conversation = Conversation.model_validate({"task": "Talk.", "speakers": [ann, {"name": "B"}]})
     problem = checked(conversation, conversation.speakers[0], text, [], Plan).problem
     if told is None:
@@ -326,7 +342,7 @@ def test_a_reply_is_held_to_the_format_of_its_speaker(
 
 
 def test_another_format_than_marks_is_nobody_elses_part() -> None:
-    ann = Speaker(name="Ann", format=Blocks(begin="Say:", end="Over."))
+    ann = Speaker(name="Ann", format=BlockFormat(begin="Say:", end="Over."))
     conversation = Conversation(task="Talk.", speakers=(ann, Speaker(name="Bob")))
     assert plays(conversation, conversation.speakers[1], "Say: hello") is None
     assert plays(conversation, ann, "Say: hello Over.") is None

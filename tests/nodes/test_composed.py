@@ -40,7 +40,7 @@ def talk(**speaker: Any) -> Conversation:
         {
             "task": "Compute",
             "speakers": [
-                {"name": "Ann", "tools": ["calculator"], "stops_chat": True, **speaker},
+                {"name": "Ann", "tools": ["calculator"], "checks_completion": True, **speaker},
                 {"name": "Ben"},
             ],
             "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 2},
@@ -63,7 +63,7 @@ def run(conversation: Conversation, model: Chat) -> Result:
 @pytest.mark.parametrize("name", COMPOSED)
 def test_it_talks_calls_tools_and_judges_and_nothing_bound_is_lost(name: str) -> None:
     model = ScriptedChatModel(script)
-    result = run(talk(generation={"temperature": 0.5}), COMPOSED[name](model))
+    result = run(talk(model_settings={"temperature": 0.5}), COMPOSED[name](model))
     assert result.outcome is not None
     assert result.outcome.reason == "completed"
     assert result.speeches[0] == ("Ann", "It is six, says Ann.")

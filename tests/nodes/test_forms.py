@@ -11,15 +11,13 @@ from duologue.graphs.log.formats.marks import plays
 from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.messages import Flaw, line
-from duologue.graphs.speakers.formats import Marks
-from duologue.graphs.spec.changes.difference import first_difference
-from duologue.graphs.spec.versions import restored
+from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.testing import Line, ScriptedChatModel
 
 ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Add two numbers.\nInput: 1 and 2"
 ANSWER = "Solution: 3\nNext request."
-CLAIM = Marks(lines=("Claim:", "Source:", "Proof:"), end="Over.", optional=("Source:",))
+CLAIM = LabelledFormat(lines=("Claim:", "Source:", "Proof:"), end="Over.", optional=("Source:",))
 
 
 def played(*lines: Line, **options: Any) -> Result:
@@ -197,16 +195,6 @@ def test_r8_what_can_t_be_missing_is_refused(form: dict[str, Any], said: str) ->
         load_conversation({"task": "Talk.", "speakers": speakers})
 
 
-def test_r8_a_role_play_still_resumes_what_it_has_begun_before() -> None:
-    stored = ROLE_PLAY.model_dump(mode="json", exclude_defaults=True) | {"version": 7}
-    del stored["speakers"][0]["format"]["optional"]
-    known = restored(stored)
-    assert first_difference(known, ROLE_PLAY) == ""
-    assert known.speakers[0].format == INSTRUCTION
-    others = [{"name": "Lead", "format": {"lines": ["A:"]}}, {"name": "Coder"}]
-    assert restored({**stored, "speakers": others}).speakers[0].format == Marks(lines=("A:",))
-
-
 def test_r8_a_stored_message_is_the_one_that_others_hear() -> None:
     store = f"memory:{uuid4().hex}"
     played("Lead: Instruction: Add up.", "Solution: 3", session="one", store=store)
@@ -217,6 +205,6 @@ def test_r8_a_stored_message_is_the_one_that_others_hear() -> None:
 
 @pytest.mark.parametrize("marks", [INSTRUCTION, SOLUTION, CLAIM])
 @pytest.mark.parametrize("text", ["", " ", "\n", ":", "**", "```", "None", "Coder:", "Coder: "])
-def test_r8_odd_texts_are_read_without_a_fault(marks: Marks, text: str) -> None:
+def test_r8_odd_texts_are_read_without_a_fault(marks: LabelledFormat, text: str) -> None:
     found = mended(marks, text, "Coder")
     assert found is None or parse(marks, found.text).problem is None

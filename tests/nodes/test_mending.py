@@ -12,7 +12,7 @@ from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.run.events import MessageSaid, SpeechStarted, Token
-from duologue.graphs.speakers.formats import Marks
+from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.borrowed import is_placeholder, repeats
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
@@ -21,7 +21,7 @@ from duologue.tools import Hook
 CODE = "```python\ndef add(a, b):\n    return a + b\n```"
 ORDER = "Instruction: Write a function that adds two numbers.\nInput: None"
 ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
-CLAIM = Marks(lines=("Claim:", "Proof:"), end="Over.")
+CLAIM = LabelledFormat(lines=("Claim:", "Proof:"), end="Over.")
 
 
 def played(*tries: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
@@ -84,7 +84,7 @@ def kinds(result: Result) -> list[Kind]:
         pytest.param(CLAIM, "Claim: 1\nProof: 2", "Claim: 1\nProof: 2\nOver.", id="R15-two-marks"),
     ],
 )
-def test_r15_a_missing_closing_mark_is_added(marks: Marks, text: str, made: str) -> None:
+def test_r15_a_missing_closing_mark_is_added(marks: LabelledFormat, text: str, made: str) -> None:
     assert mended(marks, text) == Mended(made, is_opened=False)
 
 
@@ -105,7 +105,9 @@ def test_r15_a_missing_closing_mark_is_added(marks: Marks, text: str, made: str)
         ),
     ],
 )
-def test_r15_a_missing_opening_mark_can_be_added(marks: Marks, text: str, made: str) -> None:
+def test_r15_a_missing_opening_mark_can_be_added(
+    marks: LabelledFormat, text: str, made: str
+) -> None:
     assert mended(marks, text) == Mended(made, is_opened=True)
 
 
@@ -119,7 +121,9 @@ def test_r15_a_missing_opening_mark_can_be_added(marks: Marks, text: str, made: 
         pytest.param(SOLUTION, " \n", id="R15-blank"),
     ],
 )
-def test_r15_nothing_is_made_up_where_what_belongs_is_not_known(marks: Marks, text: str) -> None:
+def test_r15_nothing_is_made_up_where_what_belongs_is_not_known(
+    marks: LabelledFormat, text: str
+) -> None:
     assert mended(marks, text) is None
 
 
@@ -202,7 +206,7 @@ def test_r15_of_two_tries_the_better_one_is_said(
 
 def free_talk(*lines: Line, **options: Any) -> Result:
     """Two who talk without any format."""
-    bob = {"name": "Bob", "role_prompt": PROMPT}
+    bob = {"name": "Bob", "system_prompt": PROMPT}
     spec = {"task": "Talk.", "speakers": [{"name": "Ann"}, bob], "end_chat": {"max_iterations": 2}}
     model = ScriptedChatModel(script=lines)
     result = converse(spec | options, model=model, store=f"memory:{uuid4().hex}")

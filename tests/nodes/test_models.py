@@ -534,7 +534,7 @@ async def test_an_answer_that_fits_is_given_as_it_came_and_as_the_schema() -> No
         assert server.calls[0].body["temperature"] == 0.3
 
 
-STOPPER = {"name": "Ann", "stops_chat": True}
+STOPPER = {"name": "Ann", "checks_completion": True}
 JUDGED: dict[str, object] = {
     "speakers": [STOPPER, {"name": "Bob"}],
     "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 1},

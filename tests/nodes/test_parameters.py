@@ -15,7 +15,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, PrivateAttr, SecretStr
 
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.speakers.parts import Generation
+from duologue.graphs.speakers.parts import ModelSettings
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Listener
 from duologue.nodes.models.model import Model
@@ -24,8 +24,8 @@ from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.models import model_of
 
-GENERATION = Generation(temperature=0.7, max_tokens=33, top_p=0.5, stop=("END",), seed=7)
-SETTINGS = CallSettings.of(GENERATION, "generation", temperature=0.2)
+GENERATION = ModelSettings(temperature=0.7, max_tokens=33, top_p=0.5, stop=("END",), seed=7)
+SETTINGS = CallSettings.of(GENERATION, "model_settings", temperature=0.2)
 GIVEN = SETTINGS.values
 ANSWER = json.dumps({"n": 1, "action": "speak", "text": "Hi.", "message": "Hi."})
 

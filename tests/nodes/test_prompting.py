@@ -21,7 +21,7 @@ from duologue.nodes.turn.prompt import around, prompt_of, told_once, view_of
 from duologue.tools.registry.registry import Registry
 
 LIMIT = 600
-BRIEF = {"role_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}
+BRIEF = {"system_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}
 
 
 def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Moment:
@@ -29,7 +29,10 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Mom
     conversation = Conversation.model_validate(
         {
             "task": "Cook.",
-            "speakers": [{"name": "Ann", "context": context, "brief": BRIEF}, {"name": "Bob"}],
+            "speakers": [
+                {"name": "Ann", "context": context, "small_model_prompt": BRIEF},
+                {"name": "Bob"},
+            ],
         }
     )
     log: list[AnyMessage] = [said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",)))]

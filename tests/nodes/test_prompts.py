@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from duologue.graphs import Blocks, Code, Conversation, Marks, Schema, load_conversation
+from duologue.graphs import (
+    BlockFormat,
+    CodeFormat,
+    Conversation,
+    LabelledFormat,
+    SchemaFormat,
+    load_conversation,
+)
 from duologue.graphs.speakers.formats import Format
 from duologue.nodes.prompts.formats import form_of
 from duologue.nodes.prompts.tasks import task_request
@@ -42,9 +49,9 @@ def test_without_a_role_prompt_the_participants_are_named() -> None:
 
 
 def test_the_task_stands_where_the_prompt_wants_it_or_behind() -> None:
-    assert prompt(talk(role_prompt="Do {task} now.")) == "Do Plan it well. now."
-    assert prompt(talk(role_prompt="Be {kind}.")) == "Be {kind}.\n\nThe task: Plan it well."
-    assert prompt(talk(role_prompt="Be kind."), task=None) == "Be kind."
+    assert prompt(talk(system_prompt="Do {task} now.")) == "Do Plan it well. now."
+    assert prompt(talk(system_prompt="Be {kind}.")) == "Be {kind}.\n\nThe task: Plan it well."
+    assert prompt(talk(system_prompt="Be kind."), task=None) == "Be kind."
 
 
 def test_a_speakers_own_task_is_told_to_it_alone() -> None:
@@ -71,15 +78,21 @@ class Plan(BaseModel):
     goal: str
 
 
-LAGENT = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
+LAGENT = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
 
 FORMS: list[tuple[Format, list[str]]] = [
-    (Marks(lines=("A:", "B:"), end="End."), ["'A:'", "'B:'", "'End.'"]),
+    (LabelledFormat(lines=("A:", "B:"), end="End."), ["'A:'", "'B:'", "'End.'"]),
     (LAGENT, ["'code interpreter'", "'```python'", "'```'", "on a line of its own"]),
-    (Blocks(begin="<do>", end="</do>", required=True), ["must hold a block", "'<do>'", "'</do>'"]),
-    (Code(), ["```"]),
-    (Code(languages=("sh", "python"), required=True), ["must hold", "```", "'sh' or 'python'"]),
-    (Schema(name="Plan", form="text"), ["JSON", '"goal"', '"string"']),
+    (
+        BlockFormat(begin="<do>", end="</do>", required=True),
+        ["must hold a block", "'<do>'", "'</do>'"],
+    ),
+    (CodeFormat(), ["```"]),
+    (
+        CodeFormat(languages=("sh", "python"), required=True),
+        ["must hold", "```", "'sh' or 'python'"],
+    ),
+    (SchemaFormat(name="Plan", form="text"), ["JSON", '"goal"', '"string"']),
 ]
 
 
@@ -99,20 +112,20 @@ def test_the_form_of_a_reply_is_told_in_a_sentence_with_every_mark(
 
 
 def test_a_schema_whose_class_is_not_at_hand_is_told_by_its_name() -> None:
-    assert "'Plan'" in form_of(Schema(name="Plan", form="text"))
+    assert "'Plan'" in form_of(SchemaFormat(name="Plan", form="text"))
 
 
 @pytest.mark.parametrize(
-    ("form", "role_prompt"),
+    ("form", "system_prompt"),
     [
-        (Marks(lines=("A:", "B:")), "Say A: this."),
+        (LabelledFormat(lines=("A:", "B:")), "Say A: this."),
         (LAGENT, "Write ```python to begin code."),
-        (Code(), "Put code into ``` fences."),
-        (Schema(name="Plan"), "Make a plan."),
+        (CodeFormat(), "Put code into ``` fences."),
+        (SchemaFormat(name="Plan"), "Make a plan."),
     ],
 )
 def test_a_form_that_the_prompt_tells_or_the_model_is_held_to_is_not_told_again(
-    form: Format, role_prompt: str
+    form: Format, system_prompt: str
 ) -> None:
-    conversation = talk(format=form, role_prompt=role_prompt)
-    assert conversation.system_prompt(conversation.speakers[0], None, Plan) == role_prompt
+    conversation = talk(format=form, system_prompt=system_prompt)
+    assert conversation.system_prompt(conversation.speakers[0], None, Plan) == system_prompt

@@ -26,7 +26,10 @@ from duologue.nodes.testing.server import ScriptedServer
 PAIR = Conversation.model_validate(
     {
         "task": "Compute",
-        "speakers": [{"name": "Ann", "tools": ["calculator"], "stops_chat": True}, {"name": "Ben"}],
+        "speakers": [
+            {"name": "Ann", "tools": ["calculator"], "checks_completion": True},
+            {"name": "Ben"},
+        ],
         "end_chat": {"mode": "end_chat_after_first_completion"},
         "prices": {"deepseek:deepseek-chat": {"input": 1, "output": 2}},
     }

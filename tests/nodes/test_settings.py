@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
-from duologue.graphs import Conversation, Generation, converse
+from duologue.graphs import Conversation, ModelSettings, converse
 from duologue.graphs.common.errors import ModelError, SpecError
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import Request, ScriptedServer
@@ -32,7 +32,7 @@ JUDGE = {"kind": "separate", "criteria": ["They greet."]}
 
 
 def talk(rounds: int = 1, **fields: Any) -> Conversation:
-    ann = {"name": "Ann", "generation": fields.pop("generation", {})}
+    ann = {"name": "Ann", "model_settings": fields.pop("model_settings", {})}
     ends = {"max_iterations": rounds}
     given = {"task": "Greet.", "speakers": [ann, {"name": "Bob"}], "end_chat": ends}
     return Conversation(**(given | fields))
@@ -78,10 +78,10 @@ def test_a_setting_of_the_users_that_a_model_refuses_is_one_error(
         ScriptedServer(refusing("temperature", TEMPERATURE)) as server,
         pytest.raises(ModelError) as caught,
     ):
-        held(server, monkeypatch, generation={"temperature": 0.2})
+        held(server, monkeypatch, model_settings={"temperature": 0.2})
     assert str(caught.value) == (
-        "speakers.0.generation.temperature: the model 'scripted' refuses 0.2; remove it, or choose "
-        f"another model: {TEMPERATURE}"
+        "speakers.0.model_settings.temperature: the model 'scripted' refuses 0.2; remove it, or "
+        f"choose another model: {TEMPERATURE}"
     )
     assert len(server.calls) == 1
 
@@ -94,7 +94,7 @@ def test_of_two_settings_that_exclude_each_other_the_default_is_left_out(
         return Reply(error=400, message=BOTH) if is_refused else "Hi."
 
     with ScriptedServer(answer) as server:
-        bodies = held(server, monkeypatch, generation={"top_p": 0.5})
+        bodies = held(server, monkeypatch, model_settings={"top_p": 0.5})
     # Ann's call, Ann's call once more, and Bob's.
     assert [body.get("top_p") for body in bodies] == [0.5, 0.5, None]
     assert ["temperature" in body for body in bodies] == [True, False, False]
@@ -102,9 +102,9 @@ def test_of_two_settings_that_exclude_each_other_the_default_is_left_out(
 
 def test_a_limit_is_sent_by_the_name_that_a_server_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedServer(lambda _: "Hi.") as server:
-        older = held(server, monkeypatch, generation={"max_tokens": 9})
+        older = held(server, monkeypatch, model_settings={"max_tokens": 9})
     with ScriptedServer(refusing("max_tokens", LIMIT)) as server:
-        newer = held(server, monkeypatch, rounds=2, generation={"max_tokens": 9})
+        newer = held(server, monkeypatch, rounds=2, model_settings={"max_tokens": 9})
     names = ("max_tokens", "max_completion_tokens")
     assert [[body.get(name) for name in names] for body in older] == [[9, None], [None, None]]
     # Refused once, then Ann and Bob in turn.
@@ -126,7 +126,7 @@ def test_a_verdicts_default_limit_is_left_out_if_it_is_refused(
 def test_no_temperature_is_sent_if_it_is_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = JUDGE | {"temperature": "unset"}
     with ScriptedServer(refusing("nothing", "")) as server:
-        bodies = held(server, monkeypatch, generation={"temperature": "unset"}, judge=judge)
+        bodies = held(server, monkeypatch, model_settings={"temperature": "unset"}, judge=judge)
     ann, bob, verdict = (body.get("temperature") for body in bodies)
     assert [ann, bob, verdict] == [None, 0.2, None]
 
@@ -153,7 +153,7 @@ def test_further_settings_reach_the_request(monkeypatch: pytest.MonkeyPatch) -> 
         "extra_headers": {"X-Team": "a"},
     }
     with ScriptedServer(lambda _: "Hi.") as server:
-        ann, bob = held(server, monkeypatch, generation=further)
+        ann, bob = held(server, monkeypatch, model_settings=further)
         headers = [call.headers.get("x-team") for call in server.calls]
     assert {name: ann.get(name) for name in ("reasoning_effort", "logit_bias", "top_k")} == {
         "reasoning_effort": "low",
@@ -167,8 +167,10 @@ def test_further_settings_reach_the_request(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_further_setting_that_a_model_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = refusing("reasoning_effort", "Unrecognized request argument: reasoning_effort")
     with ScriptedServer(answer) as server, pytest.raises(ModelError) as caught:
-        held(server, monkeypatch, generation={"extra_args": {"reasoning_effort": "low"}})
-    start = "speakers.0.generation.extra_args.reasoning_effort: the model 'scripted' refuses 'low'"
+        held(server, monkeypatch, model_settings={"extra_args": {"reasoning_effort": "low"}})
+    start = (
+        "speakers.0.model_settings.extra_args.reasoning_effort: the model 'scripted' refuses 'low'"
+    )
     assert str(caught.value).startswith(start)
 
 
@@ -185,10 +187,10 @@ def test_a_further_setting_that_a_model_refuses_is_named(monkeypatch: pytest.Mon
     ],
 )
 def test_settings_that_are_not_valid_are_refused(given: Mapping[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=r"^speakers\.0\.generation"):
-        talk(generation=given)
+    with pytest.raises(SpecError, match=r"^speakers\.0\.model_settings"):
+        talk(model_settings=given)
     with pytest.raises(SpecError) as caught:
-        Generation(**given)
+        ModelSettings(**given)
     assert message in str(caught.value)
 
 
@@ -198,17 +200,17 @@ def test_settings_that_are_not_valid_are_refused(given: Mapping[str, Any], messa
         (
             {"extra_args": {"max_completion_tokens": 9}},
             "extra_args.max_completion_tokens: there is a field for it; set "
-            "speakers.0.generation.max_tokens instead",
+            "speakers.0.model_settings.max_tokens instead",
         ),
         (
             {"extra_args": {"temperature": 1}},
             "extra_args.temperature: there is a field for it; set "
-            "speakers.0.generation.temperature instead",
+            "speakers.0.model_settings.temperature instead",
         ),
         (
             {"extra_body": {"stop_sequences": ["x"]}},
             "extra_body.stop_sequences: there is a field for it; set "
-            "speakers.0.generation.stop instead",
+            "speakers.0.model_settings.stop instead",
         ),
         ({"extra_args": {"tools": []}}, "extra_args.tools: each call sets it; remove it"),
         ({"extra_body": {"messages": []}}, "extra_body.messages: each call sets it; remove it"),
@@ -218,11 +220,11 @@ def test_settings_that_collide_are_refused_before_the_first_call(
     given: Mapping[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ScriptedServer(lambda _: "Hi.") as server, pytest.raises(SpecError) as caught:
-        held(server, monkeypatch, generation=given)
-    assert str(caught.value) == f"speakers.0.generation.{message}"
+        held(server, monkeypatch, model_settings=given)
+    assert str(caught.value) == f"speakers.0.model_settings.{message}"
     with pytest.raises(SpecError) as caught:
-        converse(talk(generation=given), model=Strict(), store="memory:")
-    assert str(caught.value) == f"speakers.0.generation.{message}"
+        converse(talk(model_settings=given), model=Strict(), store="memory:")
+    assert str(caught.value) == f"speakers.0.model_settings.{message}"
     assert not server.calls
 
 
@@ -232,8 +234,8 @@ def test_settings_that_the_responses_api_lacks_are_refused_before_the_first_call
 ) -> None:
     further = {"extra_args": {"use_responses_api": True}, name: {"stop": ["x"], "seed": 1}[name]}
     with ScriptedServer(lambda _: "Hi.") as server, pytest.raises(SpecError) as caught:
-        held(server, monkeypatch, generation=further)
-    assert str(caught.value).startswith(f"speakers.0.generation.{name}: OpenAI's Responses API")
+        held(server, monkeypatch, model_settings=further)
+    assert str(caught.value).startswith(f"speakers.0.model_settings.{name}: OpenAI's Responses API")
     assert not server.calls
 
 
@@ -265,23 +267,25 @@ class Strict(BaseChatModel):
 
 def test_a_default_that_a_users_client_does_not_know_is_left_out() -> None:
     model = Strict()
-    result = converse(talk(generation={"top_p": 0.5}), model=model, store="memory:")
+    result = converse(talk(model_settings={"top_p": 0.5}), model=model, store="memory:")
     assert len(result.speeches) == 2
     assert model._calls == [{"temperature": 0.2, "top_p": 0.5}, {"top_p": 0.5}, {}]
 
 
 def test_a_setting_that_a_users_client_does_not_know_is_one_error() -> None:
-    with pytest.raises(ModelError, match=r"speakers\.0\.generation\.seed: the model .* refuses 7"):
-        converse(talk(generation={"seed": 7}), model=Strict(), store="memory:")
+    with pytest.raises(
+        ModelError, match=r"speakers\.0\.model_settings\.seed: the model .* refuses 7"
+    ):
+        converse(talk(model_settings={"seed": 7}), model=Strict(), store="memory:")
 
 
 @pytest.mark.parametrize(
-    ("generation", "expected"),
+    ("model_settings", "expected"),
     [({}, 0.9), ({"temperature": 0.4}, 0.4), ({"temperature": "unset"}, 0.9)],
 )
 @pytest.mark.parametrize("way", ["field", "bound", "fallback"])
 def test_a_temperature_of_the_users_object_goes_before_a_default(
-    way: str, generation: Fields, expected: float
+    way: str, model_settings: Fields, expected: float
 ) -> None:
     with ScriptedServer(lambda _: "Hi.") as server:
 
@@ -294,5 +298,5 @@ def test_a_temperature_of_the_users_object_goes_before_a_default(
             "bound": lambda: client().bind(temperature=0.9),
             "fallback": lambda: client(temperature=0.9).with_fallbacks([client()]),
         }
-        converse(talk(generation=generation), model=made[way](), store="memory:")
+        converse(talk(model_settings=model_settings), model=made[way](), store="memory:")
         assert server.calls[0].body["temperature"] == expected

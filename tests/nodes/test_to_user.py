@@ -72,7 +72,7 @@ def look(path: str, deep: dict[str, Any] | None = None) -> str:
 
 
 def talk(*tools: str, ann: dict[str, Any] | None = None, **fields: object) -> Conversation:
-    speaker = {"name": "Ann", "tools": tools or ("look",), "to_user": True}
+    speaker = {"name": "Ann", "tools": tools or ("look",), "speaks_with_tool_calls": True}
     given: dict[str, object] = {
         "task": "Look.",
         "speakers": [speaker | (ann or {}), {"name": "Bob"}],
@@ -585,7 +585,7 @@ def test_only_the_speaker_who_may_is_offered_it() -> None:
 
 def test_it_is_refused_where_it_can_mean_nothing() -> None:
     """G1: without tools, or beside an argument of that name."""
-    with pytest.raises(SpecError, match=r"speakers\.0\.to_user.*no tools"):
+    with pytest.raises(SpecError, match=r"speakers\.0\.speaks_with_tool_calls.*no tools"):
         talk(ann={"tools": []})
 
     @tool
@@ -594,15 +594,19 @@ def test_it_is_refused_where_it_can_mean_nothing() -> None:
         return to_user
 
     model = ScriptedChatModel(script=[])
-    with pytest.raises(SpecError, match=r"speakers\.0\.to_user: the tool 'tell' .* another name"):
+    with pytest.raises(
+        SpecError, match=r"speakers\.0\.speaks_with_tool_calls: the tool 'tell' .* another name"
+    ):
         run(model, talk("look", "tell"), tools=[look, tell])
-    assert run(["Fine.", "Ok."], talk("tell", ann={"to_user": False}), tools=[tell]).result.outcome
+    assert run(
+        ["Fine.", "Ok."], talk("tell", ann={"speaks_with_tool_calls": False}), tools=[tell]
+    ).result.outcome
     assert not model.calls
 
 
 def test_it_is_data() -> None:
     """G1: a file can say it."""
-    assert "to_user = true" in talk().to_toml()
+    assert "speaks_with_tool_calls = true" in talk().to_toml()
 
 
 @pytest.mark.parametrize("cut", [1, 4, 100])

@@ -15,7 +15,7 @@ from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 TALK: dict[str, Any] = {
     "task": "Plan a garden.",
-    "speakers": [{"name": "Ann", "stops_chat": True}, {"name": "Bob"}],
+    "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}],
     "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 2},
 }
 
@@ -116,7 +116,7 @@ def test_braces_that_are_no_placeholder_stay_and_so_do_all_of_a_role_prompt() ->
     """R14."""
     conversation = load_conversation(
         talk(begin='Write {"json": {}} { }')
-        | {"speakers": [{"name": "A", "role_prompt": "{you}"}, {"name": "B"}]}
+        | {"speakers": [{"name": "A", "system_prompt": "{you}"}, {"name": "B"}]}
         | {"end_chat": {}}
     )
     assert conversation.worded(PROMPTS["begin"]) == 'Write {"json": {}} { }'

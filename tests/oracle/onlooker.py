@@ -86,7 +86,7 @@ class Rules:
     def of(cls, conversation: Conversation) -> "Rules":
         end_chat, speakers = conversation.end_chat, conversation.speakers
         names = tuple(speaker.name for speaker in speakers)
-        marked = tuple(speaker.name for speaker in speakers if speaker.stops_chat)
+        marked = tuple(speaker.name for speaker in speakers if speaker.checks_completion)
         separate = isinstance(conversation.judge, SeparateJudge)
         # An agenda has an end.
         assert end_chat.max_iterations is not None

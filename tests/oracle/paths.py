@@ -33,7 +33,6 @@ from duologue.graphs.spec.ends import (
     AnyOf,
     DoneToken,
     End,
-    EndingTool,
     MaxCalls,
     MaxCost,
     MaxMessages,
@@ -41,6 +40,7 @@ from duologue.graphs.spec.ends import (
     MaxTokens,
     Predicate,
     Reason,
+    ToolCalled,
     leaves,
 )
 from duologue.graphs.spec.limits import most_messages
@@ -159,7 +159,7 @@ class Walk:
         little: dict[str, float] = {"max_calls": 1, "max_tokens": 1}
         self.limits = limits
         self.unspent = {name: limit - little.get(name, limit / 9) for name, limit in limits.items()}
-        self.tools = [end.tool for end in ends if isinstance(end, EndingTool)]
+        self.tools = [end.tool for end in ends if isinstance(end, ToolCalled)]
         tokens = _subsets([end.token for end in ends if isinstance(end, DoneToken)])
         asked = [one.predicate for one in self.rules.people.values() if one.predicate]
         true = _subsets([*(end.name for end in ends if isinstance(end, Predicate)), *asked])

@@ -12,12 +12,12 @@ from duologue.graphs.spec.ends import (
     AnyOf,
     DoneToken,
     End,
-    EndingTool,
     Leaf,
     MaxMessages,
-    NoCode,
+    NoCodeBlock,
     Predicate,
     StopRequested,
+    ToolCalled,
 )
 
 LADDER = (
@@ -31,7 +31,7 @@ LADDER = (
         "call_errors",
         "tool_errors",
     ),
-    ("done_token", "predicate", "ending_tool", "no_code", "termination"),
+    ("done_token", "predicate", "tool_called", "no_code_block", "termination"),
     ("completed",),
     (
         "unreadable_verdicts",
@@ -167,7 +167,7 @@ def _leaf_holds(end: Leaf, tally: Tally) -> bool:
         case DoneToken():
             said = tally.said - tally.open if end.answered else tally.said
             return any(token == end.token and end.by in (None, speaker) for speaker, token in said)
-        case EndingTool():
+        case ToolCalled():
             return any(
                 tool == end.tool and end.by in (None, speaker) for speaker, tool in tally.called
             )
@@ -175,7 +175,7 @@ def _leaf_holds(end: Leaf, tally: Tally) -> bool:
             return end.name in tally.true
         case StopRequested():
             return tally.stop
-        case NoCode():
+        case NoCodeBlock():
             return tally.no_code == end.by
         case MaxMessages():
             return tally.messages >= end.limit

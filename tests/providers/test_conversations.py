@@ -113,7 +113,7 @@ def test_a_conversation_of_deepseeks_thinking_model_by_our_own_client(
 ) -> None:
     """LangChain's client of DeepSeek does not send the thoughts back that its API asks for."""
     judge = {"kind": "separate", "criteria": ["Ben agrees."], "form": "lines"}
-    talk = TALK.but(judge=judge)
+    talk = TALK.replace(judge=judge)
 
     def lines(prompt: Prompt, request: ProviderRequest) -> Line:
         if "Ben agrees." not in json.dumps(request.body):
@@ -164,9 +164,11 @@ def test_a_conversation_of_a_model_by_its_name(
 
 
 def test_the_responses_api_is_used_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    generation = {"max_tokens": 99, "extra_args": {"reasoning": {"effort": "low"}}}
-    talk = TALK.but(speakers=[speaker.but(generation=generation) for speaker in TALK.speakers])
-    talk = talk.but(judge={"kind": "separate", "criteria": ["Ben agrees."], "model": "other"})
+    model_settings = {"max_tokens": 99, "extra_args": {"reasoning": {"effort": "low"}}}
+    talk = TALK.replace(
+        speakers=[speaker.replace(model_settings=model_settings) for speaker in TALK.speakers]
+    )
+    talk = talk.replace(judge={"kind": "separate", "criteria": ["Ben agrees."], "model": "other"})
     judge = ScriptedChatModel(
         [{"criterion_1": "not_met"}, {"criterion_1": "met"}],
     )
@@ -180,7 +182,7 @@ def test_the_responses_api_is_used_by_name(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("api", "generation", "field"),
+    ("api", "model_settings", "field"),
     [
         ("anthropic", {"seed": 1}, "seed"),
         ("google", {"extra_headers": {"a": "b"}}, "extra_headers"),
@@ -188,12 +190,14 @@ def test_the_responses_api_is_used_by_name(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_a_setting_that_a_client_lacks_is_an_error_before_the_first_call(
-    api: str, generation: dict[str, Any], field: str
+    api: str, model_settings: dict[str, Any], field: str
 ) -> None:
-    talk = TALK.but(speakers=[speaker.but(generation=generation) for speaker in TALK.speakers])
+    talk = TALK.replace(
+        speakers=[speaker.replace(model_settings=model_settings) for speaker in TALK.speakers]
+    )
     with (
         fake(api, script) as server,
-        pytest.raises(SpecError, match=rf"^speakers\.0\.generation\.{field}: "),
+        pytest.raises(SpecError, match=rf"^speakers\.0\.model_settings\.{field}: "),
     ):
         run_whole(talk, client_of(api, server))
     assert not server.requests
@@ -201,8 +205,10 @@ def test_a_setting_that_a_client_lacks_is_an_error_before_the_first_call(
 
 @pytest.mark.parametrize("api", FAKES)
 def test_each_setting_reaches_each_api_by_its_own_name(api: str) -> None:
-    generation = {"temperature": 0.5, "max_tokens": 99}
-    talk = TALK.but(speakers=[speaker.but(generation=generation) for speaker in TALK.speakers])
+    model_settings = {"temperature": 0.5, "max_tokens": 99}
+    talk = TALK.replace(
+        speakers=[speaker.replace(model_settings=model_settings) for speaker in TALK.speakers]
+    )
     with fake(api, script) as server:
         check_talk(run_whole(talk, client_of(api, server)), server)
     spoken = [json.dumps(one.body) for one in server.calls if "criterion_1" not in str(one.body)]

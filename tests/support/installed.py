@@ -118,7 +118,7 @@ def shaped(author: dict[str, Any] | None = None, weather: str = "weather") -> di
         "speakers": [
             {
                 "name": "Author",
-                "role_prompt": "You plan beds.",
+                "system_prompt": "You plan beds.",
                 "format": {"kind": "schema", "name": "Bed"},
                 "hooks": ["loud"],
                 "context": {"kind": "tokens", "limit": 500},

@@ -192,17 +192,17 @@ async def test_who_answers_in_a_tools_place_is_its_result(saver: Saver) -> None:
 @pytest.mark.parametrize(
     ("decision", "ended_by"),
     [
-        (APPROVE, Reason.ENDING_TOOL),
-        (RESPOND, Reason.ENDING_TOOL),
+        (APPROVE, Reason.TOOL_CALLED),
+        (RESPOND, Reason.TOOL_CALLED),
         (REJECT, Reason.MAX_ITERATIONS),
-        (edited("mail", to="Zoe"), Reason.ENDING_TOOL),
+        (edited("mail", to="Zoe"), Reason.TOOL_CALLED),
         (edited("look", at="it"), Reason.MAX_ITERATIONS),
     ],
 )
 async def test_a_tool_ends_the_conversation_where_it_was_let_answer(
     saver: Saver, decision: dict[str, Any], ended_by: Reason
 ) -> None:
-    fields = {"end_chat": {"max_iterations": 1, "when": {"kind": "ending_tool", "tool": "mail"}}}
+    fields = {"end_chat": {"max_iterations": 1, "when": {"kind": "tool_called", "tool": "mail"}}}
     talk = Talk(saver, [calls(MAIL), *END], fields=fields, **ASKS)
     await talk.start()
     await talk.decide(decision)
@@ -210,11 +210,11 @@ async def test_a_tool_ends_the_conversation_where_it_was_let_answer(
 
 
 async def test_a_tool_that_a_person_chose_instead_may_end_it(saver: Saver) -> None:
-    fields = {"end_chat": {"max_iterations": 1, "when": {"kind": "ending_tool", "tool": "look"}}}
+    fields = {"end_chat": {"max_iterations": 1, "when": {"kind": "tool_called", "tool": "look"}}}
     talk = Talk(saver, [calls(MAIL), *END], fields=fields, **ASKS)
     await talk.start()
     await talk.decide(edited("look", at="it"))
-    assert (await talk.values())["outcome"]["reasons"][0] == Reason.ENDING_TOOL.value
+    assert (await talk.values())["outcome"]["reasons"][0] == Reason.TOOL_CALLED.value
 
 
 async def test_rounds_in_which_all_is_refused_count_so_that_a_turn_ends(saver: Saver) -> None:

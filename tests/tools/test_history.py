@@ -81,7 +81,7 @@ def test_only_what_the_caller_may_hear_stands_there() -> None:
     conversation = talk(
         rounds=1,
         speakers=[
-            {"name": "Ann", "task": "Guess.", "tools": ["get_history"], "stops_chat": True},
+            {"name": "Ann", "task": "Guess.", "tools": ["get_history"], "checks_completion": True},
             {"name": "Bob", "task": "Keep it.", "private_opening": {"prompt": "Choose."}},
         ],
         opening={"answers": True, "first_speaker": "Bob", "first_line": "Begin."},

@@ -172,7 +172,10 @@ async def test_promised_last_words_fall_away_where_the_errors_end_it() -> None:
     conversation = load_conversation(
         {
             "task": "Sum up.",
-            "speakers": [{"name": "Ann", "tools": ["add"], "stops_chat": True}, {"name": "Bob"}],
+            "speakers": [
+                {"name": "Ann", "tools": ["add"], "checks_completion": True},
+                {"name": "Bob"},
+            ],
             "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
             "max_call_errors": 1,
         }
@@ -481,10 +484,10 @@ async def test_hooks_see_what_the_tools_gave_before_it_is_said() -> None:
 
 async def test_an_ending_tools_output_is_said_before_it_ends() -> None:
     """Y18."""
-    end = {"when": {"kind": "ending_tool", "tool": "add"}}
+    end = {"when": {"kind": "tool_called", "tool": "add"}}
     result, _ = await run([calls(call("add", {"a": 1, "b": 2}))], [add, fail], direct(end_chat=end))
     assert result.speeches == [("Ann", "3")]
-    assert reason(result) is Reason.ENDING_TOOL
+    assert reason(result) is Reason.TOOL_CALLED
 
 
 # Tool choice (Y18)

@@ -3,14 +3,14 @@
 from duologue.graphs import (
     Conversation,
     EndChat,
-    EndingTool,
-    Generation,
     Handoff,
     HumanReply,
-    Marks,
+    LabelledFormat,
+    ModelSettings,
     Predicate,
     SeparateJudge,
     Speaker,
+    ToolCalled,
     ask,
     blogger,
     chat,
@@ -37,8 +37,8 @@ coder("Add.", excutions=2)  # type: ignore[call-arg]
 chat("Hi.", tols=["clock"])  # type: ignore[call-arg]
 user_proxy("Hi.", human_mode="NEVER")  # type: ignore[call-arg]
 group_solve([ann, bob], shift_ownr="Ann")  # type: ignore[call-arg]
-talk.but(sed=3)  # type: ignore[call-arg]
-ann.but(tols=["clock"])  # type: ignore[call-arg]
+talk.replace(sed=3)  # type: ignore[call-arg]
+ann.replace(tols=["clock"])  # type: ignore[call-arg]
 Handoff(privat=True)  # type: ignore[call-arg]
 remember(ann, word=9)  # type: ignore[call-arg]
 fork("s", sed=3)  # type: ignore[call-arg]
@@ -48,17 +48,17 @@ Speaker(name="Ann", tols=["clock"])  # type: ignore[call-arg]
 ask(ann, "Hi.", shema=None)  # type: ignore[call-arg]
 Conversation(task="Plan.", speakers=[ann, bob], seeed=3)  # type: ignore[call-arg]
 EndChat(max_iteration=3)  # type: ignore[call-arg]
-Generation(temprature=0)  # type: ignore[call-arg]
+ModelSettings(temprature=0)  # type: ignore[call-arg]
 SeparateJudge(criterion=["Done."])  # type: ignore[call-arg]
 HumanReply(mode="NEVER")  # type: ignore[call-arg]
 Reply(txt="Hi.")  # type: ignore[call-arg]
 
 # What is missing.
 role_play("Plan", "Owner")  # type: ignore[call-arg]
-Speaker(role_prompt="You lead.")  # type: ignore[call-arg]
+Speaker(system_prompt="You lead.")  # type: ignore[call-arg]
 Conversation(task="Plan.")  # type: ignore[call-arg]
-Marks(end="Over.")  # type: ignore[call-arg]
-EndingTool(by="Ann")  # type: ignore[call-arg]
+LabelledFormat(end="Over.")  # type: ignore[call-arg]
+ToolCalled(by="Ann")  # type: ignore[call-arg]
 
 # Values that can't be.
 role_play("Plan", "Owner", "Gardener", max_iterations="3")  # type: ignore[arg-type]
@@ -71,5 +71,5 @@ Conversation(task="Plan.", speakers=["Ann", "Bob"])  # type: ignore[list-item]
 EndChat(on_guard="stop")  # type: ignore[arg-type]
 EndChat(guards=3)  # type: ignore[arg-type]
 Predicate(3)  # type: ignore[arg-type]
-talk.but(end_chat=9)  # type: ignore[arg-type]
+talk.replace(end_chat=9)  # type: ignore[arg-type]
 converse(talk, answer="Hi.")  # type: ignore[arg-type]

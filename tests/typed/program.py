@@ -13,27 +13,25 @@ from pydantic import BaseModel
 from duologue.graphs import (
     AllOf,
     AnyOf,
-    ByFunction,
-    Code,
+    CodeFormat,
     Conversation,
     DoneToken,
     EndChat,
     EndChatMode,
-    EndingTool,
     Example,
-    Generation,
     Guards,
     Handoff,
     HumanInputMode,
     HumanReply,
     InterruptOn,
+    LabelledFormat,
     LastMessages,
-    Marks,
     MaxCalls,
     MaxCost,
     MaxMessages,
     MaxSeconds,
     ModelReply,
+    ModelSettings,
     Moderator,
     Opening,
     Predicate,
@@ -42,11 +40,13 @@ from duologue.graphs import (
     Question,
     RoundRobin,
     Sandbox,
-    Schema,
+    SchemaFormat,
     SeparateJudge,
     Speaker,
     TaskSpecification,
     TextReply,
+    ToolCalled,
+    TurnFunction,
     aconverse,
     answer_session,
     ask,
@@ -101,7 +101,7 @@ def alternate(messages: Sequence[BaseMessage], names: Sequence[str]) -> str:
 
 ann = Speaker(
     name="Ann",
-    role_prompt="You lead.",
+    system_prompt="You lead.",
     task="Lead.",
     tools=[search, weather, "clock", "server.find"],
     hooks=[Hook(after_speaker=shout), "log"],
@@ -113,12 +113,12 @@ ann = Speaker(
         HumanMessage("Hi."),
         AIMessage("Ho."),
     ],
-    generation={"temperature": 0, "stop": ["END"]},
+    model_settings={"temperature": 0, "stop": ["END"]},
     context={"kind": "last", "limit": 4},
     prefixes={"Bob": "Bob says: "},
     interrupt_on={"clock": True, "server.find": {"allowed_decisions": ["approve"]}},
     private_opening={"lines": ["You know."]},
-    stops_chat=True,
+    checks_completion=True,
     tool_calling="native",
     on_length="retry",
 )
@@ -126,14 +126,14 @@ bob = Speaker(
     name="Bob",
     tools=(search,),
     replies=("model",),
-    format=Marks(lines=["Plan:"], optional=[]),
-    generation=Generation(stop=["END"], max_tokens=9),
+    format=LabelledFormat(lines=["Plan:"], optional=[]),
+    model_settings=ModelSettings(stop=["END"], max_tokens=9),
     interrupt_on={search: InterruptOn(allowed_decisions=["approve", "edit"])},
     private_opening=PrivateOpening(lines=["You know."]),
     context=LastMessages(limit=3),
-    brief={"role_prompt": "Lead.", "reminder": "Lead."},
+    small_model_prompt={"system_prompt": "Lead.", "reminder": "Lead."},
 )
-cy = Speaker(name="Cy", format=Schema(Plan), replies=[HumanReply(human_input_mode="never")])
+cy = Speaker(name="Cy", format=SchemaFormat(Plan), replies=[HumanReply(human_input_mode="never")])
 dee: dict[str, Any] = {"name": "Dee", "tools": [search]}
 eve = {"name": "Eve"}
 
@@ -144,13 +144,13 @@ conversations: list[Conversation] = [
         title="T",
         task="Plan.",
         speakers=[ann, {"name": "Gus"}],
-        turn_order=ByFunction(alternate),
+        turn_order=TurnFunction(alternate),
         judge=SeparateJudge(criteria=["It is done."]),
         sandbox="monty",
         prices={"m": Price(input=1, output=2), "n": {"input": 1, "output": 2}},
         prompts={"new_task": "Do {task}.", "other": {"name": "x"}},
         opening={"first_speaker": "Ann"},
-        task_specification={"word_limit": 30, "generation": {"temperature": 1}},
+        task_specification={"word_limit": 30, "model_settings": {"temperature": 1}},
         end_chat=EndChat(
             mode="END_CHAT_AFTER_FIRST_COMPLETION",
             max_iterations=None,
@@ -176,7 +176,7 @@ conversations: list[Conversation] = [
         turn_order=Moderator(prompt="You moderate."),
         end_chat=EndChat(
             mode=EndChatMode.ALL_TASK_MUST_COMPLETE,
-            when=EndingTool(tool=search) & EndingTool(tool="clock", by="Ann"),
+            when=ToolCalled(tool=search) & ToolCalled(tool="clock", by="Ann"),
             guards=Guards(echo=0),
         ),
     ),
@@ -188,7 +188,7 @@ conversations: list[Conversation] = [
     ),
     Conversation(
         task="Plan.",
-        speakers=[ann.but(tools=[search], speaks_to=["Bob"]), bob.but(name="Bob")],
+        speakers=[ann.replace(tools=[search], speaks_to=["Bob"]), bob.replace(name="Bob")],
         turn_order=Handoff(to={"Ann": ["Bob"], "Bob": ("Ann",)}, private=True),
     ),
     role_play(
@@ -225,7 +225,7 @@ conversations: list[Conversation] = [
         is_termination=done,
         functions=[greet, "other"],
         tools=(search,),
-        user={"keep_reflection": True},
+        user={"keep_self_reflection": True},
         sandbox="bubblewrap",
     ),
     user_proxy("Hi.", human_input_mode=HumanInputMode.NEVER, interrupt_on={"mail": InterruptOn()}),
@@ -240,9 +240,9 @@ conversations: list[Conversation] = [
 ends = [
     AnyOf(of=[MaxCost(limit=1), DoneToken(token="X")]),
     AllOf(of=(MaxCost(limit=1),)),
-    Code(languages=["python"]),
+    CodeFormat(languages=["python"]),
 ]
-changed = conversations[0].but(
+changed = conversations[0].replace(
     end_chat={"max_iterations": 9}, speakers={"Ann": {"tools": [search]}}, seed=3
 )
 reply = TextReply(text="Yes.", once=True)
@@ -299,8 +299,8 @@ ask(
     seed=1,
     user="Ed",
 )
-older = remember(eve, asked, result, words=80, model=model).but(task="Go on.", tools=[search])
-group_solve([older, remember({"name": "Gus"}, asked, name="Eve").but(name="Hal")])
+older = remember(eve, asked, result, words=80, model=model).replace(task="Go on.", tools=[search])
+group_solve([older, remember({"name": "Gus"}, asked, name="Eve").replace(name="Hal")])
 
 
 async def main() -> None:

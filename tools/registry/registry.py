@@ -17,14 +17,14 @@ from ...graphs.common.data import Bringing
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean, near_or_all
 from ...graphs.log.call_text import TO_USER
-from ...graphs.speakers.formats import Schema
+from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.schemas import is_object
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
-from ...graphs.spec.ends import EndingTool, Predicate, leaves
+from ...graphs.spec.ends import Predicate, ToolCalled, leaves
 from ...graphs.spec.fields import Wording
-from ...graphs.spec.judges import ByFunction
+from ...graphs.spec.judges import TurnFunction
 from ...graphs.spec.sandbox import Language
 from ...nodes.prompts.texts import PROMPTS
 from ..mcp.found import found_tools
@@ -164,7 +164,7 @@ class Registry:
 
     def schema_of(self, speaker: Speaker) -> type[BaseModel] | None:
         """Give the pydantic model that a speaker's replies must fit; None where there is none."""
-        if not isinstance(speaker.format, Schema):
+        if not isinstance(speaker.format, SchemaFormat):
             return None
         found: type[BaseModel] = self._found["schemas"][speaker.format.name]
         return found
@@ -203,7 +203,7 @@ class Registry:
             and all(
                 name in self._silent
                 for speaker in conversation.speakers
-                for name in (speaker.tools if speaker.to_user else ())
+                for name in (speaker.tools if speaker.speaks_with_tool_calls else ())
             )
             and not any(self._no_objects(conversation))
         )
@@ -254,13 +254,13 @@ class Registry:
     def _check_to_user(self, conversation: Conversation) -> None:
         """Make sure that no tool, of those found so far, takes the argument itself."""
         for number, speaker in enumerate(conversation.speakers):
-            found = map(self.tool, speaker.tools if speaker.to_user else ())
+            found = map(self.tool, speaker.tools if speaker.speaks_with_tool_calls else ())
             for tool in filter(None, found):
                 if TO_USER in parameters_of(tool).get("properties", {}):
                     raise SpecError(
-                        f"speakers.{number}.to_user: the tool {tool.name!r} has an argument "
-                        f"{TO_USER!r} of its own: leave to_user off, or give the tool's argument "
-                        "another name"
+                        f"speakers.{number}.speaks_with_tool_calls: the tool {tool.name!r} has its "
+                        f"own argument {TO_USER!r}; leave speaks_with_tool_calls off, or rename "
+                        "the tool's argument"
                     )
                 self._silent.add(tool.name)
 
@@ -268,7 +268,7 @@ class Registry:
         """The schemas that models are held to and can't be: the field and the name."""
         for number, speaker in enumerate(conversation.speakers):
             model, held = self.schema_of(speaker), speaker.format
-            if model is None or not isinstance(held, Schema) or held.form != "structured":
+            if model is None or not isinstance(held, SchemaFormat) or held.form != "structured":
                 continue
             if not is_object(model):
                 yield f"speakers.{number}.format.name", held.name
@@ -307,14 +307,14 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
                 yield f"{at}.replies.{place}.name", f"{reply.kind}s", reply.name
             elif isinstance(reply, HumanReply) and reply.is_termination is not None:
                 yield f"{at}.replies.{place}.is_termination", "predicates", reply.is_termination
-        if isinstance(speaker.format, Schema):
+        if isinstance(speaker.format, SchemaFormat):
             yield f"{at}.format.name", "schemas", speaker.format.name
     for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
         if isinstance(end, Predicate):
             yield f"{path}.name", "predicates", end.name
-        elif isinstance(end, EndingTool) and isinstance(end.tool, Bringing):
+        elif isinstance(end, ToolCalled) and isinstance(end.tool, Bringing):
             yield f"{path}.tool", "tools", end.tool
-    if isinstance(conversation.turn_order, ByFunction):
+    if isinstance(conversation.turn_order, TurnFunction):
         yield "turn_order.name", "orders", conversation.turn_order.name
     # What a session began with is stored with it.
     new = ((key, own.name) for key, own in conversation.prompts.items() if own.text is None)

@@ -16,13 +16,13 @@ from ...kinds.load import forms_by_kind, load_conversation
 from ...spec.changes.laid_over import laid_over
 from ...spec.changes.own import Own, made, marked, plain
 from ...spec.conversation import Conversation, Form
-from ...spec.end_chat import by_mode
+from ...spec.end_chat import end_chat_fields
 from ...spec.sandbox import by_level
 from ..paths import Path, written
 
 _NOTHING = object()
 
-_BY_WORD = {"end_chat": by_mode, "sandbox": by_level}
+_BY_WORD = {"end_chat": end_chat_fields, "sandbox": by_level}
 """Fields of which a bare word is something else than a kind."""
 
 
@@ -117,9 +117,9 @@ class Base:
             fields = laid_over(fields, {name: value})
         else:
             fields = {**fields, name: self._put(fields.get(name), tuple(rest), value, (*at, name))}
-        if name == "role_prompt" and not rest:
+        if name == "system_prompt" and not rest:
             # The few words for a tiny model say the old prompt's part.
-            fields.pop("brief", None)
+            fields.pop("small_model_prompt", None)
         return fields
 
     def _fields(self, of: object, at: Path) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
     except ValueError as error:
         raise SpecError(str(error)) from error
     # Another prompt drops what was said beside it in short, unless that varies, too.
-    return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "role_prompt"))
+    return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "system_prompt"))
 
 
 def _fields(row: Row, columns: Sequence[int]) -> str:

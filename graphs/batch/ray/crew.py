@@ -13,7 +13,7 @@ from ...common.errors import DuologueError, SpecError
 from ...store.batches import CellRow
 from ..cells import Cell
 from ..limiter import Figures
-from ..spec import Limits
+from ..spec import BatchLimits
 from ..worker import Worker
 from .actors import LimiterActor, WorkerActor
 from .cluster import cores, joined, machines, ray_errors
@@ -122,7 +122,7 @@ class RayCrew:
 
 @asynccontextmanager
 async def ray_crew(
-    address: str, worker: Worker, limits: Limits, concurrency: int
+    address: str, worker: Worker, limits: BatchLimits, concurrency: int
 ) -> AsyncIterator[RayCrew]:
     """Have cells run in a Ray cluster.
 

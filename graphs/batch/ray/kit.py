@@ -13,7 +13,7 @@ from ...run.options import Options
 from ...store.address import Store
 from ...store.batches import BatchLease
 from ..scores.score import ScoreFunction
-from ..spec import Limits
+from ..spec import BatchLimits
 from ..worker import Worker
 
 
@@ -27,7 +27,7 @@ class Kit:
     """The owner and the number of the driver's lease on the batch."""
     store: str
     """The address of its store, with its password."""
-    limits: Limits
+    limits: BatchLimits
     options: Options
     scores: Mapping[str, ScoreFunction]
     environment: Mapping[str, str | None]
@@ -46,7 +46,7 @@ class Kit:
                 os.environ[name] = value
 
 
-def packed(worker: Worker, limits: Limits) -> Kit:
+def packed(worker: Worker, limits: BatchLimits) -> Kit:
     """Pack what a worker has, for others like it.
 
     Raises:

@@ -14,12 +14,12 @@ import tomli_w
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ...batch.spec import Batch, Limits
+from ...batch.spec import Batch, BatchLimits
 from ...common.errors import SpecError
 from ...common.field_docs import field_docs
 from ...common.validation import did_you_mean, listing
 from ...kinds.load import forms_by_kind
-from ...kinds.role_play import RolePlay
+from ...kinds.role_play import RolePlayForm
 from ...speakers.speaker import Speaker
 from ...spec.conversation import Conversation
 from ...spec.end_chat import EndChat
@@ -92,10 +92,10 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
             {
                 "name": "Ann",
                 "task": "Answer guesses by higher, lower or right until the number is found.",
-                "stops_chat": True,
+                "checks_completion": True,
                 "private_opening": {"prompt": "Choose a secret number from 1 to 100."},
             },
-            {"role_prompt": "You like riddles.", "model": "gpt-4.1"},
+            {"system_prompt": "You like riddles.", "model": "gpt-4.1"},
         ),
         _speaker({"name": "Ben", "task": "Find Ann's secret number."}, {"tools": ["calculator"]}),
         _END_CHAT,
@@ -145,13 +145,13 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
             },
         ),
         _speaker(
-            {"name": "Buyer", "task": "Pay 4,000 at most.", "stops_chat": True},
+            {"name": "Buyer", "task": "Pay 4,000 at most.", "checks_completion": True},
             {
-                "role_prompt": "You are thrifty. {task}",
+                "system_prompt": "You are thrifty. {task}",
                 "replies": ["human"],
                 "tools": ["calculator"],
                 "model": "gpt-4.1",
-                "generation": {"temperature": 0.7, "max_tokens": 200},
+                "model_settings": {"temperature": 0.7, "max_tokens": 200},
             },
         ),
         _speaker({"name": "Seller", "task": "Take 3,500 at least."}),
@@ -163,7 +163,7 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
             {"specify_task": False, "max_iterations": 1},
             {"mode": "end_chat_after_first_completion", **_OFFERED},
             '[conversation]\nkind = "role_play"',
-            RolePlay,
+            RolePlayForm,
         ),
         _Part(
             {
@@ -173,7 +173,7 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
             },
             {"max_iterations": [1, 5]},
             "# What varies: lists of values, or .txt, .csv or .jsonl files with them.\n[vary]",
-            RolePlay,
+            RolePlayForm,
         ),
         _Part(
             {},
@@ -183,7 +183,7 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
                 "rates": {"gpt-4.1": {"requests_per_minute": 500}},
             },
             "[limits]",
-            Limits,
+            BatchLimits,
         ),
     ),
 }

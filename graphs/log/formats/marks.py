@@ -15,7 +15,7 @@ from ...speakers.formats import (
     EMPHASIS_SIGNS,
     LEADING,
     WIDE,
-    Marks,
+    LabelledFormat,
     plain,
 )
 from ...speakers.speaker import Speaker
@@ -219,10 +219,10 @@ def _folded(text: str) -> tuple[str, Sequence[int]]:
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
     """Find the other speaker whose part a message plays."""
-    own = speaker.format.lines if isinstance(speaker.format, Marks) else ()
+    own = speaker.format.lines if isinstance(speaker.format, LabelledFormat) else ()
     shown = [one for _, one in prose_places(text.strip())]
     for other in conversation.speakers:
-        mark = other.format.lines[0] if isinstance(other.format, Marks) else None
+        mark = other.format.lines[0] if isinstance(other.format, LabelledFormat) else None
         if mark is None or mark in own or other.name == speaker.name:
             continue
         found = [place for place, one in enumerate(shown) if begins(one, mark)]

@@ -3,7 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
-from ...speakers.formats import EMPHASIS, Marks
+from ...speakers.formats import EMPHASIS, LabelledFormat
 from ...text.fences import prose_places
 from .marks import begins, end_of, length_of, read_marks
 
@@ -26,7 +26,7 @@ class Mended(NamedTuple):
     """Whether its first mark was missing, too, or did not begin it."""
 
 
-def mended(marks: Marks, text: str, name: str = "") -> Mended | None:
+def mended(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
     """Give the message of a speaker of this name in its form.
 
     None: there is no telling what belongs where.
@@ -41,7 +41,7 @@ def mended(marks: Marks, text: str, name: str = "") -> Mended | None:
     return None if whole is None else Mended(whole, is_opened=True)
 
 
-def begins_anew(marks: Marks, text: str) -> bool:
+def begins_anew(marks: LabelledFormat, text: str) -> bool:
     """Whether the marks of a message begin anew, as where it holds two instructions."""
     return len(marks.lines) > 1 and len(_lines_of(marks.lines[0], text)) > 1
 
@@ -59,7 +59,7 @@ def _without_label(name: str, text: str) -> str:
     return text[length_of(label, first)[0] :].lstrip() if is_labelled else text
 
 
-def _whole(marks: Marks, text: str) -> str | None:
+def _whole(marks: LabelledFormat, text: str) -> str | None:
     """A message that begins with its first mark, with what else was missing."""
     if read_marks(marks.lines, marks.end, text) is None:
         text = _in_lines(marks, _unlisted(marks, text))
@@ -68,7 +68,7 @@ def _whole(marks: Marks, text: str) -> str | None:
     return text if read_marks(marks.lines, marks.end, text) is not None else None
 
 
-def _unlisted(marks: Marks, text: str) -> str:
+def _unlisted(marks: LabelledFormat, text: str) -> str:
     """A message whose marks are no items of a list."""
     missing = [mark for mark in marks.texts if not _lines_of(mark, text)]
     for start, one in reversed(prose_places(text)):
@@ -78,7 +78,7 @@ def _unlisted(marks: Marks, text: str) -> str:
     return text
 
 
-def _in_lines(marks: Marks, text: str) -> str:
+def _in_lines(marks: LabelledFormat, text: str) -> str:
     """A message whose marks begin a line each."""
     if all(_lines_of(mark, text) for mark in marks.lines[1:]):
         return text
@@ -90,7 +90,7 @@ def _in_lines(marks: Marks, text: str) -> str:
     return text
 
 
-def _with_optional(marks: Marks, text: str) -> str:
+def _with_optional(marks: LabelledFormat, text: str) -> str:
     """A message with the lines that were missing and may be."""
     behind: str | None = None
     for mark in reversed(marks.lines):
@@ -104,7 +104,7 @@ def _with_optional(marks: Marks, text: str) -> str:
     return text
 
 
-def _opened(marks: Marks, text: str) -> str | None:
+def _opened(marks: LabelledFormat, text: str) -> str | None:
     """A message with its first mark in front, taken from where it stands further down."""
     first, text = marks.lines[0], text.strip()
     found = _lines_of(first, text)

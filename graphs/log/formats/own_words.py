@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from ...speakers.formats import Schema, plain
+from ...speakers.formats import SchemaFormat, plain
 from ...speakers.speaker import Speaker
 from ...text.borrowed import remark_places
 from ...text.fences import prose_places
@@ -17,7 +17,7 @@ def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
 
     What an optional mark says if the speaker left it out is not the speaker's.
     """
-    if isinstance(speaker.format, Schema):
+    if isinstance(speaker.format, SchemaFormat):
         return text if parsed is None else "\n".join(_values(parsed))
     marks = speaker.marks
     if marks is None:

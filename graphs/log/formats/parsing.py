@@ -14,7 +14,15 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from ....nodes.prompts import formats as forms
 from ...common.data import Data
 from ...common.validation import explained
-from ...speakers.formats import Block, Blocks, Code, Format, Marks, Schema, Status
+from ...speakers.formats import (
+    BlockFormat,
+    CodeFormat,
+    Format,
+    LabelledFormat,
+    ParsedBlock,
+    ParseStatus,
+    SchemaFormat,
+)
 from ...speakers.schemas import written_json
 from ...speakers.structured_answers import read_structured
 from ...text.fences import fences
@@ -53,19 +61,19 @@ def parse(
     """Read a reply by a format; its speaker's own name may stand in front of its marks."""
     text = storable(text)
     match format:
-        case Marks():
+        case LabelledFormat():
             return _marked(format, text, stop, name)
-        case Blocks():
+        case BlockFormat():
             return _listed(format, list(_blocks(format, text, stop)))
-        case Code():
+        case CodeFormat():
             return _listed(format, list(_code(format, text, stop)))
-        case Schema():
+        case SchemaFormat():
             if schema is None:
                 raise ValueError(f"schema: give the pydantic model that {format.name!r} stands for")
             return _fields(schema, text)
 
 
-def _marked(format: Marks, text: str, stop: Sequence[str], name: str) -> Parsed:  # noqa: A002
+def _marked(format: LabelledFormat, text: str, stop: Sequence[str], name: str) -> Parsed:  # noqa: A002
     if begins_anew(format, text):
         return Parsed(problem=forms.only_once(format))
     for whole in (text, *_ended(text, format.end, stop)):
@@ -87,16 +95,16 @@ def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
             yield text + end[end.index(one) :]
 
 
-def _listed(format: Blocks | Code, blocks: list[Block]) -> Parsed:  # noqa: A002
+def _listed(format: BlockFormat | CodeFormat, blocks: list[ParsedBlock]) -> Parsed:  # noqa: A002
     problem = None
-    if any(block.status is Status.BROKEN for block in blocks):
+    if any(block.status is ParseStatus.BROKEN for block in blocks):
         problem = forms.no_end(format)
-    elif format.required and not any(block.status is Status.VALID for block in blocks):
+    elif format.required and not any(block.status is ParseStatus.VALID for block in blocks):
         problem = forms.form_of(format)
     return Parsed(value=[block.model_dump(mode="json") for block in blocks], problem=problem)
 
 
-def _blocks(format: Blocks, text: str, stop: Sequence[str]) -> Iterator[Block]:  # noqa: A002
+def _blocks(format: BlockFormat, text: str, stop: Sequence[str]) -> Iterator[ParsedBlock]:  # noqa: A002
     begin, end = (mark.replace("\r\n", "\n") for mark in (format.begin, format.end))
     opens, closes = re.compile(_pattern(begin)), re.compile(_pattern(end, at_end=True))
     # In an empty block the line break after the begin is the one before the end, too.
@@ -107,11 +115,11 @@ def _blocks(format: Blocks, text: str, stop: Sequence[str]) -> Iterator[Block]: 
         at = opened.end()
         closed = closes_at_once.match(text, at) or closes.search(text, at)
         action = text[at : closed.start()] if closed else _stopped(text[at:], end, stop)
-        yield Block(
+        yield ParsedBlock(
             thought=text[start : opened.start()],
             action=text[at:] if action is None else action,
             tool_type=format.tool_type,
-            status=Status.BROKEN if action is None else Status.VALID,
+            status=ParseStatus.BROKEN if action is None else ParseStatus.VALID,
         )
         start = closed.end() if closed else len(text)
     yield from _prose(text[start:])
@@ -139,7 +147,7 @@ def _stopped(rest: str, end: str, stop: Sequence[str]) -> str | None:
     return None
 
 
-def _code(format: Code, text: str, stop: Sequence[str]) -> Iterator[Block]:  # noqa: A002
+def _code(format: CodeFormat, text: str, stop: Sequence[str]) -> Iterator[ParsedBlock]:  # noqa: A002
     wanted = {language.casefold() for language in format.languages}
     lines, found = fences(text)
     start = 0
@@ -147,19 +155,19 @@ def _code(format: Code, text: str, stop: Sequence[str]) -> Iterator[Block]:  # n
         if wanted and fence.language not in wanted:
             continue
         is_stopped = fence.behind == len(lines) and fence.is_closed_by(stop)
-        yield Block(
+        yield ParsedBlock(
             thought="".join(lines[start : fence.first]),
             action=fence.content,
             tool_type=fence.language,
-            status=Status.VALID if fence.is_closed or is_stopped else Status.BROKEN,
+            status=ParseStatus.VALID if fence.is_closed or is_stopped else ParseStatus.BROKEN,
         )
         start = fence.behind
     yield from _prose("".join(lines[start:]))
 
 
-def _prose(text: str) -> Iterator[Block]:
+def _prose(text: str) -> Iterator[ParsedBlock]:
     if text.strip():
-        yield Block(thought=text)
+        yield ParsedBlock(thought=text)
 
 
 def _fields(schema: type[BaseModel], text: str) -> Parsed:

@@ -5,7 +5,7 @@ from typing import Final
 
 from ...log.stage import ALOUD
 from ...spec.conversation import Conversation
-from ...spec.ends import DoneToken, EndingTool, NoCode, Predicate, Reason, leaves
+from ...spec.ends import DoneToken, NoCodeBlock, Predicate, Reason, ToolCalled, leaves
 from ..moves import TURN_ENDS, Strength
 from ..people import is_terminated, never_asked
 from ..position import Facts, Phase, Position
@@ -58,24 +58,24 @@ class PredicateHeld(Named[Predicate]):
         return f"the predicate {_joined(names)} says so"
 
 
-class EndingToolCalled(Named[EndingTool]):
+class EndingToolCalled(Named[ToolCalled]):
     """A tool that ends it was called and has answered without an error."""
 
-    reason = Reason.ENDING_TOOL
+    reason = Reason.TOOL_CALLED
     strength = Strength.SAID
 
-    def is_met(self, end: EndingTool, facts: Facts) -> bool:
+    def is_met(self, end: ToolCalled, facts: Facts) -> bool:
         return bool(_doers(end.tool, end.by, facts.tools_called))
 
     def words(self, at: AtEnd) -> str:
-        tools = [repr(end.tool) for end in at.those(EndingTool)]
+        tools = [repr(end.tool) for end in at.those(ToolCalled)]
         return f"{_joined(self._callers(at))} called the tool {_joined(tools)}"
 
     def by(self, at: AtEnd) -> str:
         return self._callers(at)[-1]
 
     def _callers(self, at: AtEnd) -> list[str]:
-        ends, called = at.those(EndingTool), at.facts.tools_called
+        ends, called = at.those(ToolCalled), at.facts.tools_called
         return [name for end in ends for name in _doers(end.tool, end.by, called)]
 
     def causes(self, step: CountedMessage) -> Iterator[Cause]:
@@ -83,21 +83,21 @@ class EndingToolCalled(Named[EndingTool]):
         for tool, who in step.facts.tools_called:
             is_new = (tool, who) not in step.before.tools_called
             awaited = any(
-                isinstance(end, EndingTool) and _doers(end.tool, end.by, ((tool, who),))
+                isinstance(end, ToolCalled) and _doers(end.tool, end.by, ((tool, who),))
                 for end in ends
             )
             if is_new and awaited:
                 yield self._cause(step, CauseKind.CALLED, who, f"called {tool}")
 
 
-class NoCodeWritten(Named[NoCode]):
+class NoCodeWritten(Named[NoCodeBlock]):
     """A speaker whose code is run wrote none."""
 
-    reason = Reason.NO_CODE
+    reason = Reason.NO_CODE_BLOCK
     strength = Strength.SAID
     because = "{by} wrote no more code"
 
-    def is_met(self, end: NoCode, facts: Facts) -> bool:
+    def is_met(self, end: NoCodeBlock, facts: Facts) -> bool:
         return facts.no_code_by == end.by
 
     def by(self, at: AtEnd) -> str | None:
@@ -106,7 +106,7 @@ class NoCodeWritten(Named[NoCode]):
     def causes(self, step: CountedMessage) -> Iterator[Cause]:
         ends = leaves(step.conversation.end_chat.when)
         who = step.facts.no_code_by
-        awaited = any(isinstance(end, NoCode) and end.by == who for _, end in ends)
+        awaited = any(isinstance(end, NoCodeBlock) and end.by == who for _, end in ends)
         if awaited and step.about.counts:
             yield self._cause(step, CauseKind.SAID, who, "wrote no code")
 

@@ -25,7 +25,7 @@ from ...common.sanitize import escaped
 from ...log.kinds import Kind
 from ...log.messages import About, Source, line
 from ...log.viewpoint import SILENCE, viewpoint
-from ...speakers.formats import Schema
+from ...speakers.formats import SchemaFormat
 from ...spec.judges import HAND_OFF
 from ..result import Result
 
@@ -80,7 +80,7 @@ def _example(
 ) -> Example | None:
     conversation = result.conversation
     who = conversation.speaker(name)
-    named = who.format.name if isinstance(who.format, Schema) else None
+    named = who.format.name if isinstance(who.format, SchemaFormat) else None
     schema = None if named is None else known.at_hand("schemas", named)
     system = conversation.system_prompt(who, result.specified_task, schema)
     view = [*viewpoint(conversation, result.messages, name, system=system)]

@@ -7,11 +7,11 @@ from ...common.errors import SpecError
 from ...common.validation import near_or_all, validated
 from ...speakers.formats import TELLING
 from ...speakers.speaker import Speaker
-from ..end_chat import by_mode
+from ..end_chat import end_chat_fields
 from ..sandbox import by_level
 from .own import Own, has_fields, marked, plain
 
-_BY_WORD = {"end_chat": by_mode, "sandbox": by_level}
+_BY_WORD = {"end_chat": end_chat_fields, "sandbox": by_level}
 """The parts of a conversation of which a bare word changes one field."""
 
 
@@ -60,9 +60,9 @@ def speaker_laid_over(
         SpecError: A field is wrong; the path in front names the speaker, and not its number.
     """
     found = laid_over(base, changes, path)
-    if "role_prompt" in changes and "brief" not in changes:
+    if "system_prompt" in changes and "small_model_prompt" not in changes:
         # The few words for a tiny model say the old prompt's part.
-        found.pop("brief", None)
+        found.pop("small_model_prompt", None)
     validated(Speaker, plain(found), ".".join((*path, "")))
     return found
 

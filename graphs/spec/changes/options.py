@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from ...common.data import Fields
 from ...speakers.given import SpeakerFields
 from ...speakers.speaker import Speaker
-from ..end_chat import EndChat, EndChatMode
+from ..end_chat import AnyEndChat
 from ..fields import Opening, TaskSpecification, Wording
 from ..judges import AnyJudge, TurnOrder
 from ..sandbox import Sandbox
@@ -28,7 +28,7 @@ class CommonOptions(TypedDict, total=False):
     turn_order: TurnOrder | str | Fields
     task_specification: TaskSpecification | Fields | None
     opening: Opening | Fields
-    end_chat: EndChat | EndChatMode | str | Fields
+    end_chat: AnyEndChat
     judge: AnyJudge | str | Fields
     model: str | None
     prices: Mapping[str, Price | Fields]
@@ -50,11 +50,11 @@ class TaskOptions(CommonOptions, total=False):
 class ConversationFields(TaskOptions, total=False):
     """The fields of a `Conversation`, as they may be given."""
 
-    version: Literal[9]
+    version: Literal[10]
     speakers: Required[Sequence[AnySpeaker]]
 
 
 class Changes(TaskOptions, total=False):
-    """What `Conversation.but` takes."""
+    """What `Conversation.replace` takes."""
 
     speakers: Mapping[str, Fields] | Sequence[AnySpeaker]

@@ -7,11 +7,11 @@ from ..ends import (
     AnyOf,
     DoneToken,
     End,
-    EndingTool,
     MaxCost,
-    NoCode,
+    NoCodeBlock,
     Predicate,
     StopRequested,
+    ToolCalled,
 )
 from ..fields import ConversationFields
 from ..judges import SeparateJudge
@@ -44,8 +44,8 @@ def _by_people(human: HumanReply) -> list[str]:
 
 
 def _when(end: End) -> str:
-    by = (end.by or "anybody") if isinstance(end, DoneToken | NoCode) else ""
-    said = f"when {by} gives no code" if isinstance(end, NoCode) else f"at {words(end)}"
+    by = (end.by or "anybody") if isinstance(end, DoneToken | NoCodeBlock) else ""
+    said = f"when {by} gives no code" if isinstance(end, NoCodeBlock) else f"at {words(end)}"
     if not isinstance(end, DoneToken):
         return said
     return f"when {by}'s {words(end)}" if end.answered else f"when {by} {words(end)}"
@@ -69,9 +69,9 @@ def words(end: End) -> str:
             return f"{token} is answered" if end.answered else f"says {token}"
         case Predicate(name=name):
             return f"{name}()"
-        case EndingTool(tool=tool):
+        case ToolCalled(tool=tool):
             return f"{tool} was called"
-        case NoCode():
+        case NoCodeBlock():
             return "no code"
         case StopRequested():
             return "a request to stop"

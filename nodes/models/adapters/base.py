@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
 from ....graphs.log.kinds import Kind
-from ....graphs.speakers.formats import Marks
+from ....graphs.speakers.formats import LabelledFormat
 from ..list_prices import ListPrice
 from ..settings import CallSettings
 from ..tool_calling.names import Names
@@ -122,7 +122,11 @@ class Adapter(ABC):
 
     @abstractmethod
     def answer(
-        self, settings: CallSettings, offer: Offer | None, marks: Marks | None, purpose: Kind
+        self,
+        settings: CallSettings,
+        offer: Offer | None,
+        marks: LabelledFormat | None,
+        purpose: Kind,
     ) -> Ask:
         """Return how to ask for a message.
 

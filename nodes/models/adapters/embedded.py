@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ....graphs.log.kinds import Kind
-from ....graphs.speakers.formats import Marks
+from ....graphs.speakers.formats import LabelledFormat
 from ..embedded import child
 from ..embedded.grammar import grammar
 from ..settings import CallSettings
@@ -31,7 +31,7 @@ class Embedded(OpenAICompatible):
         self.n_ctx = n_ctx
         self.capabilities = capabilities(is_small=is_small)
 
-    def sampling(self, purpose: Kind, marks: Marks | None) -> dict[str, Any]:
+    def sampling(self, purpose: Kind, marks: LabelledFormat | None) -> dict[str, Any]:
         """Return the sampling that keeps a tiny model's turns different, and its grammar."""
         if not self.capabilities.is_small:
             return {}

@@ -9,7 +9,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
 from ....graphs.log.kinds import Kind
-from ....graphs.speakers.formats import Marks
+from ....graphs.speakers.formats import LabelledFormat
 from ..adapters.native import offering
 from ..client.failures import refusals
 from ..client.forms import form_of_calls
@@ -68,7 +68,11 @@ class LangChainModel(Adapter):
         return {name: names.get(name, name) for name in (*settings.values, *settings.extra_args)}
 
     def answer(
-        self, settings: CallSettings, offer: Offer | None, marks: Marks | None, purpose: Kind
+        self,
+        settings: CallSettings,
+        offer: Offer | None,
+        marks: LabelledFormat | None,
+        purpose: Kind,
     ) -> Ask:
         """Return how to ask for a message."""
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
 from ....graphs.log.kinds import Kind
-from ....graphs.speakers.formats import Marks
+from ....graphs.speakers.formats import LabelledFormat
 from ..adapters.native import offering
 from ..client.failures import failures
 from ..client.forms import form_of, form_of_calls, takes_forms
@@ -86,7 +86,11 @@ class OpenAICompatible(Adapter):
         return self.learned.limit_name or self.chat.limit_name
 
     def answer(
-        self, settings: CallSettings, offer: Offer | None, marks: Marks | None, purpose: Kind
+        self,
+        settings: CallSettings,
+        offer: Offer | None,
+        marks: LabelledFormat | None,
+        purpose: Kind,
     ) -> Ask:
         """Return how to ask for a message."""
         chat, options = self.prepare(settings, self.sampling(purpose, marks))
@@ -123,7 +127,7 @@ class OpenAICompatible(Adapter):
         """Return the provider's list price, or None if it is not known. It reads files."""
         return list_price(self.chat)
 
-    def sampling(self, purpose: Kind, marks: Marks | None) -> dict[str, Any]:
+    def sampling(self, purpose: Kind, marks: LabelledFormat | None) -> dict[str, Any]:
         """Return the fields of the body that the family of models needs for a purpose."""
         return {}
 

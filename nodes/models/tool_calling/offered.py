@@ -19,7 +19,7 @@ from .to_user import with_to_user
 def offered(registry: Registry, speaker: Speaker) -> list[BaseTool]:
     """Give the speaker's own tools that it may call, as its model is told of them."""
     tools = registry.tools_of(speaker)
-    return [with_to_user(tool) for tool in tools] if speaker.to_user else tools
+    return [with_to_user(tool) for tool in tools] if speaker.speaks_with_tool_calls else tools
 
 
 def defined(

@@ -219,7 +219,7 @@ def test_a_conversation_made_in_python_keeps_its_objects_and_what_nobody_set() -
 
     base = role_play("Plan", "Buyer", "Seller", assistant={"tools": [price]})
     cell = cells_of({"speakers.Seller.task": ["Sell"]}, base).cell(1)
-    made, wanted = cell.conversation(), base.but(speakers={"Seller": {"task": "Sell"}})
+    made, wanted = cell.conversation(), base.replace(speakers={"Seller": {"task": "Sell"}})
     assert made == wanted
     assert [one.model_fields_set for one in made.speakers] == [
         one.model_fields_set for one in wanted.speakers
@@ -233,15 +233,22 @@ def test_a_conversation_made_in_python_keeps_its_objects_and_what_nobody_set() -
 
 def test_another_system_prompt_takes_the_short_one_of_tiny_models_with_it() -> None:
     for base in (role_play("Plan", "Buyer", "Seller"), PLAY):
-        made = cells_of({"speakers.Buyer.role_prompt": ["Haggle."]}, base).cell(1).conversation()
-        assert made.speakers[0].role_prompt == "Haggle."
-        assert made.speakers[0].brief is None
-    brief = {"role_prompt": "Haggle.", "reminder": "Now."}
-    both = {"speakers.0.brief, speakers.0.role_prompt": [[brief, "Haggle well."]]}
+        made = cells_of({"speakers.Buyer.system_prompt": ["Haggle."]}, base).cell(1).conversation()
+        assert made.speakers[0].system_prompt == "Haggle."
+        assert made.speakers[0].small_model_prompt is None
+    small_model_prompt = {"system_prompt": "Haggle.", "reminder": "Now."}
+    both = {
+        "speakers.0.small_model_prompt, speakers.0.system_prompt": [
+            [small_model_prompt, "Haggle well."]
+        ]
+    }
     for base in (role_play("Plan", "Buyer", "Seller"), PLAY):
         speaker = cells_of(both, base).cell(1).conversation().speakers[0]
-        assert speaker.brief is not None
-        assert (speaker.role_prompt, speaker.brief.reminder) == ("Haggle well.", "Now.")
+        assert speaker.small_model_prompt is not None
+        assert (speaker.system_prompt, speaker.small_model_prompt.reminder) == (
+            "Haggle well.",
+            "Now.",
+        )
 
 
 def test_what_makes_a_batch_leaves_its_values_out() -> None:
@@ -265,7 +272,7 @@ def test_a_batch_must_have_a_name_that_ids_can_begin_with(name: str) -> None:
 
 
 def test_a_cell_is_an_ordinary_conversation() -> None:
-    vary = {"speakers.Ann.role_prompt": ["Say {task} at once."], "task": ["hello", "goodbye"]}
+    vary = {"speakers.Ann.system_prompt": ["Say {task} at once."], "task": ["hello", "goodbye"]}
     talk = {"speakers": [{"name": "Ann"}, {"name": "Bob"}], "end_chat": {"max_iterations": 1}}
     for cell in cells_of(vary, talk):
         model = ScriptedChatModel(script=["One.", "Two."])

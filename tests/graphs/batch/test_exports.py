@@ -29,7 +29,7 @@ from duologue.graphs.batch.exports.export import aexport_batch, export_batch
 from duologue.graphs.batch.exports.rows import batch_rows, columns
 from duologue.graphs.common.background import run as wait_for
 from duologue.graphs.common.errors import BatchError
-from duologue.graphs.kinds.role_play import RolePlay
+from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Source, result as answered, said
 from duologue.graphs.sessions.exports.training import TRAINING, examples
@@ -161,7 +161,7 @@ def test_rows_hold_what_is_known_of_each_cell(one: Result, store: str) -> None:
 
 def test_no_column_of_a_row_is_called_like_what_may_vary() -> None:
     own = columns(cell(1)).keys()
-    for form in (ConversationFields, Speaker, RolePlay):
+    for form in (ConversationFields, Speaker, RolePlayForm):
         assert own.isdisjoint(form.model_fields), form
 
 

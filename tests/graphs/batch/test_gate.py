@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableLambda
 
 from duologue.graphs import ModelUnavailableError, Result, SpecError
 from duologue.graphs.batch.limiter import Limiter
-from duologue.graphs.batch.spec import Limits
+from duologue.graphs.batch.spec import BatchLimits
 from duologue.graphs.common.errors import PausedError
 from duologue.graphs.run.engine import run_session
 from duologue.graphs.spec.usage import Usage, total
@@ -242,7 +242,7 @@ async def test_one_refused_call_holds_back_all_sessions_and_those_under_way_are_
 
     with ScriptedServer(answer, hold=(0, 1)) as server:
         served(server, monkeypatch)
-        gate, store = Limiter(Limits()), tmp_path / "s.db"
+        gate, store = Limiter(BatchLimits()), tmp_path / "s.db"
         sessions = []
         for number in range(3):
             source = talk(None, None, rounds=2)
@@ -260,7 +260,7 @@ async def test_one_refused_call_holds_back_all_sessions_and_those_under_way_are_
         ended = await asyncio.gather(*sessions, return_exceptions=True)
         assert [(type(one), str(one)) for one in ended] == [(PausedError, "that is enough")] * 3
         assert len(server.calls) == 3
-        free = Limiter(Limits())
+        free = Limiter(BatchLimits())
         for number in range(3):
             found = await run(None, free, store, session=f"s{number}")
             assert len(found.messages) == 5

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from duologue.graphs.batch.limiter import Limiter
-from duologue.graphs.batch.spec import Limits
+from duologue.graphs.batch.spec import BatchLimits
 from duologue.graphs.common.errors import PausedError
 from duologue.graphs.spec.usage import Usage
 from support.virtual_time import VirtualLoop, virtually
 
 
 def limiter(used: Usage | None = None, seconds: float = 0, **limits: Any) -> Limiter:
-    return Limiter(Limits.model_validate(limits), used, seconds)
+    return Limiter(BatchLimits.model_validate(limits), used, seconds)
 
 
 def used(tokens: int = 0, cost: float = 0) -> Usage:

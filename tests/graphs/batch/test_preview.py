@@ -21,7 +21,7 @@ PLAY: dict[str, Any] = {
 }
 TALK: dict[str, Any] = {
     "task": "Agree",
-    "speakers": [{"name": "Ann"}, {"name": "Bob"}, {"name": "Cid", "stops_chat": True}],
+    "speakers": [{"name": "Ann"}, {"name": "Bob"}, {"name": "Cid", "checks_completion": True}],
 }
 ALL: dict[str, Any] = {"mode": "all_task_must_complete", "max_iterations": 2}
 CAPPED: dict[str, Any] = {**ALL, "when": {"kind": "max_messages", "limit": 5}}
@@ -107,7 +107,7 @@ def test_the_calls_are_those_of_all_cells_together(keys: set[str], trials: int) 
         },
         {
             "speakers": [
-                {"name": "Ann", "task": "Be Ann", "stops_chat": True},
+                {"name": "Ann", "task": "Be Ann", "checks_completion": True},
                 {"name": "Bob", "task": "Be Bob"},
             ],
             "opening": {"answers": True, "reconcile": True},

@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from duologue.graphs import Limits, get_batch, run_batch
+from duologue.graphs import BatchLimits, get_batch, run_batch
 from duologue.graphs.common.errors import BatchError, ModelError, SpecError, StoreError
 from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import BatchRow
@@ -274,7 +274,7 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
         async with store.lock_batch("b") as lease:
             await lease.put(row)
             _, owner, number = lease.lease.terms
-            kit = Kit("b", (owner, number), str(path), Limits(), {}, {}, {})
+            kit = Kit("b", (owner, number), str(path), BatchLimits(), {}, {}, {})
             limiter = actors.LimiterActor(kit)
             assert await limiter.enter("m", 1) is None
             await asyncio.sleep(0.1)

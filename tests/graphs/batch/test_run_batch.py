@@ -10,7 +10,7 @@ import pytest
 from duologue.graphs import (
     Batch,
     BatchError,
-    Limits,
+    BatchLimits,
     ModelUnavailableError,
     Price,
     Result,
@@ -173,7 +173,7 @@ async def test_a_budget_pauses_what_runs_and_a_larger_one_goes_on(store: str) ->
         player = Player()
         fields = {
             "conversation": batch().conversation | {"prices": {"m": Price(input=0, output=1e6)}},  # type: ignore[operator]
-            "limits": Limits(max_cost=most),
+            "limits": BatchLimits(max_cost=most),
         }
         models = {"m": player.model}
         found = await arun_batch(
@@ -212,7 +212,7 @@ async def test_what_was_broken_off_is_told_and_counts_for_the_budget_when_it_goe
     status = await aget_batch("b", store=store)
     assert (status.is_running, dict(status.rows()), status.calls) == (False, {"broken off": 4}, 0)
     again = Player()
-    spent = batch(limits=Limits(max_tokens=1))
+    spent = batch(limits=BatchLimits(max_tokens=1))
     status = await arun_batch(spent, name="b", store=store, model=again.model)
     assert (again.calls, dict(status.rows())) == ([], {"paused": 4})
     assert (status.stopped, status.calls) == ("limits.max_tokens of 1 are used up", 4)
@@ -243,7 +243,7 @@ async def test_a_batch_that_is_cancelled_counts_answers_that_are_not_stored_yet(
     with pytest.raises(asyncio.CancelledError):
         await running
     again = Player()
-    spent = batch(limits=Limits(max_tokens=1))
+    spent = batch(limits=BatchLimits(max_tokens=1))
     status = await arun_batch(spent, name="b", store=store, model=again.model)
     assert (len(player.calls), status.calls, again.calls) == (4, 4, [])
     status = await arun_batch(batch(), name="b", store=store, model=again.model)

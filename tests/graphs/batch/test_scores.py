@@ -27,7 +27,7 @@ def ended(*judged: Line, **fields: Any) -> Result:
     talk = load_conversation(
         {
             "task": "Sell.",
-            "speakers": [{"name": "Ann", "stops_chat": True}, {"name": "Bob"}],
+            "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}],
             "end_chat": {"max_iterations": 1},
             **fields,
         }

@@ -35,8 +35,8 @@ def varied(vary: object, folder: Path, **fields: Any) -> list[dict[str, Any]]:
         ('"end_chat.guards" = { echo = [0] }', ["end_chat.guards.echo"]),
         ('[vary.speakers.Seller]\ntask = ["a"]', ["speakers.Seller.task"]),
         (
-            '[vary.speakers.Seller]\n"task, generation.temperature" = [["a", 1]]',
-            ["speakers.Seller.task", "speakers.Seller.generation.temperature"],
+            '[vary.speakers.Seller]\n"task, model_settings.temperature" = [["a", 1]]',
+            ["speakers.Seller.task", "speakers.Seller.model_settings.temperature"],
         ),
         ('"user_role ,task"=[["a", "b"]]', ["user_role", "task"]),
         ("""'speakers."Seller".task' = ["a"]""", ["speakers.Seller.task"]),
