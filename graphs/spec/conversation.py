@@ -121,8 +121,8 @@ class Form(Spec, ABC):
 
     @classmethod
     def kind(cls) -> str:
-        """Give the name of the kind, such as ``role_play`` for ``RolePlayForm``."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        """Return the name of the kind, such as ``role_play`` for ``RolePlayForm``."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Form")).lower()
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Conversation:

@@ -51,7 +51,7 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
         verify = httpx2.create_ssl_context(trust_env=options.get("trust_env", True))
         super().__init__(
             event_hooks={"request": [tell_try], "response": [_limit]},
-            limits=httpx2.BatchLimits(max_connections=most, max_keepalive_connections=most),
+            limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
             verify=verify,
             **options,
         )

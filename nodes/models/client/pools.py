@@ -38,7 +38,7 @@ class Pools(httpx2.AsyncBaseTransport):
 
 class _Pool:
     def __init__(self, size: int, verify: ssl.SSLContext) -> None:
-        limits = httpx2.BatchLimits(max_connections=size, max_keepalive_connections=size)
+        limits = httpx2.Limits(max_connections=size, max_keepalive_connections=size)
         self.transport = httpx2.AsyncHTTPTransport(verify=verify, limits=limits)
         self.size = size
         self.taken = 0
