@@ -1,9 +1,10 @@
 """How a conversation ends, as data: the mode, the caps, other ends, and the guards."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, TypeAlias, Unpack
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, Unpack
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from ..common.data import MOST, AnyCase, Cap, Fields, Spec
@@ -94,16 +95,32 @@ class EndChatFields(TypedDict, total=False):
     tell_rounds_left: bool
 
 
+@cache
+def _end_reader() -> TypeAdapter[End]:
+    return TypeAdapter(End)
+
+
+def _is_capped(when: object) -> bool:
+    """Return whether a number of messages ends it by itself. What is no end is refused later."""
+    if when is None:
+        return False
+    try:
+        end = _end_reader().validate_python(when)
+    except (ValidationError, TypeError):
+        return False
+    return any(isinstance(one, MaxMessages) for one in lone(end))
+
+
 class EndChat(Spec):
     """How the conversation ends. A bare word is its mode, an end alone its ``when``."""
 
     mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
     """How completed tasks end it."""
     max_iterations: Cap | None = 5
-    """The cap, in rounds; in one round every speaker speaks once. If it is not set and ``when``
-    contains a `MaxMessages` that ends it alone, there is no cap on rounds. None: no cap, which is
-    possible only with such a `MaxMessages`, or if every round needs a person, or an automatic reply
-    in a person's place, which has its own cap. TOML has no null: there it is written ``"none"``."""
+    """The cap, in rounds; in one round every speaker speaks once. No cap if None, which is
+    possible only with a `MaxMessages` that ends it by itself, or if every round needs a person, or
+    an automatic reply in a person's place, which has its own cap. An end alone with such a
+    `MaxMessages` sets it to None. TOML has no null: there it is written ``"none"``."""
     min_iterations: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
     """How many rounds must be complete before a verdict, what is said or called, a predicate or a
     guard ends it; what would have ended it before does so then. Budgets, errors, people and stops
@@ -136,25 +153,21 @@ class EndChat(Spec):
     @model_validator(mode="before")
     @classmethod
     def _read_fields(cls, value: object) -> object:
-        return end_chat_fields(value)
+        fields = end_chat_fields(value)
+        if isinstance(fields, dict) and fields is not value and _is_capped(fields.get("when")):
+            # Of an end alone the number of messages is the only cap.
+            return fields | {"max_iterations": None}
+        return fields
 
     @field_validator("max_iterations", mode="before")
     @classmethod
     def _none_in_toml(cls, given: object) -> object:
         return None if given == NO_CAP else given
 
-    @model_validator(mode="after")
-    def _drop_default_cap(self) -> Self:
-        """Leave the number of messages as the only cap, if it is the only one that was set."""
-        if self.is_capped_by_messages and "max_iterations" not in self.model_fields_set:
-            # The model is frozen, and pydantic has no default that sees another field.
-            self.__dict__["max_iterations"] = None
-        return self
-
     @property
     def is_capped_by_messages(self) -> bool:
         """Whether a number of messages ends it, whatever else happens."""
-        return any(isinstance(end, MaxMessages) for end in lone(self.when))
+        return _is_capped(self.when)
 
     @property
     def waits_for_another(self) -> bool:

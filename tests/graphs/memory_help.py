@@ -12,13 +12,14 @@ from duologue.graphs import (
     Result,
     converse,
 )
+from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
 from .fork_help import (
     FUNCTIONS,
 )
 
-SPEC = {"version": 6, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
+SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
 SESSION = {"format": "duologue.session", "version": 5, "session": "one", "spec": SPEC}
 MEMORY = {"format": "duologue.memory", "version": 5, "session": "one", "speaker": "Ann"}
 MESSAGE = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}

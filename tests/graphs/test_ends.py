@@ -123,7 +123,9 @@ def test_an_end_alone_is_taken_and_its_number_of_messages_is_the_only_cap(
     [
         (DEAL, 5),
         (DEAL & MaxMessages(limit=9), 5),
-        (EndChat(when=MaxMessages(limit=12)), None),
+        (DEAL | MaxMessages(limit=12), None),
+        ({"kind": "max_messages", "limit": 8}, None),
+        (EndChat(when=MaxMessages(limit=8)), 5),
         (EndChat(when=MaxMessages(limit=8), max_iterations=5), 5),
         ({"when": MaxMessages(limit=8), "max_iterations": 4}, 4),
     ],

@@ -498,8 +498,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"speakers": [{"name": "Ann"}]}, "speakers: must be a dict from names to what changes, not "),
     ({"speakers": {"Ann": "x"}}, "speakers.Ann: must be a dict of its fields, not 'x'"),
     (
-        {"speakers": {"Ann": {"rol_prompt": "x"}}},
-        "speakers.Ann.rol_prompt: there is no such field; did you mean 'system_prompt'?",
+        {"speakers": {"Ann": {"system_promt": "x"}}},
+        "speakers.Ann.system_promt: there is no such field; did you mean 'system_prompt'?",
     ),
     (
         {"speakers": {"Ann": {"system_prompt": " "}}},

@@ -24,6 +24,7 @@ from duologue.graphs.common.data import HasName
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.graphs.speakers.given import SpeakerChanges, SpeakerFields
 from duologue.graphs.spec.changes.options import Changes
+from duologue.graphs.spec.ends import End
 from duologue.nodes.testing import replies
 
 MODELS = {
@@ -44,17 +45,29 @@ def typed(of: object, name: str) -> Any:  # noqa: ANN401
 GIVEN = {
     name: fields for name, model in MODELS.items() if (fields := typed(model, f"{name}Fields"))
 }
-OPTIONS = {kind: typed(form, f"{form.__name__}Options") for kind, form in forms_by_kind().items()}
+OPTIONS = {
+    kind: typed(form, f"{form.__name__.removesuffix('Form')}Options")
+    for kind, form in forms_by_kind().items()
+}
 
 
 def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
     assert {*GIVEN} == {
-        *("AllOf", "AnyOf", "Batch", "Code", "Conversation", "EndChat", "EndingTool", "Generation"),
+        *(
+            "AllOf",
+            "AnyOf",
+            "Batch",
+            "CodeFormat",
+            "Conversation",
+            "EndChat",
+            "ModelSettings",
+            "ToolCalled",
+        ),
         *(
             "Handoff",
             "HumanReply",
             "InterruptOn",
-            "Marks",
+            "LabelledFormat",
             "PrivateOpening",
             "Reply",
             "SeparateJudge",
@@ -94,12 +107,6 @@ def test_each_field_of_a_conversation_and_of_a_speaker_may_be_changed() -> None:
     assert not SpeakerChanges.__required_keys__
 
 
-READ_AS_ANOTHER = {
-    *(str, dict, object, Callable, HasName, SpeakerFields, BaseMessage, ToolCall, EndChatMode),
-    *("none", "all"),
-}
-
-
 def agree(hints: Mapping[str, object], model: type[BaseModel]) -> None:
     """See that all that a field may hold may be given."""
     every = {**graphs.Conversation.model_fields, **model.model_fields}
@@ -128,3 +135,10 @@ def kinds_in(annotation: object) -> set[object]:
     if origin is not None:
         return {origin if origin is not Callable else Callable}
     return {object} if annotation in (Any, JsonValue) else {annotation}
+
+
+READ_AS_ANOTHER = {
+    *(str, dict, object, Callable, HasName, SpeakerFields, BaseMessage, ToolCall, EndChatMode),
+    *("none", "all"),
+    *kinds_in(End),
+}

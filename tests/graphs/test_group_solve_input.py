@@ -196,7 +196,9 @@ def test_no_model_is_called_for_it(fields: dict[str, Any], sentence: str) -> Non
 @pytest.mark.parametrize("way", ["python", "dict", "json"])
 def test_a_cap_of_none_needs_a_person(way: str) -> None:
     """Y2: TOML has no word for none."""
-    with pytest.raises(SpecError, match=r"^(game.json: )?end_chat\.max_iterations: none is only"):
+    with pytest.raises(
+        SpecError, match=r"^(game.json: )?end_chat\.max_iterations: none is possible only"
+    ):
         WAYS[way]({"speakers": TWO, "end_chat": {"max_iterations": None}})
 
 

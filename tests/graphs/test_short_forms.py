@@ -208,7 +208,7 @@ def test_both_experts_may_read_the_history() -> None:
         (
             "role_play",
             {"user_prompt": "x", "user": {"system_prompt": "y"}},
-            "user_prompt and user.r",
+            "user_prompt and user.s",
         ),
         ("role_play", {"word_limit": 9, "task_specification": {"word_limit": 8}}, "word_limit and"),
         ("role_play", {"specify_task": False, "task_specification": {"word_limit": 8}}, "specify"),
@@ -334,7 +334,7 @@ def test_a_conversation_is_changed_by_making_another() -> None:
         ({"speakers": {"Ann": {"nme": 1}}}, "speakers.Ann.nme: there is no such field; did you m"),
         ({"speakers": {"Ann": 5}}, "speakers.Ann: must be a dict of its fields, not 5"),
         ({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: input should be greater"),
-        ({"version": 7}, "version: input should be 9"),
+        ({"version": 7}, "version: input should be 10"),
     ],
 )
 def test_a_wrong_change_is_one_error_that_names_it(changes: dict[str, Any], said: str) -> None:

@@ -111,8 +111,8 @@ BAD: list[tuple[dict[str, object], list[str]]] = [
     # Unknown fields, at any depth
     ({"speaker": []}, ["speaker: there is no such field; did you mean 'speakers'?"]),
     (
-        {"speakers": speakers(role_promt="x")},
-        ["speakers.0.role_promt: ", "did you mean 'system_prompt'?"],
+        {"speakers": speakers(system_promt="x")},
+        ["speakers.0.system_promt: ", "did you mean 'system_prompt'?"],
     ),
     (
         {"speakers": speakers(model_settings={"temprature": 1})},
@@ -433,11 +433,11 @@ def test_the_json_schema_reaches_every_part_of_a_conversation() -> None:
     schema = Conversation.model_json_schema()
     parts = {
         "Speaker",
-        "Generation",
-        "Marks",
-        "Blocks",
-        "Code",
-        "Schema",
+        "ModelSettings",
+        "LabelledFormat",
+        "BlockFormat",
+        "CodeFormat",
+        "SchemaFormat",
         "Opening",
         "EndChat",
         "DoneToken",

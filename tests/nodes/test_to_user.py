@@ -595,7 +595,8 @@ def test_it_is_refused_where_it_can_mean_nothing() -> None:
 
     model = ScriptedChatModel(script=[])
     with pytest.raises(
-        SpecError, match=r"speakers\.0\.speaks_with_tool_calls: the tool 'tell' .* another name"
+        SpecError,
+        match=r"speakers\.0\.speaks_with_tool_calls: the tool 'tell' .* or rename the tool",
     ):
         run(model, talk("look", "tell"), tools=[look, tell])
     assert run(

@@ -16,6 +16,7 @@ from duologue.graphs.batch.load import load_batch
 from duologue.graphs.batch.spec import Batch
 from duologue.graphs.common.data import Bringing
 from duologue.graphs.kinds.load import load_conversation
+from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.graphs.store.rows import check_session_id
 from duologue.nodes.testing import ScriptedChatModel
 from support.cases import drawn_cases
@@ -257,6 +258,7 @@ def test_what_makes_a_batch_leaves_its_values_out() -> None:
         "conversation": PLAY,
         "seed": None,
         "vary": ["labels.set", "task"],
+        "version": SPEC_VERSION,
     }
     assert one.spec == cells_of({"labels.set": [2, 1], "task": ["b"]}, trials=4).spec
     assert one.spec != cells_of({"task": ["a"]}).spec
