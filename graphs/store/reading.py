@@ -9,14 +9,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    PositiveInt,
-    StringConstraints,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from ..common.errors import DuologueError, SessionError, StoreError
 from ..common.versions import VersionError, Versions
@@ -65,13 +58,10 @@ def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: s
     """Read the version of a store's tables."""
     if not found:
         return None
-    with reading_store(url):
-        try:
-            ((version,),) = TypeAdapter(list[tuple[PositiveInt]]).validate_python(
-                [tuple(row) for row in found], strict=True
-            )
-        except ValueError as error:
-            raise _DamageError("duologue_schema holds no version") from error
+    values = [value for row in found for value in row]
+    if len(values) != 1 or type(values[0]) is not int or values[0] < 1:
+        raise damaged_store(url, "duologue_schema holds no version")
+    version: int = values[0]
     if version > versions.newest:
         raise StoreError(
             f"The sessions in {url} have format {version} and this duologue reads up to "

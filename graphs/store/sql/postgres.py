@@ -27,7 +27,7 @@ from ..writer import Job, Results, Statement, WriteFailure, Writer
 from .postgres_owner import ALIVE, PostgresOwner, halves, key
 from .postgres_pool import Connection, Connections, UnreachableError
 from .postgres_saver import PostgresSaver
-from .tables import SqlStore
+from .tables import STORE_VERSION, SqlStore
 
 _POOL_SIZE: Final = 10
 _CONNECT: Final = 10  # seconds
@@ -110,7 +110,10 @@ class PostgresStore(SqlStore):
         with store_errors(self.url):
             await self._connections.pool.open()
             async with _turn(connection, f"set-up {found['s']}", self.url):
-                await self.set_up()
+                known = await self._read(self.known_tables)
+                missing = self.missing_tables(await self._read(STORE_VERSION) if known else [])
+                if missing:
+                    await self.writer.write(*missing)
                 await AsyncPostgresSaver(self._connections.pool).setup()
         self._owner.watch()
 

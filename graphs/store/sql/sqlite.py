@@ -19,7 +19,7 @@ from .leases import LEASE
 from .sqlite_files import StoreFile
 from .sqlite_owner import Owner
 from .sqlite_thread import SqliteThread
-from .tables import SqlStore
+from .tables import STORE_VERSION, SqlStore
 
 if TYPE_CHECKING:
     from .sqlite_saver import SqliteSessionSaver
@@ -64,10 +64,8 @@ class SqliteStore(SqlStore):
         """Make the file and its tables where they are missing."""
         try:
             with store_errors(self.url):
+                # At once: each call into a thread takes about as long as opening a connection.
                 await self._writing.run(self._prepare)
-                self.owner = self._owner.name
-                await self.set_up()
-                await self._writing.run(self._owner.tidy)
         except OSError as error:
             raise store_failure(self.url, error.strerror or str(error)) from error
 
@@ -76,6 +74,7 @@ class SqliteStore(SqlStore):
         self._writing.connect()
         self._reading.connect()
         self._owner.open()
+        self.owner = self._owner.name
         connection = self._writing.connection
         # Switched to WAL, readers don't wait for the writer.
         self._waited("PRAGMA journal_mode = WAL")
@@ -88,6 +87,12 @@ class SqliteStore(SqlStore):
         connection.execute("PRAGMA busy_timeout = 0")
         self._reading.connection.execute("PRAGMA query_only = ON")
         self._file.opened()
+        # Where they are there nothing is written, so that who only reads waits for no writer.
+        known = connection.execute(self.known_tables).fetchone()
+        missing = self.missing_tables(connection.execute(STORE_VERSION).fetchall() if known else [])
+        if missing:
+            self._commit([Job(missing, lease=None)])
+        self._owner.tidy()
 
     async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
         if not self._has_checkpoints:
@@ -164,11 +169,17 @@ class SqliteStore(SqlStore):
         """See `Store.close`."""
         self._is_closing = True
         await super().close()
-        # First in the thread that opens everything, which may still be at it.
-        await self._writing.run(self._owner.close)
+        # In the thread that opens everything, which may still be at it.
+        await self._writing.run(self._close)
+        self._writing.end(wait=False)
+
+    def _close(self) -> None:
+        self._owner.close()
+        # A caller who was cancelled may have left it reading.
+        self._reading.end(wait=True)
+        self._reading.disconnect()
         # The last connection to close moves the WAL into the file and removes the side files.
-        await self._reading.close()
-        await self._writing.close()
+        self._writing.disconnect()
 
 
 def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:

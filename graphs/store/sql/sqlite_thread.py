@@ -39,13 +39,13 @@ class SqliteThread:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, partial(function, *given))
 
-    async def close(self) -> None:
-        """Close the connection and end the thread, when all is done that was asked for."""
-        with suppress(sqlite3.Error):
-            await self.run(self._close)
-        self._executor.shutdown(wait=False)
+    def end(self, *, wait: bool) -> None:
+        """End the thread after all calls that were made before."""
+        self._executor.shutdown(wait=wait)
 
-    def _close(self) -> None:
+    def disconnect(self) -> None:
+        """Close the connection, in whatever thread this is called."""
         # Opening may have failed.
         if hasattr(self, "connection"):
-            self.connection.close()
+            with suppress(sqlite3.Error):
+                self.connection.close()

@@ -13,6 +13,7 @@ from ..errors import taken_session, unknown_session
 from ..lease import Lease
 from ..reading import read_row, read_version
 from ..rows import SessionRow, SessionStatus, Wanted, moment, new_row
+from ..writer import Statement
 from .batches import BATCH_TABLES, SqlBatches, SqlBatchLease
 from .leases import LeasedStore
 
@@ -36,6 +37,8 @@ STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
     oldest=3, steps=(_INDEXES, BATCH_TABLES, _WITH_TITLES)
 )
 """The versions of the tables; a step is the statements that make the next version of one."""
+STORE_VERSION: Final = "SELECT version FROM duologue_schema"
+"""A query for the version of the tables, which are made or upgraded if it is not the newest."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at FROM duologue_sessions"""
 _ORDER: Final = " ORDER BY created_at DESC, session"
@@ -87,19 +90,19 @@ class SqlStore(LeasedStore):
     def _make_batch_lease(self, lease: Lease) -> SqlBatchLease:
         return SqlBatchLease(self, lease)
 
-    async def set_up(self) -> None:
-        """Make our tables if they are missing; the caller keeps other processes out meanwhile."""
-        # Where they are there nothing is written, so that who only reads waits for no writer.
-        known = await self._read(self.known_tables)
-        found = await self._read("SELECT version FROM duologue_schema") if known else []
-        stands = read_version(found, STORE_VERSIONS, self.url)
-        if stands == STORE_VERSIONS.newest:
-            return
-        steps = [_TABLES] if stands is None else STORE_VERSIONS.steps_from(stands)
-        told = [sql.replace("{by_time}", self.by_time) for step in steps for sql in step]
-        statements = [self.statement(sql) for sql in told]
-        version = self.statement("UPDATE duologue_schema SET version = ?", STORE_VERSIONS.newest)
-        await self.writer.write(*statements, version)
+    def missing_tables(self, versions: Sequence[Sequence[object]]) -> Sequence[Statement]:
+        """Return the statements that make our tables, or upgrade them; none if they are up to date.
+
+        Args:
+            versions: The rows of `STORE_VERSION`. None if the table is missing.
+        """
+        version = read_version(versions, STORE_VERSIONS, self.url)
+        if version == STORE_VERSIONS.newest:
+            return ()
+        steps = [_TABLES] if version is None else STORE_VERSIONS.steps_from(version)
+        texts = [sql.replace("{by_time}", self.by_time) for step in steps for sql in step]
+        newest = self.statement("UPDATE duologue_schema SET version = ?", STORE_VERSIONS.newest)
+        return *(self.statement(sql) for sql in texts), newest
 
     async def get(self, session: str) -> SessionRow | None:
         """See `Store.get`."""
