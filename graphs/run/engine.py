@@ -121,10 +121,8 @@ async def run_session(
             async for event in _prepared(models, conversation):
                 yield event
             if row is None:
-                # A fork that was killed half-way leaves a state that no row knows.
-                await held.checkpointer.adelete_thread(session)
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
-                await held.add(title=title_of(conversation), spec=spec)
+                await held.begin(title=title_of(conversation), spec=spec)
             running = replace(
                 resources,
                 stop_requested=store.stop_requested,
@@ -132,7 +130,7 @@ async def run_session(
                 tokens=tokens,
             )
             waits = row is not None and row.status == "waiting"
-            begun = Begun(running, conversation, result, person, waits=waits)
+            begun = Begun(running, conversation, result, person, waits=waits, is_new=row is None)
             async with aclosing(play(held, begun, bound.answer, options)) as events:
                 async for event in events:
                     yield event

@@ -32,13 +32,14 @@ class Begun(NamedTuple):
     ended: Result | None  # how the session has ended already
     person: str  # who says the message of its options, if there is one
     waits: bool  # whether it waits for a person
+    is_new: bool  # whether nothing is stored but its row
 
 
 async def play(
     held: Held, begun: Begun, reply: BoundAnswer | None, options: Options
 ) -> AsyncGenerator[Event | Result, None]:
     """Run a session to its end, or to a question; then on from its end, if more is to be said."""
-    resources, conversation, result, person, waits = begun
+    resources, conversation, result, person, waits, is_new = begun
     progress = StepProgress()
     # The engine has checked the conversation, and that the session has no other one.
     running_in = replace(resources, progress=progress)
@@ -59,11 +60,12 @@ async def play(
                     yield event
             if result.outcome is not None:
                 break
-        steps = Steps(graph, held.session, conversation, running, answer, reply, message)
+        given = answer, reply, message
+        steps = Steps(graph, held.session, conversation, running, *given, is_new=is_new)
         async with aclosing(_noted(held, steps, waits=waits)) as events:
             async for event in events:
                 yield event
-        message, reply, waits = steps.message, None, False
+        message, reply, waits, is_new = steps.message, None, False, False
         result = await _finished(held, conversation, graph, runs_code=runs_code)
     if result.outcome is None and message is not None:
         # A result would look as if it had been said.

@@ -70,6 +70,8 @@ class Steps:
         answer: Answer | None = None,
         reply: BoundAnswer | None = None,
         message: str | None = None,
+        *,
+        is_new: bool,
     ) -> None:
         self._graph = graph
         self._session = session
@@ -79,12 +81,14 @@ class Steps:
         self._reply = reply
         self.message = message
         """What the person is still to say."""
+        self._is_new = is_new
+        """Whether nothing of the session is stored yet, so that there is nothing to read."""
         self._interrupted = False
         self._ended = False
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Run it from where it is, and tell what happens."""
-        asked = await self.waiting()
+        asked = [] if self._is_new else await self.waiting()
         reply = None if self._reply is None else self._paired(asked, self._reply)
         # Going on would give a tool or an agent the answer that another has had in the same step.
         runs = reply is not None or not any(map(_is_foreign, asked))
@@ -152,8 +156,10 @@ class Steps:
     async def _given(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
         """The graph's input: the conversation, an answer, or None to go on."""
         if reply is None:
-            known = await checkpointer_of(self._graph).aget_tuple(config_of(self._session))
-            return {"conversation": self._conversation.stored()} if known is None else None
+            if self._is_new or await self._has_no_state():
+                self._is_new = False
+                return {"conversation": self._conversation.stored()}
+            return None
         question, value = reply
         value = _storable(value)
         if isinstance(question, MessageQuestion):
@@ -167,6 +173,10 @@ class Steps:
         # the same step may be given it, too, and a map would be taken for answers by their ids.
         by_id = is_map or _is_foreign(question)
         return Command(resume={question.id: value} if by_id else value)
+
+    async def _has_no_state(self) -> bool:
+        saver = checkpointer_of(self._graph)
+        return await saver.aget_tuple(config_of(self._session)) is None
 
     async def _leg(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
         """Stream the graph up to its end or its next interrupt."""

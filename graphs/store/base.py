@@ -53,6 +53,11 @@ class Held(ABC):
     async def add(self, *, title: str, spec: str) -> SessionRow:
         """Add the session's row, unfinished."""
 
+    async def begin(self, *, title: str, spec: str) -> SessionRow:
+        """Add the session's row, and delete the state that a killed fork has left under its id."""
+        await self.checkpointer.adelete_thread(self.session)
+        return await self.add(title=title, spec=spec)
+
     async def finish(self, reason: str) -> None:
         """Mark the session as finished because of `reason`; a second call replaces the reason."""
         await self._mark("finished", reason)

@@ -29,6 +29,7 @@ LONG = (60, 600, 3000)
 """The lengths of messages in a role-play, in words."""
 
 PLAIN = "duologue, SQLite"
+NEW_FILE = "duologue, SQLite, a new file"
 MEMORY = "duologue, memory"
 POSTGRES = "duologue, PostgreSQL"
 STREAMED = "duologue, SQLite, streamed by tokens"
@@ -106,18 +107,22 @@ def _new_file(folder: Path) -> Path:
 async def set_ups(rounds: int, folder: Path, tell: Callable[[str], None]) -> Mapping[str, float]:
     """Measure what a session of ten messages takes beside its messages, in messages.
 
-    The median of some rounds, each with a session in memory and one in a new SQLite file.
+    The median of some rounds, each with a session in memory, one in a SQLite file that has held
+    others, and one in a new file.
     """
-    found: dict[str, list[float]] = {MEMORY: [], PLAIN: []}
-    rows = [row for row in ROWS if row.name in found]
+    rows = [row for row in ROWS if row.name in (MEMORY, PLAIN)]
+    rows.append(rows[0]._replace(name=NEW_FILE))
+    found: dict[str, list[float]] = {row.name: [] for row in rows}
+    used = _new_file(folder)
     for row in rows:  # what is loaded or made once
-        await row.run(4, lambda: None, _new_file(folder))
+        await row.run(4, lambda: None, used)
     for number in range(4 * rounds):
         tell(f"set-up {number + 1} of {4 * rounds}")
         for row in rows:
             gc.collect()
             began = time.process_time()
-            stamps = await _said(row, 10, _new_file(folder))
+            store = _new_file(folder) if row.name == NEW_FILE else used
+            stamps = await _said(row, 10, store)
             spent, message = time.process_time() - began, (stamps[9] - stamps[1]) / 8
             found[row.name].append(spent / message - 10)
     return {name: median(messages) for name, messages in found.items()}

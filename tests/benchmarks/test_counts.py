@@ -72,14 +72,14 @@ def counted() -> Iterator[Counter[tuple[str, str]]]:
 
 
 async def frames_of(
-    messages: int, kind: str = "two", words: int = WORDS
+    messages: int, kind: str = "two", words: int = WORDS, store: Path | str = "memory:"
 ) -> Counter[tuple[str, str]]:
     """Count the frames of a session of so many messages."""
     formed = kind == "two with a format"
     conversation = role_play_of(messages, formed=True) if formed else talk(messages)
     said = model(messages, words, formed=formed)
     with counted() as frames:
-        result = await aconverse(conversation, store="memory:", model=said)
+        result = await aconverse(conversation, store=store, model=said)
     assert len(said.calls) == len(result.speeches) == messages * MOST["model calls"]
     return frames
 
@@ -118,6 +118,14 @@ async def test_a_session_is_set_up_in_few_frames(
     found = ten.total() / message - 10
     with capsys.disabled():
         print(f"\nset-up of a session, {kind}: {found:.2f} messages")  # noqa: T201
+    assert 0 < found <= SET_UP, ten.most_common(20)
+
+
+async def test_a_session_in_a_file_is_set_up_in_few_frames(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    await frames_of(2, store=path)
+    ten, more = await frames_of(10, store=path), await frames_of(FEW, store=path)
+    found = ten.total() / ((more.total() - ten.total()) / (FEW - 10)) - 10
     assert 0 < found <= SET_UP, ten.most_common(20)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 
 import pytest
@@ -84,6 +85,37 @@ async def test_an_open_store_has_one_lock_file_and_leaves_none(tmp_path: Path) -
             assert len(list(locks.iterdir())) == 1
         assert not left.exists()
     assert list(locks.iterdir()) == []
+
+
+async def test_a_closed_store_is_one_complete_file(tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+    async with open_store(file) as store:
+        await add(store, "s")
+    assert {found.name for found in tmp_path.iterdir()} == {"x.db", "x.db.locks"}  # noqa: ASYNC240
+    # Moved, and another begun in its place, while nothing of it is open here.
+    file.rename(tmp_path / "moved.db")
+    for name, sessions in {"x.db": [], "moved.db": ["s"]}.items():
+        async with open_store(tmp_path / name) as store:
+            assert [row.session for row in await store.list()] == sessions
+
+
+async def test_a_store_closes_after_what_a_cancelled_reader_reads(tmp_path: Path) -> None:
+    reads, goes_on = Event(), Event()
+    async with open_store(tmp_path / "x.db") as store:
+        assert isinstance(store, SqliteStore)
+        connection = store._reading.connection
+
+        def read() -> None:
+            reads.set()
+            goes_on.wait(5)
+            ended.append(connection.execute("SELECT count(*) FROM duologue_sessions").fetchone())
+
+        ended: list[object] = []
+        reading = asyncio.create_task(store._reading.run(read))
+        await asyncio.to_thread(reads.wait, 5)
+        reading.cancel()
+        asyncio.get_running_loop().call_later(0.05, goes_on.set)
+    assert ended == [(0,)]
 
 
 async def test_not_a_database(tmp_path: Path) -> None:

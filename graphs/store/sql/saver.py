@@ -138,7 +138,11 @@ class StepSaver(BaseCheckpointSaver[str]):
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a session, see LangGraph's saver."""
         await self.flush()
-        await self._write(*self._statements(partial(self._noting.delete_thread, thread_id)))
+        await self._write(*self.deletion(thread_id))
+
+    def deletion(self, session: str) -> Sequence[Statement]:
+        """Return the statements that delete all checkpoints of a session."""
+        return self._statements(partial(self._noting.delete_thread, session))
 
     async def flush(self) -> None:
         """Save what waits for its checkpoint."""

@@ -178,15 +178,22 @@ class SqlHeld(Held):
 
     async def add(self, *, title: str, spec: str) -> SessionRow:
         """See `Held.add`."""
+        return await self._add(title, spec)
+
+    async def begin(self, *, title: str, spec: str) -> SessionRow:
+        """See `Held.begin`; one transaction."""
+        return await self._add(title, spec, *self.checkpointer.deletion(self.session))
+
+    async def _add(self, title: str, spec: str, *first: Statement) -> SessionRow:
         row = new_row(self.session, title, spec)
-        added = await self._store.write(
+        insert = self._store.statement(
             "INSERT INTO duologue_sessions (session, title, spec, digest, status, reason, "
             "stop_requested, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (session) DO NOTHING",
             *(row.session, row.title, row.spec, row.digest, row.status, row.reason),
             *(int(row.stop_requested), moment(row.created_at), moment(row.updated_at)),
-            lease=self.lease,
         )
+        added = await self._store.writer.write(*first, insert, lease=self.lease)
         # A write that is retried after its connection broke may find its own row.
         if not added and await self._store.get(self.session) != row:
             raise taken_session(self.session, self.url)
