@@ -149,7 +149,7 @@ class BlockFormat(Kinded):
         SpecError: A mark is blank, or one holds the other.
 
     Example:
-        >>> code = Blocks(begin="```python\n", end="\n```\n", tool_type="code interpreter")
+        >>> code = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
     """
 
     kind: Literal["blocks"] = "blocks"
