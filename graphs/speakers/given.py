@@ -50,6 +50,6 @@ class SpeakerFields(_ButTheName, total=False):
 
 
 class SpeakerChanges(_ButTheName, total=False):
-    """What `Speaker.but` takes."""
+    """What `Speaker.replace` takes."""
 
     name: str

@@ -29,7 +29,7 @@ class EndChatMode(AnyCase):
     ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION = "one_last_group_chat_after_first_completion"
     """Every speaker has one last message after the first completed task."""
     ALL_TASK_MUST_COMPLETE = "all_task_must_complete"
-    """Goes on until every speaker that stops the chat has completed its task."""
+    """Goes on until every speaker that checks completion has completed its task."""
 
 
 Limit = Annotated[int, Field(strict=True, ge=0, le=MOST)]

@@ -37,7 +37,7 @@ MOST_CRITERIA = 50
 
 
 class Judge(Kinded):
-    """Every speaker that stops the chat judges its own task (Yacana)."""
+    """Every speaker that checks completion judges its own task (Yacana)."""
 
     kind: Literal["speaker"] = "speaker"
     """Who judges."""
@@ -65,11 +65,11 @@ class SeparateJudgeFields(TypedDict, total=False):
 
 
 class SeparateJudge(Kinded):
-    """A judge of its own, that takes no part: it holds what was said against a list of criteria.
+    """A judge that takes no part and checks the conversation against a list of criteria.
 
-    It sees everything that was said, private openings too, and is asked after each turn of a
-    speaker that stops the chat, or of every speaker where none does. When all criteria are met,
-    every task counts as complete.
+    It sees all messages, private openings too. It is asked after each turn of a speaker that checks
+    completion, or of every speaker if none does. When all criteria are met, every task counts as
+    complete.
     """
 
     kind: Literal["separate"] = "separate"
